@@ -1,0 +1,3 @@
+"""Attacks: each public module is one attack, named after its file."""
+
+LEAKBENCH_API = 1

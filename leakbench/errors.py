@@ -1,0 +1,60 @@
+"""Errors raised on purpose: one sentence each, saying what was expected, what came and what to do.
+
+    LeakbenchError                 exit code
+    ├── UsageError                 2     what the user gave is wrong
+    │   ├── UnknownName            2     a method, field or task that does not exist
+    │   └── BrokenFile             2     an artifact that is damaged, cut, changed or from a newer schema
+    ├── ThreatViolation            2     an attack asked for what its threat model does not declare
+    ├── MethodError                2     a defense, wrapper or attack breaks its contract
+    └── PartFailed                 4     some runs or attacks failed; the others are written
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LeakbenchError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 2
+
+
+class UsageError(LeakbenchError):
+    """What the user gave is wrong."""
+
+
+class UnknownName(UsageError):
+    """A name that does not exist; says which one was probably meant."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]):
+        known = sorted(known)
+        super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}")
+
+
+class BrokenFile(UsageError):
+    """An artifact that cannot be trusted: damaged, cut, changed, or from a newer schema."""
+
+
+class ThreatViolation(LeakbenchError):
+    """An attack asked for something that its threat model does not grant."""
+
+
+class MethodError(LeakbenchError):
+    """A defense, wrapper or attack breaks its contract."""
+
+
+class PartFailed(LeakbenchError):
+    """Some runs or attacks failed; the others are written."""
+
+    exit_code = 4
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """" Did you mean 'x'?" or " Known: ...": the second half of an error about a name."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f" Did you mean {near[0]!r}?"
+    return f" Known: {', '.join(known)}." if known else " None are known here."

@@ -1,0 +1,67 @@
+"""Strict, frozen value objects: an object is its own configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from leakbench.errors import UsageError, suggestion
+
+
+class Spec(BaseModel):
+    """Fields are hyperparameters with ranges; unknown keys, wrong types and values out of range are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def build(cls, values: Mapping[str, Any], what: str) -> Self:
+        """The object, or one sentence naming every wrong field of ``what``.
+
+        Values come from a command line or a JSON or TOML file, so a list may stand for a tuple and 1 for 1.0.
+
+        Raises:
+            UsageError: a field is unknown, of the wrong type or out of range.
+        """
+        try:
+            return cls.model_validate_json(json.dumps(dict(values), allow_nan=False))
+        except ValidationError as error:
+            raise UsageError(_sentence(cls, what, error)) from None
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{what}: {error}.") from None
+
+    def params(self) -> dict[str, Any]:
+        """Every field as JSON values."""
+        return self.model_dump(mode="json")
+
+    def fingerprint(self) -> str:
+        """Eight hex digits over the canonical JSON."""
+        return fingerprint(self.params())
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no NaN: the same text in every process."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def fingerprint(value: Any) -> str:
+    """Eight hex digits of the SHA-256 of the canonical JSON of ``value``."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:8]
+
+
+def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
+    """All problems of one validation, joined: expected, came, what to do."""
+    parts = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(map(str, problem["loc"])) or "value"
+        if problem["type"] == "extra_forbidden":
+            parts.append(f"unknown parameter {name!r}.{suggestion(name, cls.model_fields)}")
+        elif problem["type"] == "missing":
+            parts.append(f"parameter {name!r} is missing.")
+        else:
+            message = problem["msg"][0].lower() + problem["msg"][1:]
+            parts.append(f"{name} = {problem['input']!r}: {message}.")
+    return f"{what}: " + " ".join(parts)

@@ -1,0 +1,175 @@
+"""Files: safetensors and JSON only, written under another name and renamed, read with one sentence when damaged."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakbench.errors import BrokenFile, UsageError
+
+if TYPE_CHECKING:
+    from leakbench.tree import Tree
+
+SCHEMA = 1
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace ``path`` in one step: a reader sees the old file or the new one, never half of one.
+
+    Raises:
+        UsageError: the place cannot be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True) if part.parent.is_dir() else None
+        raise UsageError(f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or make room there.") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Sorted JSON without NaN."""
+    write_bytes(path, (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of ours.
+
+    Raises:
+        BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Give a folder that leakbench wrote.") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise BrokenFile(f"{path} has schema {schema}, this leakbench reads schema {SCHEMA} and older. Update leakbench.")
+    return value
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """One line per row, every column, full precision, `true` and `false` for booleans."""
+    text = StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(columns)
+    for row in rows:
+        out.writerow([_cell(row[c]) for c in columns])
+    write_bytes(path, text.getvalue().encode())
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of a CSV that has at least ``columns``.
+
+    Raises:
+        BrokenFile: it is missing, cannot be read or lacks a column.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+            header = reader.fieldnames or []
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Make it again.") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    lacking = [c for c in columns if c not in header]
+    if lacking or any(None in r or None in r.values() for r in rows):
+        raise BrokenFile(f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make it again.")
+    return rows
+
+
+def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
+    """A tree as safetensors: names joined by '/', ``meta`` as JSON under `leakbench` in the header."""
+    from safetensors.torch import save
+
+    from leakbench.tree import flat
+
+    # A clone each: safetensors refuses tensors that share memory.
+    leaves = {k: v.detach().cpu().contiguous().clone() for k, v in flat(tree).items()}
+    return save(leaves, {"leakbench": json.dumps(meta, sort_keys=True, allow_nan=False)})
+
+
+def write_tree(path: Path, tree: Tree, meta: Mapping[str, Any]) -> None:
+    """Write ``pack_tree``."""
+    write_bytes(path, pack_tree(tree, meta))
+
+
+def read_meta(path: Path) -> Any:
+    """The `leakbench` entry of a safetensors header, without reading its tensors."""
+    return _open(path, tensors=False)[1]
+
+
+def read_tree(path: Path) -> tuple[Tree, Any]:
+    """A file of ``write_tree``.
+
+    Raises:
+        BrokenFile: it is missing, cut, or not ours.
+    """
+    return _open(path, tensors=True)
+
+
+def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
+    from safetensors import SafetensorError, safe_open
+
+    from leakbench.tree import unflat
+
+    try:
+        with safe_open(path, "pt") as file:
+            leaves = {k: file.get_tensor(k) for k in file.keys()} if tensors else {}  # noqa: SIM118 (not a dict)
+            meta = json.loads((file.metadata() or {})["leakbench"])
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Make it again.") from None
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    return unflat(leaves), meta
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """{name below ``folder``: SHA-256}, hidden files and the names that begin with one of ``without`` left out."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    names = {p.relative_to(folder).as_posix(): p for p in files}
+    return {n: digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
+
+
+def verify(folder: Path, listed: Mapping[str, str]) -> None:
+    """Every listed file is there, unchanged.
+
+    Raises:
+        BrokenFile: naming the first that is not.
+    """
+    for name, sha in sorted(listed.items()):
+        path = folder / name
+        if not path.is_file():
+            raise BrokenFile(f"{path} is missing, though {folder.name} lists it. Make it again.")
+        if digest(path) != sha:
+            raise BrokenFile(f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it again.")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,73 @@
+"""A tree is a tensor or a dict of trees: the payload of a message, the state of a party."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+# Tensor | dict[str, Tree]; Any, because a recursive union costs a cast at every use.
+Tree = Any
+
+
+def tmap(f: Callable[..., Any], tree: Tree, *more: Tree) -> Tree:
+    """Apply ``f`` leaf by leaf to trees of one shape."""
+    if isinstance(tree, dict):
+        return {k: tmap(f, v, *(m[k] for m in more)) for k, v in tree.items()}
+    return f(tree, *more)
+
+
+def flat(tree: Tree, prefix: str = "") -> dict[str, Tensor]:
+    """{"a": {"b": t}} -> {"a/b": t}; a bare tensor gets the name ``prefix``."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    return {n: t for k, v in tree.items() for n, t in flat(v, f"{prefix}/{k}" if prefix else k).items()}
+
+
+def unflat(leaves: dict[str, Tensor]) -> Tree:
+    """Inverse of ``flat``."""
+    out: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        if name == "":
+            return leaf
+        *path, last = name.split("/")
+        at = out
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = leaf
+    return out
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """Stack leaf by leaf; leaves of unequal shape become a list (ragged)."""
+
+    def join(*leaves: Tensor) -> Any:
+        same = all(leaf.shape == leaves[0].shape for leaf in leaves)
+        return torch.stack(leaves) if same else list(leaves)
+
+    return tmap(join, *trees)
+
+
+def row(tree: Tree, j: int) -> Tree:
+    """The j-th client's part of a stacked tree."""
+    return tmap(lambda t: t[j], tree)
+
+
+def each_row(f: Callable[[Tree], Tree], tree: Tree) -> Tree:
+    """``f`` on every row of a stacked tree at once (vmap over plain tensors: nested dicts cost 0.3 ms a call)."""
+    leaves: list[Tensor] = []
+    tmap(leaves.append, tree)
+
+    def on_rows(*rows: Tensor) -> Tree:
+        left = iter(rows)
+        return f(tmap(lambda _: next(left), tree))
+
+    return vmap(on_rows)(*leaves)
+
+
+def nbytes(tree: Tree) -> int:
+    """Bytes of all leaves together; a ragged leaf is a list of tensors."""
+    return sum(t.numel() * t.element_size() for leaf in flat(tree).values() for t in (leaf if isinstance(leaf, list) else [leaf]))
