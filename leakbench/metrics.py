@@ -1,0 +1,41 @@
+"""What a metric is: one guess and one answer become one score per independent unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from leakbench.guess import Guess
+
+Leaks = Literal["up", "down"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One independent unit's score; ``cluster`` is the unit itself where units are independent."""
+
+    unit: str
+    cluster: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a guess is turned into scores, and how they are to be read.
+
+    ``score(guess, answer)`` is the only code that sees guess and truth together. ``floor`` stands in for the blind
+    guess where a formula gives its score exactly. ``needs``: tensors without which the metric does not apply to a guess.
+    """
+
+    name: str
+    leaks: Leaks
+    low: float
+    high: float
+    unit: str
+    share: bool
+    needs: tuple[str, ...]
+    score: Callable[[Guess, Any], list[Score]]
+    floor: Callable[[Guess, Any], list[Score]] | None = None
+    version: int = 1
