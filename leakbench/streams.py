@@ -1,0 +1,96 @@
+"""Named random streams: a draw is a pure function of (seed, domain, round, phase, step, name, party).
+
+There is no state to save or restore, so a resumed run draws what the uninterrupted one would have drawn, whatever engine
+runs and whoever else draws. Numbers are SplitMix64 (Steele, Lea, Flood 2014) started at a SHA-256 of the name; round,
+step and party are mixed in as integers, so everything runs on any device and under vmap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+SHARED = -1  # the party number of draws that belong to nobody, and of the server
+
+
+def _mix(z: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64: wrapping products, logical shifts by masks."""
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * (0xBF58476D1CE4E5B9 - (1 << 64))
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * (0x94D049BB133111EB - (1 << 64))
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+@lru_cache(maxsize=4096)
+def _start(*path: str | int) -> int:
+    """The 64-bit start of the stream called ``path``."""
+    text = "/".join(map(str, path))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
+class Rng:
+    """A party's named draws. The same name at the same place of the run is the same draw.
+
+    Args:
+        seed: the run's seed.
+        domain: whose dice these are ("defense", "init", "batch", "audit", ...).
+        party: () or (M,) int64, the client's index; ``SHARED`` for the server.
+        dtype: of the floating-point draws.
+        round: of the run; step: within the phase, or 0.
+        phase: name of the phase, "" outside training.
+    """
+
+    def __init__(self, seed: int, domain: str, party: Tensor, dtype: torch.dtype, *, round: int = 0, phase: str = "", step: int = 0):
+        self.seed, self.domain, self.party, self.dtype = seed, domain, party, dtype
+        self.round, self.phase, self.step = round, phase, step
+        self.log: dict[str, Tensor] | None = None  # filled while the truth is recorded
+
+    def at(self, phase: str, step: int = 0) -> Rng:
+        """The same party's dice in another phase or local step."""
+        rng = type(self)(self.seed, self.domain, self.party, self.dtype, round=self.round, phase=phase, step=step)
+        rng.log = self.log
+        return rng
+
+    def _draw(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        value = make()
+        if self.log is not None:
+            self.log[f"{self.step}/{name}"] = value
+        return value
+
+    def _unit(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """U(0, 1) in float64, never 0 or 1; a leading axis for the parties if ``party`` is (M,)."""
+        key = _mix(self.party * _GOLDEN + _start(self.seed, self.domain, self.phase, name))
+        key = _mix(_mix(key + self.round * _GOLDEN) + self.step * _GOLDEN)
+        count = torch.arange(1, math.prod(shape) + 1, device=self.party.device).view(shape)
+        bits = _mix(key.view(*key.shape, *[1] * len(shape)) + count * _GOLDEN)
+        return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
+
+    def uniform(self, name: str, *shape: int) -> Tensor:
+        """U(0, 1), shape ``shape``."""
+        return self._draw(name, lambda: self._unit(name, shape).to(self.dtype))
+
+    def normal(self, name: str, *shape: int) -> Tensor:
+        """N(0, 1), shape ``shape``, by the inverse distribution function."""
+        return self._draw(name, lambda: torch.special.ndtri(self._unit(name, shape)).to(self.dtype))
+
+    def integers(self, name: str, high: int, *shape: int) -> Tensor:
+        """Uniform on 0 .. high - 1, int64."""
+        return self._draw(name, lambda: (self._unit(name, shape) * high).long().clamp(max=high - 1))
+
+    def permutation(self, name: str, n: int) -> Tensor:
+        """A permutation of n as indices (n,), int64."""
+        return self._draw(name, lambda: self._unit(name, (n,)).argsort(-1))
+
+    def beta(self, name: str, a: int, *shape: int) -> Tensor:
+        """Beta(a, a) for a whole a: the middle one of 2a - 1 uniforms."""
+        return self._draw(name, lambda: self._unit(name, (*shape, 2 * a - 1)).sort(-1).values[..., a - 1].to(self.dtype))
+
+
+def shared(seed: int, domain: str, dtype: torch.dtype = torch.float64, *, round: int = 0, device: torch.device | str = "cpu") -> Rng:
+    """Dice that belong to no client: selection, initial weights, audits, splits."""
+    return Rng(seed, domain, torch.tensor(SHARED, device=device), dtype, round=round)
