@@ -26,6 +26,11 @@ def _mix(z: Tensor) -> Tensor:
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
+def _wrap(value: int) -> int:
+    """A whole number as int64 wraps it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 @lru_cache(maxsize=4096)
 def _start(*path: str | int) -> int:
     """The 64-bit start of the stream called ``path``."""
@@ -65,7 +70,7 @@ class Rng:
     def _unit(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """U(0, 1) in float64, never 0 or 1; a leading axis for the parties if ``party`` is (M,)."""
         key = _mix(self.party * _GOLDEN + _start(self.seed, self.domain, self.phase, name))
-        key = _mix(_mix(key + self.round * _GOLDEN) + self.step * _GOLDEN)
+        key = _mix(_mix(key + _wrap(self.round * _GOLDEN)) + _wrap(self.step * _GOLDEN))
         count = torch.arange(1, math.prod(shape) + 1, device=self.party.device).view(shape)
         bits = _mix(key.view(*key.shape, *[1] * len(shape)) + count * _GOLDEN)
         return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53

@@ -1,0 +1,62 @@
+"""What FedHide, FedGN, FedCS and FedAwS share: one class per client, a private prototype, Eq. 1 to 3 of FedHide."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, unit
+
+
+class Prototypes(Defense):
+    """A round (FedHide, Algorithm 1): model and bank of proxies down; one step on L_pos + lam L_neg; update and a fresh proxy up.
+
+    Left open by the paper, decided here: prototypes start as random normal vectors and are stored as they are (norm about
+    sqrt(dim)), normalised in the loss only, so that ``own_lr`` = 0.1 is an angular rate of 0.1/dim; the bank starts as random
+    directions; a client's own stale proxy is neither among its neighbours nor in its negative term.
+    """
+
+    outputs: ClassVar[Literal["logits", "embedding"]] = "embedding"
+    distance: ClassVar[Literal["", "cosine", "euclidean"]] = "cosine"
+
+    select: Literal["random", "round_robin"] = Field("round_robin", description="how a round's clients are chosen")
+    fraction: float = Field(1.0, gt=0, le=1, description="share of the clients in a round (the paper on CIFAR-100: 0.1)")
+    lam: float = Field(10.0, ge=0, description="weight of the negative loss (the paper: 10)")
+
+    def start(self, me: Client) -> None:
+        me.own["prototype"] = me.rng.normal("prototype", me.facts.dim)
+
+    def start_server(self, server: Server) -> None:
+        server.state["bank"] = unit(server.rng.normal("bank", server.facts.clients, server.facts.dim))
+
+    def downlink(self, server: Server) -> Sent:
+        return {"model": server.model, "prototype": server.state["bank"]}
+
+    def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
+        w, bank = unit(me.own["prototype"]), me.inbox["prototype"]
+        negative = ((1 + bank @ w).square() * others(me)).sum() / others(me).sum()  # Eq. 3
+        return self.positive(net, batch, w) + self.lam * negative  # Eq. 1
+
+    def positive(self, net: Net, batch: Batch, w: Tensor) -> Tensor:
+        """Eq. 2, mean over the batch of (1 - w . f(x))^2, (); ``w`` (dim,) of norm 1."""
+        return (1 - unit(net(batch.x)) @ w).square().mean()
+
+    def uplink(self, me: Client) -> Sent:
+        return {"prototype": self.proxy(unit(me.own["prototype"]), me)}
+
+    @abstractmethod
+    def proxy(self, w: Tensor, me: Client) -> Tensor:
+        """What stands for the true prototype ``w`` (dim,), of norm 1, outside the client: (dim,)."""
+
+    def aggregate(self, server: Server) -> None:
+        super().aggregate(server)
+        server.state["bank"] = server.state["bank"].index_copy(0, server.senders, server.inbox["prototype"])
+
+    def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
+        return unit(net(x)) @ unit(me.own["prototype"])
+
+    def secrets(self, me: Client) -> dict[str, Tree]:
+        return {"prototype": unit(me.own["prototype"])}

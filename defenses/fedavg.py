@@ -1,0 +1,9 @@
+"""FedAvg (McMahan et al. 2017): local steps on cross-entropy, then the average of the models."""
+
+from __future__ import annotations
+
+from leakbench import Defense
+
+
+class FedAvg(Defense):
+    """The base behaviour, unchanged; hides nothing."""

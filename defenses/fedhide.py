@@ -1,0 +1,29 @@
+"""FedHide (Park and Yun, ECCV 2024): a client shows its prototype only mixed into the proxies of its neighbours."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from defenses._prototypes import Prototypes
+from leakbench import Client, others, unit
+
+
+class FedHide(Prototypes):
+    """Proxy = unit(alpha w + (1 - alpha) unit(sum of the k proxies nearest to w)), Eq. 4. Undefended: alpha = 1."""
+
+    paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 4"
+
+    alpha: float = Field(0.1, ge=0, le=1, description="weight of the true prototype (the paper: 0.1, 0.01)")
+    k: int = Field(10, ge=1, description="neighbours mixed in (the paper: 5, 10, 20); at most clients - 1")
+
+    def proxy(self, w: Tensor, me: Client) -> Tensor:
+        bank = me.inbox["prototype"]
+        near = (bank @ w).masked_fill(~others(me), -torch.inf).topk(min(self.k, me.facts.clients - 1)).indices
+        return unit(self.alpha * w + (1 - self.alpha) * unit(bank[near].sum(0)))
+
+    def undefended(self) -> Self:
+        return self.model_copy(update={"alpha": 1.0})

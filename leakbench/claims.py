@@ -1,0 +1,159 @@
+"""The papers' own numbers beside ours: which published record speaks of this method, task and metric."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+# In this order a contradiction counts among records that contradict equally often.
+_FIELDS: tuple[tuple[str, ...], ...] = (("split", "split_param"), ("clients",), ("fraction",), ("mean_local_size",), ("rounds",))
+_FATAL = (0, 1)  # split, clients
+_TRAINED = ("final", "all")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, or None where no spread is given."""
+
+    value: float
+    low: float | None
+    high: float | None
+    source: str
+
+
+def cells(claim: Claim | None) -> dict[str, Any]:
+    """The four columns claimed, claimed_low, claimed_high, claimed_source; empty strings where there is nothing."""
+    if claim is None:
+        return dict.fromkeys(("claimed", "claimed_low", "claimed_high", "claimed_source"), "")
+    low, high = ("" if v is None else v for v in (claim.low, claim.high))
+    return {"claimed": claim.value, "claimed_low": low, "claimed_high": high, "claimed_source": claim.source}
+
+
+def find(method: str, params: Mapping[str, Any], task: str, metric: str, fields: Mapping[str, Any], *, stage: str = "final", round: int | None = None) -> Claim | None:
+    """The record of our method, task and metric that fits this run best, if exactly one does.
+
+    A record's parameters must be a subset of ours. Of those, the one whose setting contradicts fewest of ``fields``; ties
+    go to the earlier field (split, clients, fraction, size, rounds), then to tables before running text, then to the record
+    with more parameters. None if two still tie with different numbers, or if the best contradicts split or clients.
+
+    Args:
+        method: the defense's name.
+        params: all its parameters.
+        task: the task's name.
+        metric: a column value of ours ("p_leak", "accuracy").
+        fields: what is known of the run: split, split_param, clients, fraction, mean_local_size, rounds, under these names
+            or their aliases.
+        stage: of the row. A paper speaks of the trained model (`final`, `all`) unless its record says untrained.
+        round: of the row, for records about one round.
+    """
+    have = _known(fields)
+    fitting = [r for r in _records() if _fits(r, method, params, task, metric, stage, round)]
+    ranked = sorted(((_rank(r, have), i, r) for i, r in enumerate(fitting)), key=lambda item: item[:2])
+    if not ranked or any(ranked[0][0][1][i] for i in _FATAL):
+        return None
+    best = [r for rank, _, r in ranked if rank == ranked[0][0]]
+    return _claim(best[0], have) if len({(r["value"], r["spread"]) for r in best}) == 1 else None
+
+
+@lru_cache(maxsize=1)
+def published() -> tuple[dict[str, Any], ...]:
+    """Every record of the four papers, as printed."""
+    return tuple(_load("published.json")["records"])
+
+
+@lru_cache(maxsize=1)
+def _aliases() -> dict[str, Any]:
+    return dict(_load("aliases.json"))
+
+
+@lru_cache(maxsize=1)
+def _records() -> tuple[dict[str, Any], ...]:
+    """The records about a method, in our names."""
+    names = _aliases()
+    out = []
+    for record in published():
+        if record["method"] is None or record["dataset"] is None:
+            continue
+        method = names["methods"].get(record["method"], {"method": record["method"]})
+        metric = names["metrics"].get(record["metric"], {"metric": record["metric"]})
+        params = {names["params"].get(k, k): v for k, v in record["params"].items() if k not in method.get("drop", ())}
+        mine = {
+            "method": method["method"],
+            "params": params | method.get("params", {}),
+            "dataset": names["datasets"].get(record["dataset"], record["dataset"]),
+            "metric": metric["metric"],
+            "remark": metric.get("note"),
+        }
+        out.append(record | mine)
+    return tuple(out)
+
+
+@lru_cache(maxsize=1)
+def _setups() -> dict[tuple[str, str], dict[str, Any]]:
+    """(paper, dataset) -> the setting that the paper states once for all its methods."""
+    out: dict[tuple[str, str], dict[str, Any]] = {}
+    for record in published():
+        field = _aliases()["setups"].get(record["metric"])
+        if field and record["method"] is None and record["dataset"] is not None and not record["setting"]:
+            dataset = _aliases()["datasets"].get(record["dataset"], record["dataset"])
+            out.setdefault((record["paper"], dataset), {})[field] = record["value"] / (100 if record["unit"] == "percent" else 1)
+    return out
+
+
+def _load(name: str) -> Any:
+    return json.loads((files("leakbench") / "data_files" / name).read_text(encoding="utf-8"))
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's fields under the records' names."""
+    names: dict[str, list[str]] = _aliases()["fields"]
+    have = {field: fields[mine] for field, ours in names.items() for mine in reversed(ours) if mine in fields}
+    if "split" in have:
+        have["split"] = _aliases()["splits"].get(have["split"], have["split"])
+    return have
+
+
+def _fits(record: Mapping[str, Any], method: str, params: Mapping[str, Any], task: str, metric: str, stage: str, round: int | None) -> bool:
+    if (record["method"], record["dataset"], record["metric"]) != (method, task, metric):
+        return False
+    if any(k not in params or not _same(params[k], v) for k, v in record["params"].items()):
+        return False
+    if (record["setting"].get("model_stage") == "untrained") != (stage == "untrained"):
+        return False
+    at = record["setting"].get("round", "last")
+    if isinstance(at, str):  # "last" or "any"
+        return at == "any" or stage in (*_TRAINED, "untrained")
+    return round is not None and _same(at, round)
+
+
+def _rank(record: Mapping[str, Any], have: Mapping[str, Any]) -> tuple[int, tuple[bool, ...], bool, int]:
+    """Smaller fits better."""
+    setting = record["setting"]
+    against = tuple(any(f in setting and f in have and not _same(setting[f], have[f]) for f in group) for group in _FIELDS)
+    return sum(against), against, record["table"] is None, -len(record["params"])
+
+
+def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
+    scale = 0.01 if record["unit"] == "percent" else 1.0
+    value, spread = record["value"] * scale, record["spread"]
+    low, high = (None, None) if spread is None else (value - spread * scale, value + spread * scale)
+    said = [record["source"], f"± is {record['spread_kind'] or 'not explained'}" if spread is not None else "no spread given"]
+    said += [text for text in (record.get("note"), record["remark"]) if text]
+    setting = _setups().get((record["paper"], record["dataset"]), {}) | record["setting"]
+    said += [f"{f} {v} there, {have[f]} here" for f, v in setting.items() if f in have and not _same(v, have[f])]
+    unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
+    said += [f"there: {', '.join(unknown)}"] if unknown else []
+    return Claim(value, low, high, "; ".join(said))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, 1 and 1.0 alike, but not 1 and True."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1.0)
+    return bool(a == b)

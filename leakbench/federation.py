@@ -1,0 +1,285 @@
+"""Runs a choreography: keeps every party's tensors in columns, carries messages, picks the engine, tells the recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench import engines
+from leakbench.batches import Plan, plan
+from leakbench.defense import Defense, Wrapper
+from leakbench.desk import Desk
+from leakbench.errors import MethodError
+from leakbench.models import initialise
+from leakbench.parties import Batch, Client, weighted_mean
+from leakbench.recorder import NoRecorder
+from leakbench.streams import shared
+from leakbench.task import Task, TaskData
+from leakbench.traffic import Traffic
+from leakbench.tree import Tree, each_row, row, stack, tmap
+
+
+class Ragged(RuntimeError):
+    """Clients' tensors differ in shape here: they are run one by one."""
+
+
+class Federation:
+    """The state of a run between phases, and the verbs that a choreography uses (``leakbench.defense.Choreography``)."""
+
+    def __init__(
+        self,
+        method: Defense,
+        task: Task,
+        data: TaskData,
+        *,
+        seed: int = 0,
+        engine: str = "auto",
+        wrappers: Sequence[Wrapper] = (),
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        recorder: NoRecorder | None = None,
+    ):
+        self.method, self.task, self.seed, self.wrappers, self.dtype, self.device = method, task, seed, tuple(wrappers), dtype, torch.device(device)
+        self.engine = engines.resolve(engine, method, self.wrappers)
+        self.facts = task.facts(method)
+        self.data = data.to(self.device, dtype)
+        self.module = method.module(task.module(self.facts), self.facts).to(self.device, dtype).eval()
+        self.desk = Desk(method, self.wrappers, self.module, self.facts, seed, dtype)
+        self.recorder = recorder or NoRecorder()
+        self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
+        self.phases: dict[str, str] = {}  # phase -> how it really ran
+        self.fallbacks: dict[str, str] = {}  # phase -> why it could not be vectorised
+        self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
+        self.everyone = torch.arange(self.facts.clients, device=self.device)
+        self.lasting: dict[str, Tree] = {}  # what was sent to everybody before round 1
+        self.t = 0
+        self._start()
+
+    def _start(self) -> None:
+        tensors = initialise(self.module, shared(self.seed, "init", self.dtype, device=self.device))
+        kept = self._kept_names(set(tensors))
+        self.model = {k: v for k, v in tensors.items() if k not in kept}
+        n = len(self.everyone)
+        self.columns: dict[str, Tree] = {"own": {}, "state": {}, "kept": {k: tensors[k].expand(n, *tensors[k].shape).clone() for k in sorted(kept)}}
+        self.state: dict[str, Tree] = {}
+        self._open(self.everyone)
+        self.server(self.method.start_server)
+        each = [row(self._each(self.everyone), i) for i in range(n)]
+        made = [self.desk.client("start", 0, e, {"model": self.model}, self._data(i)) for i, e in enumerate(each)]
+        self.columns.update(own=stack([m["own"] for m in made]), state=stack([m["state"] for m in made]))
+
+    def _kept_names(self, names: set[str]) -> set[str]:
+        owners = [(f"{path}.{k}".lstrip("."), m) for path, m in self.module.named_modules() for k in (*m._parameters, *m._buffers)]
+        return {name for name, module in owners if self.method.keeps(name, module)} & names
+
+    # the verbs ------------------------------------------------------------------------------------------------------
+    def server(self, fn: Callable[..., Any]) -> None:
+        """Run a function of the server and deliver what it returns to this round's clients."""
+        tree = {"model": self.model, "state": self.state, "inbox": self.received, "senders": self.senders, "receivers": self.chosen, "share": self.share}
+        sent, new, each = self.desk.server(fn.__name__, self.t, tree, self.means)
+        self.model, self.state = new["model"], new["state"]
+        for kind, payload in sent.items():
+            self.traffic.down(self.t, kind, self.chosen, payload, each=kind in each)
+            self.recorder.down(self, kind, payload, each=kind in each)
+            (self.each_inbox if kind in each else self.inbox)[kind] = payload
+            (self.inbox if kind in each else self.each_inbox).pop(kind, None)
+        self.phase += 1
+
+    def clients(self, fn: Callable[..., Any]) -> None:
+        """Run a function of every chosen client and deliver what they return to the server."""
+        name = fn.__name__
+        if getattr(type(self.method), name, None) is not getattr(Defense, name, self):  # the base's do nothing
+            each = self._each(self.chosen)
+            out = self.ask(self.desk, name, each)
+            self._keep({"own": out["own"], "state": out["state"]})
+            for kind, payload in out["sent"].items():
+                self._arrive(kind, payload)
+            self.recorder.up(self, name, each, out["sent"])
+        self.phase += 1
+
+    def train(self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None) -> None:
+        """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
+        name, m = fn.__name__, self.method
+        steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
+        todo = plan(self.data, self.chosen, seed=self.seed, round=self.t, phase=self.phase, batch=m.batch, steps=steps, epochs=epochs)
+        each = self._each(self.chosen)
+        self.share = self._shares(each["count"])
+        if m.average == "weighted":
+            self._arrive("count", each["count"])
+            self.recorder.up(self, "count", each, {"count": each["count"]})
+        self.recorder.training(self, name, each, todo)
+        out = self._trained(name, each, todo)
+        self._keep({"own": out["own"], "kept": out["kept"]})
+        self.losses = out["loss"]
+        self.local = {} if m.fusible else {"local": out["local"]}
+        if "mean" in out:  # fused: single updates were never made
+            self.senders = self.chosen
+            self.means["update"] = out["mean"]
+            self.traffic.up(self.t, "update", self.chosen, out["mean"], summed="update" in self.summed, stacked=False)
+        elif out["update"]:
+            self._arrive("update", out["update"])
+        if "update" in self.summed and "update" in self.means:
+            self.recorder.summed(self, "update", self.means["update"])
+        self.phase += 1
+
+    # how it is done -------------------------------------------------------------------------------------------------
+    def _trained(self, name: str, each: Tree, todo: Plan) -> Tree:
+        if self.engine == "fused" and todo.even is not None and todo.even.shape[1] == 1 and name not in self.fallbacks:
+            try:
+                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo.even[:, 0], self.share, self.data)
+            except RuntimeError as error:  # vmap refused the loss: the reference runs it, or raises what is really wrong
+                self.fallbacks[name] = str(error).splitlines()[0]
+            else:
+                self.phases[name] = "fused"
+                return out
+        self.phases[name] = "loop"
+        return engines.loop(self.desk, name, self.t, each, self.inbox, todo, self.data)
+
+    def ask(self, desk: Desk, name: str, each: Tree, *, log: bool = False) -> Tree:
+        """Run the client function ``name`` of the clients ``each`` at ``desk``; leaves stacked over them.
+
+        With ``log``, also the draws each of them made and its secrets before anything was sent.
+        """
+        inbox = self.inbox
+
+        def one(e: Tree, data: Callable[[], Batch]) -> Tree:
+            draws: dict[str, Tensor] | None = {} if log else None
+            return {**desk.client(name, self.t, e, inbox, data, draws), "draws": draws or {}}
+
+        if self.engine != "loop" and name not in self.method.one_by_one and name not in self.fallbacks:
+            try:
+                out = each_row(lambda e: one(e, self._rows(e)), each)
+            except RuntimeError as error:  # ragged data, or vmap refused the function: one by one runs it, or raises what is wrong
+                self.fallbacks[name] = str(error).splitlines()[0]
+            else:
+                self.phases[name] = "vectorised"
+                return out
+        self.phases[name] = "one by one"
+        return stack([one(row(each, j), self._data(int(i))) for j, i in enumerate(each["index"])])
+
+    def _arrive(self, kind: str, payload: Tree) -> None:
+        summed = kind in self.summed
+        self.traffic.up(self.t, kind, self.chosen, payload, summed=summed)
+        self.means.pop(kind, None)
+        self.senders = self.chosen
+        if self.share is None:  # nothing was trained in this round yet
+            self.share = self._shares(self.data.counts[self.chosen])
+        if summed:
+            self.means[kind] = weighted_mean(payload, self.share)
+            if kind != "update":
+                self.recorder.summed(self, kind, self.means[kind])
+        else:
+            self.received[kind] = payload
+
+    def _each(self, who: Tensor) -> Tree:
+        """The tensors of the clients ``who``, (M, ...) each."""
+        everyone = who is self.everyone
+
+        def pick(v: Tensor) -> Tensor:
+            return v if everyone else v[who]
+
+        columns = {k: tmap(pick, v) for k, v in self.columns.items()}
+        return {"index": who, "count": pick(self.data.counts), **columns, "inbox": self.each_inbox, **self.local}
+
+    def _keep(self, new: Tree) -> None:
+        for group, values in new.items():
+            for name, value in values.items():
+                if name not in self.columns[group]:
+                    raise MethodError(f"{type(self.method).__name__}: {group}[{name!r}] is not named in start(); a client keeps what start() made.")
+                if self.chosen is self.everyone:
+                    self.columns[group][name] = value
+                else:
+                    self.columns[group][name] = tmap(lambda c, v: c.index_copy(0, self.chosen, v), self.columns[group][name], value)
+
+    def _shares(self, counts: Tensor) -> Tensor:
+        weights = counts.double() if self.method.average == "weighted" else torch.ones_like(counts, dtype=torch.float64)
+        return weights / weights.sum()
+
+    def _data(self, i: int) -> Callable[[], Batch]:
+        rows = self.data.rows[i, : int(self.data.counts[i])]
+        return lambda: Batch(self.data.train.x[rows], self.data.train.y[rows])
+
+    def _rows(self, each: Tree) -> Callable[[], Batch]:
+        def get() -> Batch:
+            if int(self.data.counts.min()) != self.data.rows.shape[1]:
+                raise Ragged("clients have different numbers of examples")
+            rows = self.data.rows[each["index"]]
+            return Batch(self.data.train.x[rows], self.data.train.y[rows])
+
+        return get
+
+    def _open(self, who: Tensor) -> None:
+        """Nothing is left in anybody's inbox but what was sent to everybody before round 1."""
+        self.chosen, self.phase = who, 0
+        self.inbox: dict[str, Tree] = dict(self.lasting)
+        self.each_inbox: dict[str, Tree] = {}
+        self.received: dict[str, Tree] = {}
+        self.means: dict[str, Tree] = {}
+        self.local: dict[str, Tree] = {}
+        self.losses: Tensor | None = None
+        self.senders, self.share = who[:0], None
+
+    # the run --------------------------------------------------------------------------------------------------------
+    def choose(self, t: int) -> Tensor:
+        """The clients of round t, in order of their number; round robin goes through one shuffled order."""
+        n, m = self.facts.clients, self.method
+        size = max(1, round(m.fraction * n))
+        if size == n:
+            return self.everyone
+        if m.select == "round_robin":
+            order = shared(self.seed, "select", device=self.device).permutation("clients", n)
+            return order[(torch.arange(size, device=self.device) + (t - 1) * size) % n].sort().values
+        return shared(self.seed, "select", round=t, device=self.device).permutation("clients", n)[:size].sort().values
+
+    def begin(self) -> None:
+        """Everything before round 1: round 0."""
+        self._open(self.everyone)
+        self.method.before(self)
+        self.lasting = {k: v for k, v in self.inbox.items() if k != "model"}
+        self.recorder.close(self)
+
+    def step(self) -> None:
+        """One round."""
+        self.t += 1
+        self._open(self.choose(self.t))
+        self.method.round(self)
+        self.recorder.close(self)
+
+    def end(self) -> None:
+        """Everything after the last round R: round R + 1."""
+        self.t += 1
+        self._open(self.everyone)
+        self.method.after(self)
+        self.recorder.close(self)
+
+    def snapshot(self) -> dict[str, Tree]:
+        """Everything a later process needs to go on; random streams need nothing."""
+        return {"t": torch.tensor(self.t), "model": self.model, "server": self.state, **self.columns, "lasting": self.lasting}
+
+    def restore(self, saved: dict[str, Tree]) -> None:
+        """Go on from a snapshot of the same spec."""
+        saved = tmap(lambda v: v.to(self.device), saved)
+        self.t, self.model, self.state = int(saved["t"]), saved["model"], saved.get("server", {})
+        self.columns = {k: saved.get(k, {}) for k in ("own", "state", "kept")}
+        self.lasting = saved.get("lasting", {})
+        self._open(self.everyone)
+
+    def tables(self) -> Tree:
+        """Every client's columns outside any phase: nothing in its mail but what everybody got."""
+        columns = {k: dict(v) for k, v in self.columns.items()}
+        return {"index": self.everyone, "count": self.data.counts, **columns, "inbox": {}}
+
+    def outside(self, each: Tree) -> Client:
+        """A client as the evaluator and the scorer see it, holding the newest global model; never for a party."""
+        return self.desk.me(self.t, each, {**self.lasting, "model": self.model})
+
+    @torch.no_grad()
+    def secrets(self) -> Tree:
+        """What every client means to hide, leaves (C, ...): for the truth and for the diagnostics."""
+        each = self.tables()
+        if not self.method.secrets(self.outside(row(each, 0))):
+            return {}
+        return each_row(lambda e: self.method.secrets(self.outside(e)), each)

@@ -1,0 +1,63 @@
+"""Names that people read: "FedHide α 0.01, K 20 + clip_noise" from a configuration's parameters."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from leakbench.report import Row, params
+from leakbench.spec import canonical, fingerprint
+
+METHODS = {
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedhide": "FedHide",
+    "fedgn": "FedGN",
+    "fedcs": "FedCS",
+    "fedaws": "FedAwS",
+    "fedmetric": "FedMetric",
+    "feduv": "FedUV",
+    "deepsvdd": "DeepSVDD",
+    "flea": "FLea",
+    "fedmix": "FedMix",
+    "feddata": "FedData",
+    "fedaa": "FedAA",
+    "fedbn": "FedBN",
+    "moon": "MOON",
+    "feddecorr": "FedDecorr",
+    "fedlc": "FedLC",
+    "fedntd": "FedNTD",
+    "fedbr": "FedBR",
+    "ccvr": "CCVR",
+    "fedgen": "FedGen",
+}
+LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "mu": "μ", "k": "K", "cos_theta": "cos"}
+
+
+def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
+    """``setting_key`` -> name: the family, the parameters that differ between its settings of a task, the wrappers."""
+    values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    sizes: Counter[tuple[str, str]] = Counter()
+    seen: dict[str, dict[str, Any]] = {}
+    for key, row in rows.items():
+        seen[key] = dict(params(row["defense_params"]))
+        sizes[row["task"], row["defense"]] += 1
+        for name, value in seen[key].items():
+            values[row["task"], row["defense"], name].add(canonical(value))
+    names = {}
+    for key, row in rows.items():
+        told = [
+            f"{LETTERS.get(n, n)} {_value(v)}"
+            for n, v in seen[key].items()
+            if len(values[row["task"], row["defense"], n]) > 1 or n in LETTERS
+        ]
+        wrapped = "".join(f" + {w['name']}" for w in params(row.get("wrappers", "[]")) or [])
+        names[key] = " ".join([METHODS.get(row["defense"], row["defense"]), ", ".join(told)]).strip() + wrapped
+    twice = Counter((rows[k]["task"], n) for k, n in names.items())
+    return {k: n if twice[rows[k]["task"], n] == 1 else f"{n} #{fingerprint(k)[:4]}" for k, n in names.items()}
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else canonical(value)
+    return text if len(text) <= 24 else text[:23] + "…"

@@ -1,0 +1,108 @@
+"""What a report is, and the one value object that every report format is handed."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from leakbench.spec import Spec, canonical
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Row = Mapping[str, Any]
+Role = Literal["original", "floor", "control", "attack"]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One image for the page: a private original, or what somebody made of the messages.
+
+    ``setting`` is a ``setting_key``. ``image``: (H, W) or (H, W, 3), values in [0, 1]; a pixel that is not finite means that the
+    attack gave no image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
+    ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where that was not measured.
+    """
+
+    task: str
+    setting: str
+    attack: str
+    attack_params: str
+    unit: str
+    probe: int | None
+    round: int
+    role: Role
+    image: NDArray[Any]
+    psnr: float | None = None
+    found: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `leakbench check` said about these runs: its exit code and its lines, the most urgent first."""
+
+    exit: int
+    lines: tuple[str, ...]
+    against: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """Everything a report may show.
+
+    The tables hold the columns of the CSV files of the same names, python-typed (floats, bools, ``flags`` and ``seeds`` joined by
+    `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
+    the number again. ``made``: when, ISO 8601.
+    """
+
+    title: str
+    version: str
+    commit: str
+    dirty: bool
+    made: str
+    results: Sequence[Row] = ()
+    tradeoff: Sequence[Row] = ()
+    utility: Sequence[Row] = ()
+    missing: Sequence[Row] = ()
+    diagnostics: Sequence[Row] = ()
+    runs: Sequence[Row] = ()
+    pictures: Sequence[Picture] = ()
+    check: Check | None = None
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+
+class Report(Spec, ABC):
+    """A report format: the same data in, files out. A plugin's module in a reports package defines one."""
+
+    @abstractmethod
+    def write(self, data: ReportData, out: Path) -> list[Path]:
+        """Write below the folder ``out`` and return the paths written.
+
+        Raises:
+            UsageError: the folder cannot be written.
+        """
+
+
+def params(value: Any) -> Any:
+    """A `*_params` or `wrappers` cell: JSON text, or what it stands for."""
+    return json.loads(value or "{}") if isinstance(value, str) else value
+
+
+def setting_key(row: Row) -> str:
+    """The name of a configuration: task, defense, its parameters and its wrappers, seeds apart."""
+    return canonical([row["task"], row["defense"], params(row.get("defense_params", "{}")), params(row.get("wrappers", "[]")) or []])
+
+
+def run_setting_key(run: Row) -> str:
+    """The ``setting_key`` of a run.json."""
+    spec = run["spec"]
+    return canonical([spec["task"]["name"], spec["defense"]["name"], spec["defense"].get("params", {}), list(spec.get("wrappers", []))])
+
+
+def row_key(row: Row) -> str:
+    """The name of one number of tradeoff.csv."""
+    attack = [row["attack"], params(row["attack_params"]), row["metric"], row["stage"], bool(row["probe"])]
+    return setting_key(row) + canonical(attack)

@@ -1,0 +1,114 @@
+"""A task: data split over clients, a model, a utility metric, and the parameter values that fit each method here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.defense import Defense
+from leakbench.errors import UsageError, suggestion
+from leakbench.models import MODELS, Stages
+from leakbench.parties import Facts
+from leakbench.spec import Spec
+
+
+@dataclass(frozen=True)
+class Examples:
+    """x (n, ...) floats in [0, 1] (sensors: standardised), y (n,) int64 classes."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
+        """The same on another device and in another precision."""
+        return Examples(self.x.to(device, dtype), self.y.to(device))
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """What a task loads. ``rows`` (C, n_max) int64: each client's rows of ``train``, padded with its first; ``counts`` (C,).
+
+    ``aux``: what an attacker may be granted; it depends on the task alone and is disjoint from train and test.
+    ``client_class`` (C,): the class that a client stands for, where it has one; else -1.
+    """
+
+    train: Examples
+    test: Examples
+    aux: Examples
+    rows: Tensor
+    counts: Tensor
+    client_class: Tensor
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
+        """The same on another device and in another precision."""
+        parts = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
+        return TaskData(*parts, self.rows.to(device), self.counts.to(device), self.client_class.to(device))
+
+
+class Task(Spec):
+    """Base of all tasks. A subclass says how data are loaded and split, and which values each method takes here."""
+
+    about: ClassVar[str]
+    shape: ClassVar[tuple[int, ...]]  # of one input, channels first
+    classes: ClassVar[int]
+    rounds: ClassVar[int]  # unless the user says otherwise
+    tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
+    metric: ClassVar[str] = "accuracy"
+    stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
+
+    clients: int = Field(ge=2, description="clients")
+    model: str = Field(description="network: lenet or mlp")
+    width: int = Field(ge=1, le=4096, description="channels or hidden units of the network")
+    dim: int = Field(ge=2, le=4096, description="width of the embedding, for methods that compare embeddings")
+    evaluations: int = Field(20, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
+
+    def load(self) -> TaskData:
+        """The data, split over the clients; the same in every run of this task."""
+        raise NotImplementedError  # pragma: no cover (abstract)
+
+    def defaults(self, method: str) -> dict[str, Any]:
+        """The values that this task states for ``method``."""
+        return dict(self.tables.get(method, {}))
+
+    def facts(self, method: Defense) -> Facts:
+        """Public facts, given what the method's network ends in."""
+        return Facts(clients=self.clients, classes=self.classes, dim=self.dim if method.outputs == "embedding" else self.classes, shape=self.shape)
+
+    def module(self, facts: Facts) -> Stages:
+        """The architecture; its numbers come from a named stream.
+
+        Raises:
+            UsageError: there is no such model.
+        """
+        if self.model not in MODELS:
+            raise UsageError(f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}")
+        return MODELS[self.model](facts.shape, facts.dim, self.width)
+
+    @property
+    def chance(self) -> float:
+        """What the utility metric gives to someone who guesses."""
+        return 1 / self.classes
+
+    @property
+    def better(self) -> Literal["up", "down"]:
+        """In which direction the utility metric is better."""
+        return "up"
+
+
+def by_class(y: Tensor, clients: int) -> tuple[Tensor, Tensor]:
+    """One class per client: client c has the examples of class c. Returns rows (C, n_max) padded, counts (C,)."""
+    return padded([(y == c).nonzero().flatten() for c in range(clients)])
+
+
+def padded(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Rows per client as one table, short ones padded with their first row; and the counts."""
+    longest = max(map(len, parts))
+    rows = torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in parts])
+    return rows, torch.tensor([len(p) for p in parts])

@@ -1,0 +1,76 @@
+"""`digit-pairs`: two real digits side by side, 100 classes, one per client; embedded, nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.streams import shared
+from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.tasks._sklearn_digits import split
+
+PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
+
+
+class DigitPairs(Task):
+    """100 clients; client 10 a + b has images of an a on the left and a b on the right, 8x16 pixels.
+
+    The source digits are split into train, test and auxiliary *before* pairing, so no stroke of a test or auxiliary pair
+    occurs in a client's data. Clients share source digits. Every test digit is used once: the 200 test pairs (two of each
+    class) are independent. 400 auxiliary pairs, four of each class.
+    """
+
+    about: ClassVar[str] = "two real digits side by side (8x16), 100 clients with one class each"
+    shape: ClassVar[tuple[int, ...]] = (1, 8, 16)
+    classes: ClassVar[int] = 100
+    rounds: ClassVar[int] = 2000
+    _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1, "fraction": 0.1}
+    tables: ClassVar[dict[str, dict[str, Any]]] = {
+        "fedhide": {**_prototypes, "k": 5},
+        "fedgn": _prototypes,
+        "fedcs": _prototypes,
+        "fedaws": _prototypes,
+        "fedavg": {"fraction": 0.1},
+        "fedprox": {"fraction": 0.1},
+    }
+
+    clients: int = Field(100, ge=100, le=100, description="clients, one per class")
+    model: str = Field("mlp", description="network: lenet or mlp")
+    width: int = Field(128, ge=1, le=4096, description="hidden units, or channels")
+    dim: int = Field(128, ge=2, le=4096, description="width of the embedding")
+
+    def load(self) -> TaskData:
+        """Images in [0, 1], float64."""
+        train, test, aux = (_pairs(part, n) for part, n in (("train", PER_CLIENT), ("test", 2), ("aux", 4)))
+        rows, counts = by_class(train.y, self.clients)
+        return TaskData(train, test, aux, rows, counts, client_class=train.y[rows[:, 0]])
+
+
+def _pairs(part: str, each: int) -> Examples:
+    """``each`` pairs of every class from the digits of ``part``; the test digits without repetition."""
+    x, y = split()[part]
+    rng = shared(0, f"task/digit-pairs/{part}")
+    sides = [_source_rows(y, each, once=part == "test", side=side, rng_name=part) for side in (0, 1)]
+    left, right = sides[0], sides[1].transpose(0, 1)  # (a, b, each)
+    label = (10 * torch.arange(10)[:, None] + torch.arange(10))[..., None].expand(10, 10, each)
+    order = rng.permutation("order", label.numel())
+    order = order[label.reshape(-1)[order].argsort(stable=True)]
+    pair = torch.cat([x[left.reshape(-1)], x[right.reshape(-1)]], dim=-1)
+    return Examples(pair[order], label.reshape(-1)[order].contiguous())
+
+
+def _source_rows(y: Tensor, each: int, *, once: bool, side: int, rng_name: str) -> Tensor:
+    """(10, 10, each): for digit a on this side, the rows of the digits paired with each other digit."""
+    rng = shared(0, f"task/digit-pairs/{rng_name}/source")
+    out = []
+    for a in range(10):
+        rows = (y == a).nonzero().flatten()
+        if once:  # this side's half of the digits, each used once
+            mine = rows[rng.permutation(f"{a}", len(rows))].chunk(2)[side]
+            out.append(mine[: 10 * each].view(10, each))
+        else:
+            out.append(rows[rng.integers(f"{a}/{side}", len(rows), 10, each)])
+    return torch.stack(out)
