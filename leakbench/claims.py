@@ -33,7 +33,16 @@ def cells(claim: Claim | None) -> dict[str, Any]:
     return {"claimed": claim.value, "claimed_low": low, "claimed_high": high, "claimed_source": claim.source}
 
 
-def find(method: str, params: Mapping[str, Any], task: str, metric: str, fields: Mapping[str, Any], *, stage: str = "final", round: int | None = None) -> Claim | None:
+def find(
+    method: str,
+    params: Mapping[str, Any],
+    task: str,
+    metric: str,
+    fields: Mapping[str, Any],
+    *,
+    stage: str = "final",
+    round: int | None = None,
+) -> Claim | None:
     """The record of our method, task and metric that fits this run best, if exactly one does.
 
     A record's parameters must be a subset of ours. Of those, the one whose setting contradicts fewest of ``fields``; ties

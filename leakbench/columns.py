@@ -1,6 +1,15 @@
-"""The columns of every table, in their order. People script against them; docs/formats.md says what each one holds."""
+"""The columns of every table, in their order, and the types of their cells. People script against them."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leakbench.errors import BrokenFile
+
+Row = dict[str, Any]
 
 RESULTS: tuple[str, ...] = (
     *("run", "task", "defense", "defense_params", "wrappers", "seed", "attack", "attack_params", "rung", "observer", "knowledge"),
@@ -14,7 +23,22 @@ TRADEOFF: tuple[str, ...] = (
     *("flags", "on_front", "claimed", "claimed_low", "claimed_high", "claimed_source"),
 )
 UTILITY: tuple[str, ...] = (
-    *("task", "defense", "defense_params", "wrappers", "seeds", "rounds", "metric", "statistic", "value", "low", "high", "n", "chance", "flags"),
+    *(
+        "task",
+        "defense",
+        "defense_params",
+        "wrappers",
+        "seeds",
+        "rounds",
+        "metric",
+        "statistic",
+        "value",
+        "low",
+        "high",
+        "n",
+        "chance",
+        "flags",
+    ),
     *("claimed", "claimed_low", "claimed_high", "claimed_source"),
 )
 MISSING: tuple[str, ...] = ("task", "defense", "defense_params", "attack", "metric", "reason")
@@ -37,3 +61,32 @@ FLAGS: tuple[str, ...] = (
     *("control_failed", "dead_run", "one_seed", "few_seeds", "few_units", "failed_units", "oracle_prototypes", "oracle_labels", "probe"),
     *("loss_did_not_fall", "gradient_vanished", "below_class_mean", "restarts_disagree", "other_engine", "stand_in_data"),
 )
+
+
+def typed(row: Mapping[str, str], path: Path) -> Row:
+    """Cells of a CSV as Python values, by their column.
+
+    Raises:
+        BrokenFile: a number is not one, or not finite; a boolean is neither true nor false.
+    """
+    try:
+        return {k: _value(k, v) for k, v in row.items()}
+    except ValueError as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+
+
+def _value(column: str, text: str) -> Any:
+    if column in FLOATS:
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{column} is {text}")
+        return number
+    if column == "failed" and text in ("true", "false"):  # a count in results.csv, yes or no in units.csv
+        return text == "true"
+    if column in WHOLE:
+        return int(text)
+    if column in BOOLEANS:
+        if text not in ("true", "false"):
+            raise ValueError(f"{column} is {text!r}, neither true nor false")
+        return text == "true"
+    return text

@@ -12,7 +12,15 @@ COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset(
-    ("oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean", "restarts_disagree", "loss_did_not_fall", "stand_in_data"),
+    (
+        "oracle_prototypes",
+        "oracle_labels",
+        "gradient_vanished",
+        "below_class_mean",
+        "restarts_disagree",
+        "loss_did_not_fall",
+        "stand_in_data",
+    ),
 )
 
 

@@ -30,7 +30,7 @@ class Span:
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
-    """ "1 dead, 2 cannot tell": why settings were not judged."""
+    """Why settings were not judged, as in "1 dead, 2 cannot tell"."""
     counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
     return ", ".join(f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w])
 
@@ -52,13 +52,12 @@ def headline(question: Question | None) -> tuple[Span, ...]:
             "held": (Span("held", "held"), Span(" against every attack tried.")),
         }
         return (Span("The one defense setting judged "), *said[sure[0].verdict.tone])
+    most = Span(" most of what there is to leak.")
+    first: tuple[Span, ...]
     if leak == total:
-        first = (Span(f"All {total} defense settings leak", "leak"), Span(" most of what there is to leak."))
+        first = (Span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
-        first = (
-            Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
-            Span(" most of what there is to leak."),
-        )
+        first = (Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"), most)
     elif part:
         tail = Span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
         first = (Span(f"None of {total} defense settings"), Span(" gives away most of it; "), tail, Span("."))
@@ -71,9 +70,7 @@ def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Sp
     if held == 0:
         return (Span("None held against every attack tried."),)
     best = _most_useful(kept)
-    head = (
-        (Span("The only one that "), Span("held", "held")) if held == 1 else (Span(f"The best of the {held} that "), Span("held", "held"))
-    )
+    head = (Span("The only one that " if held == 1 else f"The best of the {held} that "), Span("held", "held"))
     if best is None:
         return (*head, Span(" has no utility measured."))
     metric = words(best.metric).title
@@ -101,12 +98,10 @@ def lede(question: Question) -> tuple[Span, ...]:
     worst = least.verdict.worst
     assert worst  # noqa: S101 (it was judged)
     found = amount(least.case, worst, worst.value, full=True)
-    return (
-        *spans,
-        Span(f"Of the settings that keep nine tenths of the {name}, "),
-        Span(least.setting.name, "strong"),
-        Span(f" leaks least: {found} at worst."),
-    )
+    told = (Span(least.setting.name, "strong"), Span(f" leaks least: {found} at worst."))
+    if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
+        told = (Span(f"all {len(useful)}", "strong"), Span(f" leak alike: {found} at worst."))
+    return (*spans, Span(f"Of the settings that keep nine tenths of the {name}, "), *told)
 
 
 def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
@@ -119,11 +114,10 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     if not (got and paper and worst) or side.value(got) - side.value(paper) <= 2 * side.margin + 1e-12:
         return ()
     verb = words(case.metric).verb
+    test = f"{verb} {amount(case, paper, paper.value, full=True)}"
     return (
         Span(best.setting.name, "strong"),
-        Span(
-            f" looks safest by its own paper's test, which {verb} {amount(case, paper, paper.value, full=True)}. {ATTACKERS.get(got.rung, 'An attacker')} {verb} "
-        ),
+        Span(f" looks safest by its own paper's test, which {test}. {ATTACKERS.get(got.rung, 'An attacker')} {verb} "),
         Span(amount(case, got, got.value), best.verdict.tone),
         Span(f" (at worst {amount(case, worst, worst.value)}, a blind guess {amount(case, got, got.floor)}). "),
     )

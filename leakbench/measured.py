@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from leakbench.columns import RESULTS, UNITS
+from leakbench.columns import RESULTS, UNITS, Row
 from leakbench.errors import BrokenFile
-from leakbench.runs import AttackFolder, Row, Run
+from leakbench.runs import AttackFolder, Run
 from leakbench.spec import canonical
 from leakbench.stats import Estimate, estimate, exact, pool
 
@@ -48,13 +49,18 @@ class Scale:
 
 @dataclass(frozen=True)
 class Measured:
-    """A row of results.csv of one run. ``units``: by role; ``guesses``: SHA-256 of what it was scored from, by attack folder."""
+    """A row of results.csv of one run.
+
+    ``units``: by role. ``exact``: the roles whose number a formula gave, so that it has no width. ``guesses``: SHA-256 of what
+    it was scored from, by attack folder.
+    """
 
     run: Run
     row: Row
     scale: Scale
     order: int
     units: Mapping[str, tuple[Unit, ...]]
+    exact: frozenset[str]
     guesses: Mapping[str, str]
 
     @property
@@ -62,11 +68,10 @@ class Measured:
         """What is pooled over seeds: attack, its parameters, metric, stage, probe."""
         return self.row["attack"], self.row["attack_params"], self.row["metric"], self.row["stage"], self.row["probe"]
 
-    def sampled(self, role: str) -> bool:
-        """False where a formula gave the number exactly: it has no width in the row either."""
-        name = ROLES[role]
-        ends = ("low", "high") if role == "attack" else (f"{name}_low", f"{name}_high")
-        return not (self.row["interval"] == "exact" or (role != "attack" and self.row[ends[0]] == self.row[ends[1]]))
+    @cached_property
+    def by_name(self) -> dict[str, dict[str, Unit]]:
+        """Role -> unit's name -> its score."""
+        return {role: {u.name: u for u in units} for role, units in self.units.items()}
 
 
 def of_run(run: Run) -> list[Measured]:
@@ -78,13 +83,13 @@ def of_run(run: Run) -> list[Measured]:
     return [m for folder in run.attacks if folder.done for m in _of_folder(run, folder)]
 
 
-def summary(seeds: Mapping[int, Sequence[Unit]], scale: Scale, *, sampled: bool) -> Estimate:
+def summary(seeds: Mapping[int, Sequence[Unit]], scale: Scale, *, no_width: bool) -> Estimate:
     """The mean of all units' scores, over one seed or several.
 
     Raises:
         NoInterval: there is one unit or cluster only, and the metric's range has no end.
     """
-    if not sampled:
+    if no_width:
         scores = [u.score for s in sorted(seeds) for u in seeds[s]]
         return exact(math.fsum(scores) / len(scores), len(scores), scale.unit)
     parts = {s: ([u.score for u in us], [u.name for u in us], [u.cluster for u in us]) for s, us in seeds.items()}
@@ -103,9 +108,16 @@ def numbers(seeds: Sequence[Measured]) -> Row:
     out: Row = {}
     for role, name in ROLES.items():
         by_seed = {m.run.seed: m.units[role] for m in seeds}
-        found = summary(by_seed, seeds[0].scale, sampled=any(m.sampled(role) for m in seeds))
+        found = summary(by_seed, seeds[0].scale, no_width=all(role in m.exact for m in seeds))
         if role == "attack":
-            out |= {"value": found.value, "low": found.low, "high": found.high, "interval": found.interval, "n": found.n, "unit": seeds[0].row["unit"]}
+            out |= {
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "interval": found.interval,
+                "n": found.n,
+                "unit": seeds[0].row["unit"],
+            }
         else:
             out |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
     return out
@@ -129,14 +141,17 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     for row in rows:
         at = (row["metric"], row["round"], row["probe"])
         if at in seen or row["metric"] not in folder.meta["metrics"]:
-            raise BrokenFile(f"{folder.path / 'results.csv'} is damaged (metric {at[0]}, round {at[1]}: there twice, or not in attack.json). Make it again.")
+            why = "is there twice" if at in seen else "is not in attack.json"
+            raise BrokenFile(f"{folder.path / 'results.csv'} is damaged ({at[0]} of round {at[1]} {why}). Make it again.")
         seen.add(at)
         own = {role: tuple(units.get((role, *at), ())) for role in ROLES}
         lacking = [role for role in ROLES if not own[role]]
         if lacking:
             raise BrokenFile(f"{folder.path / 'units.csv'} is damaged (no {lacking[0]} units of {at[0]}, round {at[1]}). Make it again.")
         scale = _scale(folder, row["metric"])
-        out.append(Measured(run, {c: mine.get(c, row[c]) for c in RESULTS}, scale, int(folder.meta["order"]), own, _guess(folder)))
+        out.append(
+            Measured(run, {c: mine.get(c, row[c]) for c in RESULTS}, scale, int(folder.meta["order"]), own, _exact(row), _guess(folder))
+        )
     return out
 
 
@@ -144,8 +159,7 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
     """(role, metric, round, probe) -> units."""
     out: dict[tuple[Any, ...], list[Unit]] = defaultdict(list)
     for row in folder.table("units.csv", UNITS):
-        # `failed` is a count in results.csv and may be written as a boolean here.
-        unit = Unit(row["unit"], row["cluster"], row["score"], row["failed"] in (True, 1), row["accepted"])
+        unit = Unit(row["unit"], row["cluster"], row["score"], bool(row["failed"]), row["accepted"])
         out[row["role"], row["metric"], row["round"], row["probe"]].append(unit)
     return out
 
@@ -159,6 +173,12 @@ def _scale(folder: AttackFolder, metric: str) -> Scale:
         return Scale(metric, str(about["leaks"]), low, high, str(about["unit"]), bool(about["share"]), int(about["version"]))
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenFile(f"{folder.path / 'attack.json'} is damaged (metric {metric}: {error!r}). Make it again.") from None
+
+
+def _exact(row: Row) -> frozenset[str]:
+    """A formula's number has no width in the row. (Intervals of what was sampled have one, or it makes no difference.)"""
+    roles = {role for role in ("floor", "control") if row[f"{role}_low"] == row[f"{role}_high"]}
+    return frozenset(ROLES) if row["interval"] == "exact" else frozenset(roles)
 
 
 def _guess(folder: AttackFolder) -> dict[str, str]:

@@ -38,22 +38,18 @@ LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "mu": "μ", "k": "K", "cos
 def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
     """``setting_key`` -> name: the family, the parameters that differ between its settings of a task, the wrappers."""
     values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    sizes: Counter[tuple[str, str]] = Counter()
     seen: dict[str, dict[str, Any]] = {}
     for key, row in rows.items():
         seen[key] = dict(params(row["defense_params"]))
-        sizes[row["task"], row["defense"]] += 1
         for name, value in seen[key].items():
             values[row["task"], row["defense"], name].add(canonical(value))
     names = {}
     for key, row in rows.items():
-        told = [
-            f"{LETTERS.get(n, n)} {_value(v)}"
-            for n, v in seen[key].items()
-            if len(values[row["task"], row["defense"], n]) > 1 or n in LETTERS
-        ]
+        family = (row["task"], row["defense"])
+        shown = {n: v for n, v in seen[key].items() if n in LETTERS or len(values[*family, n]) > 1}
+        told = [f"{LETTERS.get(n, n)} {_value(v)}" for n, v in shown.items()]
         wrapped = "".join(f" + {w['name']}" for w in params(row.get("wrappers", "[]")) or [])
-        names[key] = " ".join([METHODS.get(row["defense"], row["defense"]), ", ".join(told)]).strip() + wrapped
+        names[key] = " ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip() + wrapped
     twice = Counter((rows[k]["task"], n) for k, n in names.items())
     return {k: n if twice[rows[k]["task"], n] == 1 else f"{n} #{fingerprint(k)[:4]}" for k, n in names.items()}
 

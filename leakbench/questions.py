@@ -190,9 +190,7 @@ METRICS = {
     ),
     "accuracy": Words("accuracy", "has accuracy", "Share of test examples classified correctly.", decimals=3),
     "auroc": Words("AUROC", "has AUROC", "Mean one-class area under the ROC curve: 0.5 is a coin, 1 is perfect.", decimals=3),
-    "eer": Words(
-        "equal error rate", "has equal error rate", "Where false accepts and false rejects are equally many: lower is better.", decimals=3
-    ),
+    "eer": Words("equal error rate", "has equal error rate", "Error where false accepts equal false rejects: lower is better.", decimals=3),
     "bleu4": Words("BLEU-4", "has BLEU-4", "Overlap of four-word sequences with the reference text: 1 is the same text.", decimals=3),
 }
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import glob
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench.columns import BOOLEANS, FLOATS, WHOLE
+from leakbench.columns import Row, typed
 from leakbench.errors import BrokenFile, UsageError
 from leakbench.spec import canonical
 from leakbench.store import read_csv, read_json, read_tree, verify
 from leakbench.tree import Tree
 
-Row = dict[str, Any]
-
-_ALWAYS = ("status", "id", "spec.task.name", "spec.task.params", "spec.defense.name", "spec.defense.params", "spec.wrappers", "spec.rounds", "spec.seed")
+_ALWAYS = (
+    "status",
+    "id",
+    "spec.task.name",
+    "spec.task.params",
+    "spec.defense.name",
+    "spec.defense.params",
+    "spec.wrappers",
+    "spec.rounds",
+    "spec.seed",
+)
 _DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
 _ATTACK = ("status", "attack", "params")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
@@ -32,7 +39,7 @@ class Folder:
 
     @property
     def status(self) -> str:
-        """done | running | "failed: why"."""
+        """Done | running | "failed: why"."""
         return str(self.meta["status"])
 
     @property
@@ -49,7 +56,9 @@ class Folder:
         listed: Mapping[str, str] = self.meta.get("files", {})
         for name in names:
             if name not in listed:
-                raise BrokenFile(f"{self.path / name} is not among the files that {self.path.name} lists, so it cannot be trusted. Make it again.")
+                raise BrokenFile(
+                    f"{self.path / name} is not among the files that {self.path.name} lists, so it cannot be trusted. Make it again."
+                )
         verify(self.path, {n: listed[n] for n in names} if names else listed)
 
     def table(self, name: str, columns: Sequence[str]) -> list[Row]:
@@ -136,40 +145,16 @@ def find(patterns: Iterable[str | Path]) -> list[Run]:
     """
     found: dict[Path, Path] = {}
     for pattern in map(str, patterns):
-        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]
+        # Path.glob refuses absolute patterns.
+        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
         folders = [f for place in places for f in _below(place)]
         if not folders:
             what = "holds no run" if places else "does not exist"
-            raise UsageError(f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob. Make one with leakbench train.")
+            raise UsageError(
+                f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob. Make one with leakbench train."
+            )
         found.update({f.resolve(): f for f in folders if f.resolve() not in found})
     return [load(f) for f in found.values()]
-
-
-def typed(row: Mapping[str, str], path: Path) -> Row:
-    """Cells of a CSV as Python values, by their column.
-
-    Raises:
-        BrokenFile: a number is not one, or not finite; a boolean is neither true nor false.
-    """
-    try:
-        return {k: _value(k, v) for k, v in row.items()}
-    except ValueError as error:
-        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
-
-
-def _value(column: str, text: str) -> Any:
-    if column in FLOATS:
-        number = float(text)
-        if not math.isfinite(number):
-            raise ValueError(f"{column} is {text}")
-        return number
-    if column in WHOLE:
-        return int(text)
-    if column in BOOLEANS:
-        if text not in ("true", "false"):
-            raise ValueError(f"{column} is {text!r}, neither true nor false")
-        return text == "true"
-    return text
 
 
 def _below(place: Path) -> Iterator[Path]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from leakbench.names import setting_names
 from leakbench.questions import TOPICS, Topic, better, topic, words
@@ -15,6 +15,8 @@ from leakbench.verdict import Case, Number, Verdict, judge
 from leakbench.verdict_words import plain, sentence
 
 END = ("final", "all")
+# Rows made from the others' units.
+MADE = ("cascade", "any_attack")
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,12 @@ class Question:
     metric: str
     probe: bool
     stage: str
+    leaks: Literal["up", "down"] = "up"
     judged: tuple[Judged, ...] = field(default=())
 
     @property
     def label(self) -> str:
-        """ "images, on probes": what sets it apart from the task's other questions."""
+        """What sets it apart from the task's other questions: "images, on probes"."""
         early = "" if self.stage == "final" else f", {self.stage} in training" if self.stage != "untrained" else ", before training"
         return self.topic.name + (", on probes" if self.probe else "") + early
 
@@ -104,51 +107,71 @@ def find_settings(data: ReportData) -> list[Setting]:
     names = setting_names(rows)
     found = [_setting(data, k, r, names[k], final.get(k), tuple(runs[k]), len(dead[k])) for k, r in rows.items()]
     found.sort(key=lambda s: (s.task, not s.reference, s.family, s.name))
-    return [_numbered(s, i) for i, s in enumerate(found)]
+    return [replace(s, index=i) for i, s in enumerate(found)]
 
 
 def find_questions(data: ReportData, settings: Sequence[Setting]) -> list[Question]:
-    """Every question that some number of the trade-off table can answer, most judged settings first within a task."""
+    """Every question that some number of the trade-off table can answer; within a task the one for the headline first."""
     asked: dict[tuple[str, str, bool, str], set[str]] = defaultdict(set)
     for row in data.tradeoff:
         asked[row["task"], topic(row["metric"]).name, bool(row["probe"]), _stage(row)].add(row["metric"])
-    questions = []
+    questions, index = [], Index(data)
+    leaks = {r["metric"]: r["leaks"] for r in data.tradeoff}
     for (task, name, probe, stage), metrics in asked.items():
         about = next((t for t in TOPICS if t.name == name), None) or topic(name)
         metric = next(m for m in about.metrics if m in metrics)
-        empty = Question(task, about, metric, probe, stage)
-        judged = tuple(_judged(data, empty, s) for s in settings if s.task == task)
-        questions.append(Question(task, about, metric, probe, stage, judged))
+        empty = Question(task, about, metric, probe, stage, leaks[metric])
+        questions.append(replace(empty, judged=tuple(_judged(index, empty, s) for s in settings if s.task == task)))
     order = [t.name for t in TOPICS]
     return sorted(
         questions,
         key=lambda q: (
             q.task,
             q.stage != "final",
+            not any(j.verdict.judged for j in q.judged),
+            q.probe,  # what nobody sends is never the headline while real messages were judged
             -sum(j.verdict.judged for j in q.judged),
-            q.probe,
             order.index(q.topic.name) if q.topic.name in order else len(order),
             q.stage,
         ),
     )
 
 
-def rows_of(data: ReportData, question: Question, setting: Setting) -> list[Row]:
-    """The rows of the trade-off table that answer ``question`` for ``setting``, in its judging metric."""
-    return [
-        r
-        for r in data.tradeoff
-        if r["metric"] == question.metric
-        and bool(r["probe"]) == question.probe
-        and _stage(r) == question.stage
-        and r["task"] == setting.task
-        and setting_key(r) == setting.key
-    ]
+class Index:
+    """The rows of the trade-off table by (setting, metric, probe, stage), and how many units failed in each."""
+
+    def __init__(self, data: ReportData) -> None:
+        self.rows: dict[tuple[str, str, bool, str], list[Row]] = defaultdict(list)
+        for r in data.tradeoff:
+            self.rows[_place(r)].append(r)
+        self.failed: dict[tuple[Any, ...], tuple[int, int]] = {}
+        for r in data.results:
+            key = (*_place(r), r["attack"], canonical(params(r["attack_params"])))
+            failed, tried = self.failed.get(key, (0, 0))
+            self.failed[key] = (failed + int(r["failed"]), tried + int(r["n"]))
+        self.reasons: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for m in data.missing:
+            self.reasons[m["task"], m["defense"], canonical(params(m["defense_params"]))].append(m)
+
+    def numbers(self, setting: Setting, metric: str, probe: bool, stage: str) -> list[Number]:
+        """The numbers of one setting in one metric, rows over all rounds last."""
+        place = (setting.key, metric, probe, stage)
+        found = sorted(self.rows[place], key=lambda r: r["stage"] == "all")
+        return [number(r, *self.failed.get((*place, r["attack"], canonical(params(r["attack_params"]))), (0, 0))) for r in found]
+
+    def on_front(self, setting: Setting, metric: str, probe: bool, stage: str) -> bool:
+        """Whether the table puts the setting's worst case on the front."""
+        return any(r["attack"] == "any_attack" and r["on_front"] for r in self.rows[setting.key, metric, probe, stage])
+
+    def why_missing(self, setting: Setting, about: Topic) -> dict[str, str]:
+        """Metric -> why it is not there, of missing.csv (which does not know wrappers)."""
+        found = self.reasons[setting.task, setting.family, canonical(setting.params)]
+        return {str(m["metric"]): str(m["reason"]) for m in found if m["metric"] in about.metrics or not m["metric"]}
 
 
 def number(row: Row, failed: int = 0, tried: int = 0) -> Number:
     """A row of the trade-off table as a verdict reads it."""
-    names = "value low high floor floor_low floor_high control control_low control_high".split()
+    names = ["value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high"]
     return Number(
         attack=row["attack"],
         rung=row["rung"],
@@ -162,16 +185,16 @@ def number(row: Row, failed: int = 0, tried: int = 0) -> Number:
     )
 
 
-def _judged(data: ReportData, question: Question, setting: Setting) -> Judged:
-    rows = rows_of(data, question, setting)
-    failed = _failed(data, question, setting)
-    numbers = [(r, number(r, *failed.get((r["attack"], canonical(params(r["attack_params"]))), (0, 0)))) for r in rows]
-    special = {n.attack: n for _, n in sorted(numbers, key=lambda p: p[0]["stage"] == "all") if n.attack in ("cascade", "any_attack")}
-    reasons = _reasons(data, question.topic, setting)
+def _judged(index: Index, question: Question, setting: Setting) -> Judged:
+    at = (setting, question.metric, question.probe, question.stage)
+    numbers = index.numbers(*at)
+    special = {n.attack: n for n in numbers if n.attack in MADE}
+    reasons = index.why_missing(setting, question.topic)
+    public = index.numbers(setting, "p_leak_public", question.probe, question.stage) if question.metric == "p_leak" else []
     case = Case(
         metric=question.metric,
-        leaks="down" if rows and rows[0]["leaks"] == "down" else "up",
-        attacks=tuple(n for _, n in numbers if n.attack not in ("cascade", "any_attack")),
+        leaks=question.leaks,
+        attacks=tuple(n for n in numbers if n.attack not in MADE),
         cascade=special.get("cascade"),
         any_attack=special.get("any_attack"),
         seeds=setting.seeds,
@@ -181,13 +204,12 @@ def _judged(data: ReportData, question: Question, setting: Setting) -> Judged:
         sends=tuple(sorted(setting.kinds - {"model"})),
         sends_kind=not setting.runs or not question.topic.kinds or bool(setting.kinds & question.topic.kinds),
         reason=" ".join(list(dict.fromkeys(reasons.values()))[:2]) or "no attack that fits was run",
-        public=_public(data, question, setting),
+        public=max((n for n in public if n.attack not in MADE), key=lambda n: n.value, default=None),
         no_lpips="lpips" in reasons and "weight" in reasons["lpips"].lower(),
     )
     verdict = judge(case)
     live = not setting.dead and "control_failed" not in (verdict.worst.flags if verdict.worst else frozenset())
-    front = any(r["attack"] == "any_attack" and r["on_front"] for r in rows) and live
-    return Judged(setting, case, verdict, sentence(case, verdict), front)
+    return Judged(setting, case, verdict, sentence(case, verdict), live and index.on_front(*at))
 
 
 def _setting(data: ReportData, key: str, row: Row, name: str, final: Row | None, runs: tuple[Row, ...], dead: int) -> Setting:
@@ -218,15 +240,10 @@ def _setting(data: ReportData, key: str, row: Row, name: str, final: Row | None,
     )
 
 
-def _numbered(setting: Setting, index: int) -> Setting:
-    from dataclasses import replace
-
-    return replace(setting, index=index)
-
-
 def _why_dead(data: ReportData, utility: Utility | None, runs: Iterable[Row]) -> str:
     if utility is not None and not utility.alive:
-        return f"{words(utility.metric).title} {plain(utility.metric, utility.value)} is not beyond chance ({plain(utility.metric, utility.chance)})"
+        value, chance = plain(utility.metric, utility.value), plain(utility.metric, utility.chance)
+        return f"{words(utility.metric).title} {value} is not beyond chance ({chance})"
     ids = {r.get("id") for r in runs}
     last: dict[tuple[str, str], tuple[int, float]] = {}
     for row in data.diagnostics:
@@ -241,39 +258,6 @@ def _why_dead(data: ReportData, utility: Utility | None, runs: Iterable[Row]) ->
     return "its run is marked as dead"
 
 
-def _failed(data: ReportData, question: Question, setting: Setting) -> dict[tuple[str, str], tuple[int, int]]:
-    """(attack, its parameters) -> (failed, tried) unit scores over all seeds."""
-    out: dict[tuple[str, str], tuple[int, int]] = {}
-    for r in data.results:
-        same = r["metric"] == question.metric and bool(r["probe"]) == question.probe and _stage(r) == question.stage
-        if same and r["task"] == setting.task and setting_key(r) == setting.key:
-            key = (r["attack"], canonical(params(r["attack_params"])))
-            failed, tried = out.get(key, (0, 0))
-            out[key] = (failed + int(r["failed"]), tried + int(r["n"]))
-    return out
-
-
-def _public(data: ReportData, question: Question, setting: Setting) -> Number | None:
-    """The best of what an outsider could check, where the judging metric needs the true prototypes."""
-    if question.metric != "p_leak":
-        return None
-    other = Question(question.task, question.topic, "p_leak_public", question.probe, question.stage)
-    found = [number(r) for r in rows_of(data, other, setting) if r["attack"] not in ("cascade", "any_attack")]
-    return max(found, key=lambda n: n.value, default=None)
-
-
-def _reasons(data: ReportData, about: Topic, setting: Setting) -> dict[str, str]:
-    """Metric -> why it is not there, of missing.csv (which does not know wrappers)."""
-    return {
-        str(m["metric"]): str(m["reason"])
-        for m in data.missing
-        if m["task"] == setting.task
-        and m["defense"] == setting.family
-        and canonical(params(m["defense_params"])) == canonical(setting.params)
-        and (m["metric"] in about.metrics or not m["metric"])
-    }
-
-
 def _row_of(spec: Row) -> dict[str, Any]:
     return {
         "task": spec["task"]["name"],
@@ -281,6 +265,10 @@ def _row_of(spec: Row) -> dict[str, Any]:
         "defense_params": canonical(spec["defense"].get("params", {})),
         "wrappers": canonical(list(spec.get("wrappers", []))),
     }
+
+
+def _place(row: Row) -> tuple[str, str, bool, str]:
+    return setting_key(row), row["metric"], bool(row["probe"]), _stage(row)
 
 
 def _stage(row: Row) -> str:

@@ -33,13 +33,13 @@ class Spec(BaseModel):
         except (TypeError, ValueError) as error:
             raise UsageError(f"{what}: {error}.") from None
 
-    def params(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Every field as JSON values."""
         return self.model_dump(mode="json")
 
     def fingerprint(self) -> str:
         """Eight hex digits over the canonical JSON."""
-        return fingerprint(self.params())
+        return fingerprint(self.parameters())
 
 
 def canonical(value: Any) -> str:

@@ -14,7 +14,7 @@ ATTACKERS = {
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """ "1 client", "2 clients"."""
+    """As in "1 client", "2 clients"."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
@@ -90,8 +90,8 @@ def _first(case: Case, verdict: Verdict) -> str:
     if verdict.rule == 7:
         return (
             f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')} tried: at worst "
-            f"{amount(case, worst, worst.value, full=True)} ({amount(case, worst, worst.low)} to {amount(case, worst, worst.high)} with 95 % "
-            f"confidence); a blind guess {verb} {amount(case, worst, worst.floor)}. Other attacks may do better."
+            f"{amount(case, worst, worst.value, full=True)} ({between(case, worst, 'to')}); "
+            f"a blind guess {verb} {amount(case, worst, worst.floor)}. Other attacks may do better."
         )
     if verdict.rule == 8:
         return (
@@ -99,10 +99,12 @@ def _first(case: Case, verdict: Verdict) -> str:
             f"A blind guess {blind}, with nothing defended it is {amount(case, got, got.control)}."
         )
     row = verdict.binding or worst
-    return (
-        f"Cannot tell: between {amount(case, row, row.low)} and {amount(case, row, row.high, full=True)} with 95 % confidence, n = {row.n}. "
-        + _settle(case, row)
-    )
+    return f"Cannot tell: between {between(case, row, 'and')}, n = {row.n}. {_settle(case, row)}"
+
+
+def between(case: Case, row: Number, joint: str) -> str:
+    """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
+    return f"{amount(case, row, row.low)} {joint} {amount(case, row, row.high)} with 95 % confidence"
 
 
 def _settle(case: Case, row: Number) -> str:
@@ -122,13 +124,8 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
     side, verb = Side(case), words(case.metric).verb
     paper, got = verdict.paper, verdict.reached
     # 0.10 for proportions: twice the margin, whatever the metric's scale.
-    if (
-        verdict.rule in (5, 8, 9)
-        and paper
-        and got
-        and got.rung != "paper"
-        and side.value(got) - side.value(paper) > 2 * side.margin + 1e-12
-    ):
+    gap = side.value(got) - side.value(paper) - 2 * side.margin if paper and got and got.rung != "paper" else 0.0
+    if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
         out.append(f"Its paper's own attack {verb} {amount(case, paper, paper.value)}.")
     if case.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
@@ -136,9 +133,8 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
         out.append(f"{case.dead_seeds} of {plural(case.seeds, 'seed')} died.")
     weak = len(case.attacks) - len(verdict.counting)
     if verdict.rule != 4 and weak:
-        out.append(
-            f"{weak} of {plural(len(case.attacks), 'attack')} {'was' if weak == 1 else 'were'} too weak and {'does' if weak == 1 else 'do'} not count."
-        )
+        were, do = ("was", "does") if weak == 1 else ("were", "do")
+        out.append(f"{weak} of {plural(len(case.attacks), 'attack')} {were} too weak and {do} not count.")
     out += failures(case)
     if got:
         out += _oracle(case, got)
@@ -148,7 +144,7 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
 
 
 def failures(case: Case) -> list[str]:
-    """ "The attack failed on 1 client; it is counted as not named.": of the row on which most units failed."""
+    """How often the attack failed and what that counts as: of the row on which most units failed."""
     row = max((*case.attacks, *(r for r in (case.cascade, case.any_attack) if r)), key=lambda r: r.failed, default=None)
     if not row or not row.failed:
         return []

@@ -1,0 +1,214 @@
+"""Distance correlation of two batches that belong together row by row (images and what was sent of them), in float64.
+
+Three numbers of the same pass over pairs of rows, in tiles, so that no n x n matrix exists:
+
+* ``dcor``: Székely, Rizzo, Bakirov 2007, the root R of R^2 = dCov^2(x, z) / sqrt(dVar^2(x) dVar^2(z)), in [0, 1]. Biased: with
+  many dimensions and few rows it nears 1 for independent data. Read it beside ``permuted`` only.
+* ``dcor2_corrected``: Székely and Rizzo 2013, the bias-corrected R^2, mean 0 for independent data, at most 1, may be negative.
+* ``flea_correlation``: FLea, Eq. 8 as meant (nu^2(x, x) below the root), on *squared* Euclidean distances, its root, in [0, 1].
+  Centring squared distances twice gives -2 times the Gram matrix, so this is the root of linear CKA: blind to what is not linear.
+
+With a_ij the distances of x and a_i their row sums, the sums over doubly centred A and B are those of a and b and of row sums:
+sum AB = sum ab - 2/n sum a_i b_i + a b/n^2 (and n - 2, (n - 1)(n - 2) in their places for the corrected one), so one pass will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TILE = 512  # rows; a tile of distances is 2 MB
+MEMORY = 128 * 2**20  # bytes that ``permuted`` may spend on keeping distances
+
+
+@dataclass(frozen=True)
+class Correlations:
+    """The three numbers of one pairing, or, with tensors (P,), of P pairings."""
+
+    dcor: float | Tensor
+    dcor2_corrected: float | Tensor
+    flea_correlation: float | Tensor
+
+
+def correlations(x: Tensor, z: Tensor, *, tile: int = TILE) -> Correlations:
+    """All three numbers, as floats.
+
+    Args:
+        x: (n, ...), flattened per row, any floating or whole type.
+        z: (n, ...), row i belonging to row i of ``x``.
+        tile: rows of a tile; memory beyond the inputs is about tile * (the rows' lengths) * 32 bytes + tile^2 * 64 bytes.
+
+    Raises:
+        ValueError: rows differ in number, there are fewer than 4, or something is not finite.
+    """
+    a, b = _sides(x, z)
+    return Correlations(*(float(v) for v in _ratios(_moments(a, b, tile), len(a.x))))
+
+
+def permuted(
+    x: Tensor, z: Tensor, *, generator: torch.Generator, permutations: int = 200, tile: int = TILE, memory: int = MEMORY
+) -> Correlations:
+    """The three numbers for random pairings of the same rows, each a (permutations,) float64 tensor: what no dependence looks like.
+
+    The distances of the side with shorter rows are computed once and kept if n^2 * 8 bytes fit ``memory`` (n = 4,096 by default),
+    else again for every permutation.
+
+    Args:
+        x, z, tile: as in ``correlations``.
+        generator: a CPU generator; draws the permutations.
+        permutations: how many.
+        memory: bytes.
+
+    Raises:
+        ValueError: as ``correlations``; ``permutations`` is not positive.
+    """
+    if permutations < 1:
+        raise ValueError(f"expected at least one permutation, got {permutations}. Give 200.")
+    a, b = _sides(x, z)
+    n = len(a.x)
+    if a.x.shape[1] < b.x.shape[1]:
+        a, b = b, a  # all is symmetric, and b's distances are what is looked up or computed again
+    moments = _moments(a, b, tile)
+    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(permutations)]).to(a.x.device)
+    kept = _distances(b, tile) if n * n * 8 <= memory else None
+    ab = torch.zeros(permutations, dtype=torch.float64, device=a.x.device)
+    gram = torch.zeros_like(ab)
+    for i, j, twice in _tiles(n, tile):
+        g = a.gram(i, j)
+        d = a.distances(g, i, j)
+        for p, order in enumerate(orders):
+            rows, columns = order[i], order[j]
+            e = kept[rows[:, None], columns] if kept is not None else b.distances(b.gram(rows, columns), rows, columns)
+            ab[p] += twice * (d * e).sum()
+            # Rows of a doubly centred Gram matrix sum to 0, so of b's only -d^2 / 2 counts.
+            gram[p] -= twice * (g * e.square()).sum() / 2
+    rows = (a.rows * b.rows[orders]).sum(1)
+    return Correlations(*_ratios(_Moments(ab, moments.aa, moments.bb, rows, a.rows, b.rows, gram, moments.aa_gram, moments.bb_gram), n))
+
+
+def p_value(observed: float, null: Tensor) -> float:
+    """Share of pairings, the observed one among them, that are at least as dependent: (1 + #{null >= observed}) / (1 + P).
+
+    Equal up to rounding counts as at least as dependent. One-sided, valid for any n; at best 1 / (1 + P).
+    """
+    return (1 + int((null >= observed - 1e-10).sum())) / (1 + len(null))
+
+
+class _Side:
+    """One batch: rows are centred and turned into float64 tile by tile, so not even a copy of the batch is made."""
+
+    def __init__(self, x: Tensor):
+        self.x = x
+        n = len(x)
+        self.rows = torch.zeros(n, dtype=torch.float64, device=x.device)  # row sums of the distances, filled by _moments
+        self.mean = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
+        for rows in x.split(TILE):
+            self.mean += rows.double().sum(0) / n
+        centred = [(rows.double() - self.mean).abs().amax() for rows in x.split(TILE)]
+        largest = max(float(rows.abs().amax()) for rows in x.split(TILE))
+        # A constant batch (dead features) must give exactly 0 distances, or rounding would correlate with rounding.
+        self.scale = 0.0 if max(map(float, centred)) <= 1e-13 * largest else 1.0
+        self.squares = torch.cat([self.part(slice(k, k + TILE)).square().sum(1) for k in range(0, n, TILE)])
+
+    def part(self, rows: slice | Tensor) -> Tensor:
+        return (self.x[rows].double() - self.mean) * self.scale
+
+    def gram(self, i: slice | Tensor, j: slice | Tensor) -> Tensor:
+        return self.part(i) @ self.part(j).T
+
+    def distances(self, gram: Tensor, i: slice | Tensor, j: slice | Tensor) -> Tensor:
+        """Euclidean distances from the Gram tile; near pairs, where that cancels, again from differences."""
+        scale = self.squares[i][:, None] + self.squares[j]
+        d = (scale - 2 * gram).clamp_(min=0)
+        near = (d < 1e-5 * scale).nonzero()
+        at_i, at_j = (torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r for r in (i, j))
+        for some in near.split(TILE):
+            u, v = at_i[some[:, 0]], at_j[some[:, 1]]
+            d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(1) * self.scale
+        return d.sqrt_()
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums over all ordered pairs of rows: of products of distances (``rows``: of row sums) and of centred Gram entries."""
+
+    ab: Tensor
+    aa: Tensor
+    bb: Tensor
+    rows: Tensor
+    a_rows: Tensor
+    b_rows: Tensor
+    ab_gram: Tensor
+    aa_gram: Tensor
+    bb_gram: Tensor
+
+
+def _sides(x: Tensor, z: Tensor) -> tuple[_Side, _Side]:
+    if x.ndim < 2 or z.ndim < 2 or len(x) != len(z) or not x[0].numel() or not z[0].numel():
+        raise ValueError(f"expected (n, ...) and (n, ...), got {tuple(x.shape)} and {tuple(z.shape)}. Pair the rows.")
+    if len(x) < 4:
+        raise ValueError(f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more.")
+    x, z = x.detach().flatten(1), z.detach().flatten(1).to(x.device)
+    for rows in (*x.split(TILE), *z.split(TILE)):
+        if not bool(rows.isfinite().all()):
+            raise ValueError("the rows are not finite. Leave out what failed, and count it.")
+    return _Side(x), _Side(z)
+
+
+def _tiles(n: int, tile: int) -> Iterator[tuple[slice, slice, int]]:
+    """The tiles on and above the diagonal, and how often each counts."""
+    for i in range(0, n, tile):
+        for j in range(i, n, tile):
+            yield slice(i, min(i + tile, n)), slice(j, min(j + tile, n)), 1 if i == j else 2
+
+
+def _moments(a: _Side, b: _Side, tile: int) -> _Moments:
+    sums = torch.zeros(6, dtype=torch.float64, device=a.x.device)
+    a.rows.zero_()
+    b.rows.zero_()
+    for i, j, twice in _tiles(len(a.x), tile):
+        grams = [side.gram(i, j) for side in (a, b)]
+        far = [side.distances(g, i, j) for side, g in zip((a, b), grams, strict=True)]
+        for side, d in zip((a, b), far, strict=True):
+            if twice == 1:
+                d.fill_diagonal_(0)
+            else:
+                side.rows[j] += d.sum(0)
+            side.rows[i] += d.sum(1)
+        pairs = [(0, 1), (0, 0), (1, 1)]
+        sums += twice * torch.stack([(t[u] * t[v]).sum() for t in (far, grams) for u, v in pairs])
+    ab, aa, bb, ab_gram, aa_gram, bb_gram = sums
+    return _Moments(ab, aa, bb, a.rows @ b.rows, a.rows, b.rows, ab_gram, aa_gram, bb_gram)
+
+
+def _distances(side: _Side, tile: int) -> Tensor:
+    """All n x n distances of one side."""
+    n = len(side.x)
+    out = torch.zeros(n, n, dtype=torch.float64, device=side.x.device)
+    for i, j, _ in _tiles(n, tile):
+        out[i, j] = side.distances(side.gram(i, j), i, j)
+        out[j, i] = out[i, j].T.clone()
+    return out.fill_diagonal_(0)
+
+
+def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """dcor, dcor2_corrected, flea_correlation of the moments; 0 where a side does not vary (Székely's convention)."""
+    a, b = m.a_rows.sum(), m.b_rows.sum()
+    raw = ((m.ab, m.rows, a * b), (m.aa, m.a_rows @ m.a_rows, a * a), (m.bb, m.b_rows @ m.b_rows, b * b))
+    xz, xx, zz = (s - 2 / n * r + t / n**2 for s, r, t in raw)
+    biased = _share(xz.clamp(min=0), xx, zz, m.aa, m.bb).clamp(max=1).sqrt()
+    xz, xx, zz = (s - 2 / (n - 2) * r + t / ((n - 1) * (n - 2)) for s, r, t in raw)
+    corrected = _share(xz, xx, zz, m.aa, m.bb).clamp(max=1)
+    flea = _share(m.ab_gram.clamp(min=0), m.aa_gram, m.bb_gram, m.aa_gram, m.bb_gram).clamp(max=1).sqrt()
+    return biased, corrected, flea
+
+
+def _share(xz: Tensor, xx: Tensor, zz: Tensor, x_size: Tensor, z_size: Tensor) -> Tensor:
+    """xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was computed from."""
+    if float(xx) <= 1e-14 * float(x_size) or float(zz) <= 1e-14 * float(z_size):
+        return torch.zeros_like(xz)
+    return xz / math.sqrt(float(xx) * float(zz))

@@ -1,0 +1,191 @@
+"""train: run a federation into a run folder, or resume it; the folder ends in the same bytes either way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leakbench import provenance, stats
+from leakbench.budget import fitted
+from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.evaluate import Evaluations, evaluated
+from leakbench.federation import Federation
+from leakbench.policy import Policy
+from leakbench.recorder import Recorder
+from leakbench.runspec import Parts, RunSpec, parts
+from leakbench.store import SCHEMA, digests, read_json, read_tree, write_csv, write_json, write_tree
+from leakbench.task import TaskData
+from leakbench.tree import flat
+
+CHECKPOINT_SECONDS = 10.0
+UTILITY = ("round", "metric", "value", "low", "high", "n", "unit")
+DIAGNOSTICS = ("round", "name", "value")
+Progress = Callable[[int, int, str], None]  # rounds done, rounds in all, what is going on
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where a run lies, and whether it was there already."""
+
+    path: Path
+    skipped: bool
+
+
+def train(spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress | None = None, say: Callable[[str], None] = lambda _: None) -> Trained:
+    """Run ``spec`` into its folder below ``runs``; go on from the last checkpoint, skip what is complete.
+
+    Raises:
+        UsageError: the place cannot be written, or holds another run under this name.
+        MethodError: the method broke its contract or diverged; run.json's status says so.
+    """
+    where = provenance.device(device)
+    made = parts(spec)
+    data = made.task.load()
+
+    def federation(recorder: Recorder | None = None) -> Federation:
+        dtype = getattr(torch, spec.dtype)
+        return Federation(
+            made.method, made.task, data, seed=spec.seed, engine=spec.engine, wrappers=made.wrappers, dtype=dtype, device=where, recorder=recorder
+        )
+
+    if spec.record == Policy(name=spec.record.name):
+        spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
+    folder = runs / spec.folder()
+    if _complete(folder, spec):
+        return Trained(folder, skipped=True)
+    fed = federation(Recorder(folder, spec.rounds, spec.record))
+    meta = _meta(spec, made, fed, where)
+    write_json(folder / "run.json", {**meta, "status": "running"})
+    try:
+        scores = _rounds(fed, spec, folder, made.task.evaluations, progress or (lambda *_: None))
+    except LeakbenchError as error:
+        write_json(folder / "run.json", {**meta, "status": f"failed: {error}"})
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # a method's own fault
+        write_json(folder / "run.json", {**meta, "status": f"failed: {type(error).__name__}: {error}"})
+        raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
+    _finish(fed, spec, folder, data, scores, meta, made)
+    return Trained(folder, skipped=False)
+
+
+def _complete(folder: Path, spec: RunSpec) -> bool:
+    """Is this very run there already? Its list of attacks is brought up to date."""
+    if not (folder / "run.json").exists():
+        if (folder / "checkpoint").exists():
+            raise BrokenFile(f"{folder} has a checkpoint but no run.json. Delete the folder to train this run anew.")
+        return False
+    meta = read_json(folder / "run.json")
+    found = dict(meta.get("spec", {}))
+    ours = spec.model_dump(mode="json")
+    if {k: v for k, v in found.items() if k != "attacks"} != {k: v for k, v in ours.items() if k != "attacks"}:
+        raise UsageError(f"{folder} holds another run (its spec differs). Train into another folder with -o.")
+    if meta.get("status") != "done":
+        return False
+    if found["attacks"] != ours["attacks"]:
+        write_json(folder / "run.json", {**meta, "spec": ours})
+    return True
+
+
+def _rounds(fed: Federation, spec: RunSpec, folder: Path, times: int, progress: Progress) -> Evaluations:
+    """All rounds that are not behind the last checkpoint."""
+    scores, saved = Evaluations(), folder / "checkpoint" / "state.safetensors"
+    at = evaluated(spec.rounds, times)
+    if saved.exists():
+        scores = _restore(fed, saved)
+    else:
+        fed.begin()
+    last = time.monotonic()
+    while fed.t < spec.rounds:
+        fed.step()
+        if fed.t in at:
+            scores.add(fed)
+            _finite(fed, scores)
+        progress(fed.t, spec.rounds, "training")
+        if time.monotonic() - last > CHECKPOINT_SECONDS:  # between rounds only: an interrupted round is run again
+            _checkpoint(fed, saved, scores)
+            last = time.monotonic()
+    fed.end()
+    return scores
+
+
+def _finite(fed: Federation, scores: Evaluations) -> None:
+    bad = next((f"{name} is {value}" for t, name, value in scores.diagnostics if t == fed.t and not abs(value) < float("inf")), "")
+    if bad or not all(bool(v.isfinite().all()) for v in fed.model.values()):
+        raise MethodError(f"training diverged by round {fed.t} ({bad or 'the model is not finite'}): lower lr or own_lr.")
+
+
+def _checkpoint(fed: Federation, path: Path, scores: Evaluations) -> None:
+    rows, totals = fed.traffic.state()
+    tree = {"federation": fed.snapshot(), "traffic": rows, "scores": {f"{t:06d}": v for t, v in scores.scores.items()}}
+    write_tree(path, tree, {"totals": totals, "diagnostics": scores.diagnostics, "phases": fed.phases, "fallbacks": fed.fallbacks})
+
+
+def _restore(fed: Federation, path: Path) -> Evaluations:
+    tree, meta = read_tree(path)
+    fed.restore(tree["federation"])
+    fed.traffic.restore(tree.get("traffic", {}), meta["totals"])
+    fed.phases, fed.fallbacks = dict(meta["phases"]), dict(meta["fallbacks"])
+    scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
+    return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])
+
+
+def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, Any]:
+    facts = fed.facts
+    return {
+        "schema": SCHEMA,
+        "id": spec.folder(),
+        "spec": spec.model_dump(mode="json"),
+        "hides": made.method.hides() or bool(made.wrappers),
+        "distance": made.method.distance,
+        "engine": fed.engine,
+        "utility": {"metric": made.task.metric, "better": made.task.better, "chance": made.task.chance},
+        "facts": {"clients": facts.clients, "classes": facts.classes, "dim": facts.dim, "shape": list(facts.shape)},
+        "stages": spec.record.stages(spec.rounds),
+        "stand_in": made.task.stand_in,
+        "sent": [],
+        "missing": [],
+        "files": {},
+        "command": command(spec),
+        **provenance.provenance(provenance.device_name(where), spec.dtype),
+    }
+
+
+def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores: Evaluations, meta: dict[str, Any], made: Parts) -> None:
+    """Everything that is written once, after the last round; run.json last."""
+    rows = []
+    for t, v in sorted(scores.scores.items()):
+        values = v.double().tolist()
+        e = stats.estimate(values, [str(i) for i in range(len(values))], share=True, low=0.0, high=1.0, unit="test image")
+        rows.append({"round": t, "metric": made.task.metric, "value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit})
+    write_csv(folder / "utility.csv", UTILITY, rows)
+    write_tree(folder / "utility.safetensors", {f"{t:06d}": v for t, v in scores.scores.items()}, {"metric": made.task.metric})
+    write_csv(folder / "diagnostics.csv", DIAGNOSTICS, [dict(zip(DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics])
+    write_tree(folder / "transcript" / "rounds.safetensors", fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]})
+    write_tree(folder / "known" / "aux_data.safetensors", {"x": data.aux.x, "y": data.aux.y}, {"task": spec.task.name})
+    truth = {"x": data.train.x, "y": data.train.y, "rows": data.rows, "counts": data.counts, "client_class": data.client_class}
+    write_tree(folder / "truth" / "data.safetensors", truth, {"task": spec.task.name})
+    write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
+    (folder / "checkpoint" / "state.safetensors").unlink(missing_ok=True)
+    done = {"status": "done", "sent": fed.traffic.table(), "phases": fed.phases, "fallbacks": fed.fallbacks}
+    files = digests(folder, without=("attacks/", "checkpoint/", "run.json"))
+    write_json(folder / "run.json", {**meta, **done, "files": files})
+
+
+def command(spec: RunSpec) -> str:
+    """The command that makes this run again, from anywhere."""
+    import json
+    import shlex
+
+    def values(prefix: str, params: dict[str, Any]) -> list[str]:
+        return [w for k, v in params.items() for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")]
+
+    words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name, *values("", spec.defense.params), *values("task.", spec.task.params)]
+    for w in spec.wrappers:
+        words += ["-w", w.name, *values(f"{w.name}.", w.params)]
+    words += ["--rounds", str(spec.rounds), "--seeds", str(spec.seed), "--engine", spec.engine, "--dtype", spec.dtype, "--record", spec.record.name]
+    return shlex.join(words)

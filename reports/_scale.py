@@ -1,0 +1,60 @@
+"""Axes: from values to pixels, linear or logarithmic, either way round, with round ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``low`` lies at pixel ``start``, ``high`` at ``stop``; values outside are put on the edge."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value."""
+        a, b, v = (self._map(x) for x in (self.low, self.high, value))
+        share = min(max((v - a) / (b - a), 0.0), 1.0)
+        return self.start + share * (self.stop - self.start)
+
+    def _map(self, value: float) -> float:
+        return math.log10(max(value, 1e-12)) if self.log else value
+
+    def ticks(self, count: int = 5) -> list[tuple[float, str]]:
+        """(value, label) of about ``count`` round values within the domain."""
+        if self.log:
+            powers = range(math.ceil(self._map(self.low) - 1e-9), math.floor(self._map(self.high) + 1e-9) + 1)
+            step = max(1, len(powers) // count)
+            return [(10.0**p, f"{10.0**p:g}") for p in powers[::step]]
+        step = nice((self.high - self.low) / count)
+        digits = max(0, -math.floor(math.log10(step) + 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [(i * step, f"{i * step:.{digits}f}") for i in range(first, last + 1)]
+
+
+def nice(step: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= step * 0.999)
+
+
+def domain(values: Iterable[float], end: tuple[float, float] | None, *, log: bool = False, full: bool = False) -> tuple[float, float]:
+    """The stretch of an axis that holds all ``values``: from 0 (proportions: all of 0 to 1 if ``full``), or padded."""
+    found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    low, high = min(found), max(found)
+    if log:
+        low, high = max(low, 1e-9), max(high, 1e-9)
+        return 10 ** math.floor(math.log10(low) - 1e-9), 10 ** math.ceil(math.log10(high) + 1e-9)
+    if end and full:
+        return (min(0.0, math.floor(low * 5) / 5), end[1])
+    if end:
+        return 0.0, min(end[1], math.ceil((high + 0.02) * 10) / 10)
+    pad = 0.06 * (high - low or 1.0)
+    return (0.0 if 0 <= low < 0.4 * high else low - pad), high + pad
