@@ -11,7 +11,8 @@ from typing import Self
 from leakbench.stats import by_cluster, jackknife, t_quantile
 
 _ALIKE = 1e-12
-_LEAST = 1e-300
+# Of smaller probabilities scipy's quantile of Student's distribution is plus infinity at some degrees of freedom.
+_LEAST = 1e-30
 
 
 class Bound(ABC):
@@ -26,7 +27,7 @@ class Bound(ABC):
         return self._limit(alpha, 1)
 
     def p(self) -> float:
-        """The smallest ``alpha`` at which ``lower`` is above 0; 1 where it is above half."""
+        """The smallest ``alpha`` at which ``lower`` is above 0; 1 where that is above 1/2, 0 where it is under 1e-30."""
         if self.lower(0.5) <= 0:
             return 1.0
         if self.lower(_LEAST) > 0:

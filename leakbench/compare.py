@@ -97,6 +97,8 @@ def compare(
     """
     if min(len(now), len(then)) < FEWEST_SEEDS:
         return None
+    # A utility that is no mean of test units (EER) is one unit a seed: then the seeds are the units.
+    crossed = crossed and len({u for units in now.values() for u in units}) > 1
     sign = 1.0 if worse == "up" else -1.0
     a: Scores
     b: Scores

@@ -123,8 +123,8 @@ def _judge_all(pairs: Mapping[str, tuple[GateRow | None, GateRow]]) -> list[Judg
         elif (margin := margin_of(then)) is None:
             rows.append(Judged(name, "cannot tell", f"{then.metric} has no margin: write one into the baseline"))
         elif (d := difference(now, then)) is None:
-            seeds = f"{len(now.scores)} seeds now, {len(then.scores)} in the baseline"
-            rows.append(Judged(name, "cannot tell", f"{seeds}: at least {FEWEST_SEEDS} on each side, and 8 or more settle most rows"))
+            seeds = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}"
+            rows.append(Judged(name, "cannot tell", f"{seeds}; it takes at least {FEWEST_SEEDS} on each side, 8 or more settle most rows"))
         else:
             compared[name] = d, margin, now, then
     levels = holm([d.p() for d, *_ in compared.values()])

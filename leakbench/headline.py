@@ -156,19 +156,23 @@ def counts(question: Question) -> list[tuple[str, int, str, str]]:
     ]
 
 
-def others(question: Question, all_questions: Sequence[Question], judged: Judged) -> list[str]:
-    """What the task's other questions say of a setting where they are worse than this one, or open."""
+def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
+    """What the task's other questions say of a setting where they are worse than this one, or open, and what nobody attacked."""
     rank = {"leak": 0, "part": 1, "none": 2, "held": 3}
-    out = []
-    for other in all_questions:
-        if other is question or other.task != question.task or other.probe != question.probe:
+    out, setting = [], judged.setting
+    attacked: set[str] = set()
+    for other in every:
+        found = next((j for j in other.judged if j.setting is setting), None) if other.task == question.task else None
+        if found is None:
             continue
-        found = next((j for j in other.judged if j.setting is judged.setting), None)
-        if found and found.verdict.rule == 2:
-            out.append(f"On {other.label}: not attacked.")
-        elif found and found.verdict.rule != 1 and rank[found.verdict.tone] < rank[judged.verdict.tone]:
+        if found.verdict.worst and not other.probe:
+            attacked |= other.topic.kinds
+        if other is question or found.verdict.rule in (1, 2):
+            continue
+        if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
-    return out
+    left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
+    return out + ([f"Its {' and '.join(left)} were not attacked{' but by probes' if any(q.probe for q in every) else ''}."] if left else [])
 
 
 __all__ = ["Span", "counts", "headline", "lede", "others", "plural", "reference", "unjudged"]

@@ -79,11 +79,21 @@ def collect(runs: Sequence[Run], fitting: Fitting | None = None) -> Tables:
         utility += [{c: (row | tradeoff.claim(config, row["metric"]))[c] for c in UTILITY} for row in gained]
         mine, none = tradeoff.rows(config, [m for ms in rows.values() for m in ms], utilities, gained[0])
         lacks += [(config.columns, *n, None) for n in none]
-        trade += mine
-        about |= dict.fromkeys(map(id, mine), _question(config))
+        trade += [p.row for p in mine]
+        about |= dict.fromkeys([id(p.row) for p in mine], _question(config))
         better[gained[0]["metric"]] = config.one.meta["utility"]["better"]
     tradeoff.mark_front(trade, better, about)
     return Tables(results, trade, utility, _missing(lacks), diagnostics)
+
+
+def metas(runs: Sequence[Run]) -> list[Row]:
+    """Every run.json as a report shows it: its task is called what the tables call it (see ``configurations``)."""
+    out = []
+    for config in group(runs):
+        for run in (*config.runs, *config.others):
+            spec = run.spec
+            out.append(run.meta | {"spec": spec | {"task": spec["task"] | {"name": config.label}}})
+    return out
 
 
 def write(tables: Tables, out: Path) -> list[Path]:

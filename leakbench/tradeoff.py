@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from leakbench import cascade, claims, flags
@@ -17,7 +18,15 @@ from leakbench.utility_table import Utility, of_runs
 Lack = tuple[str, str, str]  # attack, metric, reason
 
 
-def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> tuple[list[Row], list[Lack]]:
+@dataclass(frozen=True)
+class Pooled:
+    """A line of tradeoff.csv and what it was pooled from, one per seed."""
+
+    row: Row
+    seeds: tuple[Measured, ...]
+
+
+def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> tuple[list[Pooled], list[Lack]]:
     """Rows of one configuration, `on_front` still to be decided, and what is missing.
 
     Args:
@@ -26,16 +35,16 @@ def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequenc
         utilities: of its complete runs.
         final: its line `final` of utility.csv.
     """
-    out, missing = [], []
+    out: list[Pooled] = []
+    missing: list[Lack] = []
     weak: set[tuple[Any, ...]] = set()
     for key, seeds in _by_key(measured).items():
         try:
-            row = _row(config, list(seeds.values()), utilities, final)
+            out.append(_pooled(config, list(seeds.values()), utilities, final))
         except NoInterval as error:
             missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
             continue
-        out.append(row)
-        if "control_failed" in flags.split(row["flags"]):
+        if "control_failed" in flags.split(out[-1].row["flags"]):
             weak.add(key)
     for question, asked in cascade.questions(measured).items():
         for kind in cascade.KINDS:
@@ -43,7 +52,7 @@ def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequenc
             lack, joined = _joined(kind, question, asked, parts)
             missing += lack
             try:
-                out += [_row(config, joined, utilities, final)] if joined else []
+                out += [_pooled(config, joined, utilities, final)] if joined else []
             except NoInterval as error:
                 missing.append((kind, question[0], f"{_where(question)}: {error}"))
     return out, missing
@@ -129,7 +138,7 @@ def _joined(
     return lack, [cascade.combine(kind, seeds[s], stage) for s in sorted(seeds)]
 
 
-def _row(config: Configuration, seeds: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> Row:
+def _pooled(config: Configuration, seeds: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> Pooled:
     first, own = seeds[0].row, {m.run.seed for m in seeds}
     units = [(m.run.seed, u) for m in seeds for u in m.units["attack"]]
     marks = {f for m in seeds for f in flags.split(m.row["flags"])} & flags.CARRIED
@@ -152,7 +161,7 @@ def _row(config: Configuration, seeds: Sequence[Measured], utilities: Sequence[U
     }
     marks |= {"control_failed"} if flags.control_failed(row) else set()
     row["flags"] = flags.join(marks)
-    return {c: row[c] for c in TRADEOFF}
+    return Pooled({c: row[c] for c in TRADEOFF}, tuple(seeds))
 
 
 def _where(question: cascade.Question) -> str:

@@ -30,8 +30,7 @@ class Scale:
         """(value, label) of about ``count`` round values within the domain."""
         if self.log:
             powers = range(math.ceil(self._map(self.low) - 1e-9), math.floor(self._map(self.high) + 1e-9) + 1)
-            step = max(1, len(powers) // count)
-            return [(10.0**p, f"{10.0**p:g}") for p in powers[::step]]
+            return [(10.0**p, f"{10.0**p:g}") for p in powers[:: max(1, len(powers) // count)]]
         step = nice((self.high - self.low) / count)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
         first = math.ceil(self.low / step - 1e-9)

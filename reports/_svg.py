@@ -47,7 +47,9 @@ def shape(name: str, x: float, y: float, r: float = 6.0, **attributes: Any) -> M
         return tag("circle", cx=x, cy=y, r=r, **attributes)
     if name == "cross":
         a = r * 0.8
-        return tag("path", d=f"M{x - a:.1f} {y - a:.1f}L{x + a:.1f} {y + a:.1f}M{x + a:.1f} {y - a:.1f}L{x - a:.1f} {y + a:.1f}", **attributes)
+        return tag(
+            "path", d=f"M{x - a:.1f} {y - a:.1f}L{x + a:.1f} {y + a:.1f}M{x + a:.1f} {y - a:.1f}L{x - a:.1f} {y + a:.1f}", **attributes
+        )
     points = [(x + r * px, y + r * py) for px, py in _corners(name)]
     return tag("path", d="M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points) + "Z", **attributes)
 

@@ -5,8 +5,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leakbench.stats import NoInterval, clopper_pearson, estimate, exact, pool
 from scipy import stats as reference
+
+from leakbench.stats import NoInterval, clopper_pearson, estimate, exact, pool
 
 INF = math.inf
 

@@ -1,0 +1,75 @@
+"""P_leak (FedHide, Eq. 17): whose true prototype does a client's newest message resemble most?"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attack import Attack
+from leakbench.guess import Guess
+from leakbench.metrics import Metric
+from leakbench.parties import Net
+from leakbench.prototype_metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
+from leakbench.recording import Recording
+from leakbench.transcript import Message
+from leakbench.view import ThreatModel, View
+
+
+class PrototypeLeakage(Attack):
+    """Takes each client's newest message for its prototype.
+
+    ``candidates`` = "true": as the paper measures it, scored against every client's true prototype; the attack itself only
+    reads the messages, the candidates belong to scoring. "public": no oracle; the attacker makes the candidates itself, the
+    mean embedding of each class of auxiliary data through the global model, and names the client of the nearest one.
+    """
+
+    about: ClassVar[str] = "whose prototype does a client's message resemble most?"
+    paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 17"
+    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE)
+    curve: ClassVar[bool] = True
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"candidates": "public"})
+
+    candidates: Literal["true", "public"] = Field("true", description="true prototypes (at scoring), or made from auxiliary data")
+
+    @property
+    def threat(self) -> ThreatModel:
+        if self.candidates == "true":
+            return ThreatModel(kinds=("prototype",), rounds="last", rung="paper")
+        return ThreatModel(kinds=("prototype", "model"), rounds="last", knows=("aux_data", "facts", "method"), rung="public")
+
+    def obstacle(self, recording: Recording) -> str:
+        one_each = recording.facts.clients == recording.facts.classes
+        return super().obstacle(recording) or ("" if one_each or self.candidates == "true" else "clients do not stand for one class each")
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        if self.candidates == "true":
+            return [Guess(m.sender, view.round, {"prototype": m.payload}) for m in self._sent(view)]
+        models = view.messages("model", sender="server")
+        if not models:  # no global model was recorded up to this round
+            return []
+        found = self._candidates(view, models[-1])
+        alike = {m.sender: likeness(m.payload, found, view.method.distance) for m in self._sent(view)}
+        return [Guess(sender, view.round, {"likeness": a}) for sender, a in alike.items()]
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        key = "prototype" if self.candidates == "true" else "likeness"
+
+        def guess(m: Message) -> Tensor:
+            size = m.payload.numel() if self.candidates == "true" else view.facts.clients
+            return torch.randn(size, generator=rng, dtype=torch.float64).to(view.device, view.dtype)
+
+        return [Guess(m.sender, view.round, {key: guess(m)}) for m in self._sent(view)]
+
+    def _sent(self, view: View) -> list[Message]:
+        """The newest prototype of each client."""
+        return list({m.sender: m for m in view.messages("prototype") if m.sender != "server"}.values())
+
+    def _candidates(self, view: View, model: Message) -> Tensor:
+        """(classes, dim): the class means of the auxiliary embeddings."""
+        aux, net = view.know("aux_data"), Net(view.module, model.payload)
+        with torch.no_grad():
+            f = torch.nn.functional.normalize(net(aux.x), dim=-1) if view.method.distance == "cosine" else net(aux.x)
+        return torch.stack([f[aux.y == c].mean(0) for c in range(view.facts.classes)])

@@ -1,0 +1,122 @@
+"""The loss behind an update, at the victim's place, with the victim's private inputs left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.parties import Batch, Client, Net, training
+from leakbench.streams import Rng
+from leakbench.traffic import party
+from leakbench.transcript import Message
+from leakbench.tree import Tree, flat, unflat
+from leakbench.view import View
+
+
+class _Private(dict[str, Any]):
+    """A client's private tensors in the attacker's copy of the method: guesses, and a note of what was read."""
+
+    def __init__(self, group: str, guesses: dict[str, Any], read: dict[str, Any]):
+        super().__init__(guesses)
+        self.group, self.read = group, read
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        self.read.update(flat(value, f"{self.group}/{name}"))
+        return value
+
+
+class _Guessed(Rng):
+    """The victim's dice in the attacker's copy: a given value, or a throw of the attacker's own."""
+
+    given: Mapping[str, Tensor]
+    read: dict[str, Any]
+
+    def _draw(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        key = f"draw/{name}"
+        value = self.given[key] if key in self.given else make()
+        self.read[key] = value
+        return value
+
+    def at(self, phase: str, step: int = 0) -> _Guessed:
+        return self
+
+
+class Replay:
+    """The method's own loss where ``message`` (an update) was made.
+
+    ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or "draw/mix", with a guess of the
+    right shape made by the method's own ``start`` on the attacker's dice. Whoever knows better passes it as ``private``.
+    It covers one local SGD step.
+    """
+
+    def __init__(self, view: View, message: Message, rng: torch.Generator, *, size: int = 1, phase: str = "loss"):
+        self.message, self.method, self.phase = message, view.loss_method(), phase
+        self.facts, self.module, self.dtype, self.device = view.facts, view.module, view.dtype, view.device
+        self.trained = {k for k, _ in self.module.named_parameters()}
+        self.inbox = self._mail(view)
+        self._seed = int(torch.randint(2**40, (), generator=rng))
+        self.blank = Batch(
+            torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device), torch.zeros(size, dtype=torch.long, device=self.device)
+        )
+        me = self._me({}, {}, {})
+        me.own, me.state, me.get_data = {}, {}, lambda: self.blank
+        self.method.start(me)
+        self._start = {"own": me.own, "state": me.state}
+        self.unknown: dict[str, Tensor] = {}
+        self.loss(self.blank, {}, read=self.unknown)
+
+    def _mail(self, view: View) -> dict[str, Tree]:
+        """What the victim had received when it trained: this round's earlier mail over what lasts from before round 1."""
+        m = self.message
+        mail = {}
+        for kind in view.threat.kinds:
+            for d in view.messages(kind):
+                early = d.round == 0 or (d.round == m.round and d.phase < m.phase)
+                if d.sender == "server" and d.receiver in ("client/*", m.sender) and early:
+                    mail[kind] = d.payload
+        return mail
+
+    def _me(self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]) -> Client:
+        def group(name: str) -> _Private:
+            given = {k.removeprefix(f"{name}/"): v for k, v in private.items() if k.startswith(f"{name}/")}
+            return _Private(name, unflat({**flat(start.get(name, {})), **given}) if start.get(name) or given else {}, read)
+
+        index = torch.tensor(party(self.message.sender), device=self.device)
+        rng = _Guessed(self._seed, "attack", index, self.dtype)
+        rng.given, rng.read = private, read
+        net = Net(self.module, self.inbox.get("model", {}))
+        count = torch.tensor(1, device=self.device)
+        return Client(index, count, self.message.round, self.facts, group("own"), group("state"), self.inbox, net, rng)
+
+    def loss(
+        self, batch: Batch, private: Mapping[str, Tensor], *, weights: Mapping[str, Tensor] | None = None, read: dict[str, Any] | None = None
+    ) -> Tensor:
+        """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``."""
+        me = self._me(private, self._start, {} if read is None else read)
+        if weights is not None:
+            me.net = Net(self.module, {**me.net.weights, **weights})
+        with training(self.module, True):
+            value: Tensor = getattr(self.method, self.phase)(me.net, batch, me)
+        return value
+
+    def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The update that one SGD step on ``batch`` would have sent; differentiable in the batch and in ``private``."""
+        rate = self.method.lr * self.method.decay ** max(self.message.round - 1, 0)
+        return {k: -rate * g for k, g in self.gradient(batch, private).items()}
+
+    def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """d loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``."""
+        model = self.inbox["model"]
+        leaves = {k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained}
+        loss = self.loss(batch, private, weights=leaves)
+        grads = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
+        return dict(zip(leaves, grads, strict=True))
+
+    def observed(self) -> dict[str, Tensor]:
+        """The gradient that the recorded update is: minus the update over the rate, trained tensors only."""
+        rate = self.method.lr * self.method.decay ** max(self.message.round - 1, 0)
+        return {k: -v / rate for k, v in self.message.payload.items() if k in self.trained}

@@ -1,0 +1,204 @@
+"""score: saved guesses and the truth become units.csv and results.csv. The only place where both are open."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from leakbench import columns, flags, stats
+from leakbench.attack import Attack
+from leakbench.attacking import ROLES, Guessed, folder_of, saved
+from leakbench.errors import BrokenFile, LeakbenchError, MethodError
+from leakbench.guess import Guess
+from leakbench.metrics import Metric, Score
+from leakbench.recording import Recording
+from leakbench.runs import Run
+from leakbench.spec import canonical
+from leakbench.stats import Estimate
+from leakbench.store import digests, read_json, write_csv, write_json
+from leakbench.truth import Answer, Truth
+
+Key = tuple[str, int, int | None]  # unit, round, probe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All guesses of one attack at one round, real or probe: what one line of results.csv is made of."""
+
+    stage: str
+    round: int
+    probe: bool
+    guesses: dict[str, dict[Key, Guess]]  # role -> key -> guess
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric of a cell: per role, the scores per unit."""
+
+    cell: Cell
+    metric: Metric
+    scores: dict[str, list[Score]]
+    failed: dict[str, bool]  # unit -> did the attack fail on it
+    accepted: dict[str, bool]
+
+
+def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
+    """Score the saved guesses of ``attack`` on a run again; writes units.csv, results.csv and attack.json.
+
+    ``truth``: another run's, for the test that leakage then falls to the floor.
+
+    Raises:
+        BrokenFile: the guesses or the truth are missing or damaged.
+        MethodError: a score left its metric's range.
+    """
+    folder = folder_of(recording, name, attack)
+    meta = read_json(folder / "attack.json")
+    truth = truth or Truth(recording.run)
+    lines, missing = [], list(_too_old(recording, attack, folder))
+    for cell in _cells(saved(folder)):
+        for metric in attack.metrics:
+            if not all(set(metric.needs) <= set(g.tensors) for role in ROLES for g in cell.guesses[role].values() if not g.failed):
+                continue
+            try:
+                lines.append(_line(cell, metric, truth))
+            except (LeakbenchError, ValueError) as error:
+                if isinstance(error, BrokenFile | MethodError):
+                    raise
+                missing.append({"metric": metric.name, "reason": f"round {cell.round}: {error}"})
+    rows = []
+    for line in lines:
+        try:
+            rows.append(_row(recording, name, attack, line, meta))
+        except stats.NoInterval as error:
+            missing.append({"metric": line.metric.name, "reason": f"round {line.cell.round}: {error}"})
+    shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
+    lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
+    write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
+    write_csv(folder / "results.csv", columns.RESULTS, rows)
+    unique = list({canonical(m): m for m in missing}.values())
+    done = {"status": "done", "metrics": {m.name: _described(m) for m in attack.metrics}, "missing": unique}
+    write_json(folder / "attack.json", {**meta, **done, "files": digests(folder, without=("attack.json",))})
+    return folder
+
+
+def _cells(guesses: list[Guessed]) -> list[Cell]:
+    """The guesses by (stage, round, probe), floor and control beside the attack; units of the attack only."""
+    found: dict[tuple[str, int, bool], dict[str, dict[Key, Guess]]] = defaultdict(lambda: {r: {} for r in ROLES})
+    for g in guesses:
+        at = found[g.stage, g.guess.round, g.guess.probe is not None]
+        at[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
+    cells = []
+    for (stage, t, probe), roles in sorted(found.items(), key=lambda c: (c[0][1], c[0][0], c[0][2])):
+        units = roles["attack"]
+        for role in ("floor", "control"):
+            lacking = [k for k in units if k not in roles[role]]
+            if lacking:
+                raise MethodError(f"the attack's {role} has no guess for {lacking[0][0]} at round {t}; it must cover the same units.")
+        if units:
+            cells.append(Cell(stage, t, probe, {r: {k: roles[r][k] for k in units} for r in ROLES}))
+    return cells
+
+
+def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
+    """Score one metric. A failed unit scores what the blind guess scores there."""
+    scores: dict[str, list[Score]] = {r: [] for r in ROLES}
+    failed: dict[str, bool] = {}
+    accepted: dict[str, bool] = {}
+    for key, guess in cell.guesses["attack"].items():
+        answer = truth.answer(guess)
+        floor = _checked(metric, metric.floor or metric.score, cell.guesses["floor"][key], answer)
+        scores["floor"] += floor
+        control = cell.guesses["control"][key]
+        scores["control"] += floor if control.failed else _checked(metric, metric.score, control, answer)
+        mine = floor if guess.failed else _checked(metric, metric.score, guess, answer)
+        scores["attack"] += mine
+        failed.update({s.unit: bool(guess.failed) for s in mine})
+        accepted.update({s.unit: guess.accepted and not guess.failed for s in mine})
+    alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
+    if alone:  # one unit per client: units are independent
+        scores = {r: [replace(s, cluster=s.unit) for s in v] for r, v in scores.items()}
+    return Line(cell, metric, scores, failed, accepted)
+
+
+def _checked(metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess: Guess, answer: Answer) -> list[Score]:
+    scores = measure(guess, answer)
+    bad = [s for s in scores if not metric.low <= s.value <= metric.high]
+    if bad:
+        raise MethodError(f"{metric.name} of {bad[0].unit} is {bad[0].value}, outside [{metric.low}, {metric.high}].")
+    return scores
+
+
+def _estimate(line: Line, role: str) -> Estimate:
+    m, scores = line.metric, line.scores[role]
+    values = [s.value for s in scores]
+    if role == "floor" and m.floor is not None and max(values) - min(values) < 1e-12:
+        return stats.exact(math.fsum(values) / len(values), len(values), m.unit)
+    return stats.estimate(values, [s.cluster for s in scores], share=m.share, low=m.low, high=m.high, unit=m.unit)
+
+
+def _row(recording: Recording, name: str, attack: Attack, line: Line, meta: dict[str, Any]) -> dict[str, Any]:
+    run, m, cell, threat = recording.run, line.metric, line.cell, attack.threat
+    value, floor, control = (_estimate(line, r) for r in ROLES)
+    spec = run.spec
+    row: dict[str, Any] = {
+        **{"run": run.id, "task": spec["task"]["name"], "defense": spec["defense"]["name"], "seed": run.seed},
+        **{"defense_params": canonical(spec["defense"]["params"]), "wrappers": canonical(spec["wrappers"])},
+        **{"attack": name, "attack_params": canonical(attack.parameters()), "rung": threat.rung, "observer": threat.observer},
+        **{"knowledge": "|".join(threat.knows), "stage": cell.stage, "round": cell.round, "probe": cell.probe},
+        **{"metric": m.name, "leaks": m.leaks, "value": value.value, "low": value.low, "high": value.high},
+        **{"interval": value.interval, "n": value.n, "unit": m.unit, "failed": sum(line.failed.values())},
+        **{"floor": floor.value, "floor_low": floor.low, "floor_high": floor.high},
+        **{"control": control.value, "control_low": control.low, "control_high": control.high},
+        **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
+        **{"version": meta["versions"]["leakbench"], "commit": meta["commit"]},
+    }
+    return {**row, "flags": flags.join(_flags(run, line, row, threat.knows))}
+
+
+def _flags(run: Run, line: Line, row: dict[str, Any], knows: tuple[str, ...]) -> set[str]:
+    guesses = line.cell.guesses["attack"].values()
+    found = {f for g in guesses for f in g.flags}
+    found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
+    found |= {"control_failed"} if flags.control_failed(row) else set()
+    found |= {"probe"} if line.cell.probe else set()
+    found |= {"oracle_labels"} if "labels" in knows else set()
+    found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
+    found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
+    worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
+    return found | ({"below_class_mean"} if line.metric.name in ("psnr", "mse", "ssim", "lpips") and worse else set())
+
+
+def _units(line: Line) -> list[dict[str, Any]]:
+    return [
+        {
+            **{"role": role, "metric": line.metric.name, "round": line.cell.round, "probe": line.cell.probe, "unit": s.unit, "cluster": s.cluster},
+            **{"score": s.value, "failed": role == "attack" and line.failed[s.unit], "accepted": role == "attack" and line.accepted[s.unit]},
+        }
+        for role in ROLES
+        for s in line.scores[role]
+    ]
+
+
+def _described(m: Metric) -> dict[str, Any]:
+    """For attack.json: how to read the metric; an infinite bound is null."""
+    finite = {k: (v if abs(v) < float("inf") else None) for k, v in (("low", m.low), ("high", m.high))}
+    return {"version": m.version, "leaks": m.leaks, **finite, "unit": m.unit, "share": m.share}
+
+
+def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[str, str]]:
+    """How many clients sent something of the attacked kind of which nothing was kept: they are no units."""
+    kinds = attack.attacks(recording)
+    if attack.over == "stages" and kinds and kinds[0] not in ("model", "update", "sum"):
+        final = [g for g in saved(folder) if g.role == "attack" and g.stage == "final"]
+        rows = recording.traffic.get(kinds[0])
+        senders = set(rows[rows[:, 1] >= 0][:, 1].tolist()) if rows is not None else set()
+        lost = len(senders) - len({g.guess.unit for g in final})
+        if lost > 0:
+            return [{"metric": "all", "reason": f"{lost} of {len(senders)} clients: their newest {kinds[0]} was not kept by the recording policy"}]
+    return []
+
+

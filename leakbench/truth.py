@@ -1,0 +1,121 @@
+"""What an attacker would like to know: opened by scoring only, never by an attack or a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.errors import BrokenFile
+from leakbench.guess import Guess
+from leakbench.runs import Run
+from leakbench.store import read_meta, read_tree
+from leakbench.streams import shared
+from leakbench.transcript import round_file
+from leakbench.tree import Tree
+
+GALLERY = 100
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The truth of one run."""
+
+    run: Run
+
+    @cached_property
+    def data(self) -> Tree:
+        """The clients' data: x (n, ...), y (n,), rows (C, n_max), counts (C,), client_class (C,)."""
+        return self.run.tree("truth/data.safetensors")[0]
+
+    @cached_property
+    def rounds(self) -> dict[int, str]:
+        """{round: file} of what was recorded."""
+        names = [n for n in self.run.meta["files"] if n.startswith("truth/round-")]
+        return {int(read_meta(self.run.path / n)["round"]): n for n in sorted(names)}
+
+    @cached_property
+    def _read(self) -> dict[int, Tree]:
+        return {}
+
+    def round(self, t: int) -> Tree:
+        """Everything true of round t.
+
+        Raises:
+            BrokenFile: it was not recorded.
+        """
+        if t not in self._read:
+            if t not in self.rounds:
+                raise BrokenFile(f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t} was not recorded. Train the run again.")
+            self._read[t] = self.run.tree(self.rounds[t])[0]
+        return self._read[t]
+
+    def surveyed(self) -> list[int]:
+        """Rounds in which every client's secrets were recorded."""
+        out = []
+        for t, name in self.rounds.items():
+            from safetensors import safe_open
+
+            with safe_open(self.run.path / name, "pt") as file:
+                if any(k.startswith("everyone/") for k in file.keys()):  # noqa: SIM118 (not a dict)
+                    out.append(t)
+        return out
+
+    def answer(self, guess: Guess) -> Answer:
+        """What is true of the client that ``guess`` is about."""
+        return Answer(self, int(guess.unit.split("/")[1]), guess.round, guess.probe)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is true of one client at one round; metrics compare a guess with it.
+
+    ``round`` is the attacked round; for a probe, ``probe`` says which single image.
+    """
+
+    truth: Truth
+    client: int
+    round: int
+    probe: int | None = None
+
+    @property
+    def distance(self) -> str:
+        """How the method compares prototypes: "cosine" or "euclidean"."""
+        return str(self.truth.run.meta["distance"])
+
+    def prototypes(self) -> Tensor:
+        """(C, dim) float64: every client's true prototype after this round."""
+        true: Tensor = self.truth.round(self.round)["everyone"]["prototype"]
+        return true.double()
+
+    def batch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, ...) float64, y (B,), rows (B,): the examples behind the update of this round."""
+        phases = self.truth.round(self.round)["client"][str(self.client)]
+        found: list[Any] = [p if self.probe is None else p.get("probe", {}).get(str(self.probe), {}) for _, p in sorted(phases.items())]
+        entry = next(p for p in found if "x" in p)
+        return entry["x"].double(), entry["y"], entry["rows"]
+
+    def gallery(self, row: int) -> tuple[Tensor, int]:
+        """(up to 100, ...) float64 images of the class of example ``row``, and its place among them.
+
+        From the victim's split: the client's own images of the class first; where they are too few, the task's others of
+        the class. Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
+        """
+        data = self.truth.data
+        own = data["rows"][self.client, : int(data["counts"][self.client])]
+        same = data["y"] == data["y"][row]
+        mine = [int(r) for r in own if same[r] and int(r) != row]
+        taken = {row, *mine}
+        rest = [int(r) for r in same.nonzero().flatten() if int(r) not in taken]
+        rng = shared(0, f"gallery/{row}")
+        chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
+        chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
+        rows = [row, *chosen]
+        return data["x"][torch.tensor(rows)].double(), 0
+
+
+def _some(rows: list[int], count: int, order: Tensor) -> list[int]:
+    return [rows[int(i)] for i in order[: max(count, 0)]]

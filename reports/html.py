@@ -1,0 +1,119 @@
+"""One page that opens offline: the verdict, the trade-off, every number with the command that made it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from leakbench.headline import headline
+from leakbench.questions import METRICS
+from leakbench.report import Report, ReportData, setting_key
+from leakbench.settings import find_questions, find_settings
+from leakbench.store import write_bytes
+from reports._page import number_row, records, view
+from reports._pictures import albums, attack_name
+from reports._points import half_fill, shapes
+from reports._sure import how_sure
+from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Html(Report):
+    """`index.html`: self-contained, no script, nothing loaded from anywhere."""
+
+    def write(self, data: ReportData, out: Path) -> list[Path]:
+        """Write index.html below ``out``.
+
+        Raises:
+            UsageError: the folder cannot be written.
+        """
+        path = out / "index.html"
+        write_bytes(path, render(data).encode())
+        return [path]
+
+
+def render(data: ReportData) -> str:
+    """The page. Every string that comes from a run folder is escaped by the template or by the drawing."""
+    import jinja2
+
+    settings = find_settings(data)
+    questions = find_questions(data, settings)
+    marks = shapes([s.family for s in settings])
+    views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    by_key = {s.key: s for s in settings}
+    numbers = [number_row(r, by_key[setting_key(r)], data.commands) for r in data.tradeoff]
+    numbers.sort(key=lambda n: n["setting"].index)
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {"megabytes": megabytes, "attack_name": attack_name}
+    return env.get_template("index.html.jinja").render(
+        data=data,
+        style=style,
+        policy=policy(style),
+        first=headline(None) if not questions else None,
+        views=views,
+        rungs=RUNGS,
+        attacker=ATTACKER,
+        probe=PROBE,
+        records=records(data, settings, views),
+        numbers=numbers,
+        metrics=[(METRICS[m].title, METRICS[m].meaning) for m in METRICS if m in _metrics(data)],
+        albums=albums(data.pictures, settings),
+        missing=why_missing(data.missing),
+        sure=how_sure(data, settings, questions),
+        half=half_fill(),
+        check=_check(data),
+        provenance=_provenance(data),
+        seeds=sorted({s.seeds for s in settings}),
+        tasks=sorted({s.task for s in settings}),
+        settings=settings,
+    )
+
+
+def policy(style: str) -> str:
+    """A content policy that lets in the page's own style and embedded pictures, and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _metrics(data: ReportData) -> set[str]:
+    return {r["metric"] for r in (*data.tradeoff, *data.utility)}
+
+
+def _check(data: ReportData) -> dict[str, Any] | None:
+    """The strip of `leakbench check`: a heading, the first five lines, how many more."""
+    if data.check is None:
+        return None
+    code, lines = data.check.exit, data.check.lines
+    tone, head = {0: ("held", "Check passed"), 1: ("leak", "Check failed (exit 1)")}.get(code, ("part", f"Check undecided (exit {code})"))
+    told = []
+    for line in lines[:5]:
+        word, colon, rest = line.partition(":")
+        bad = {"leaks more": "leak", "utility lost": "leak", "cannot tell": "part", "fine": "held"}.get(word.strip(), "none")
+        told.append((bad, word, rest) if colon and len(word) < 20 else ("none", "", line))
+    return {"tone": tone, "head": head, "lines": told, "more": len(lines) - len(told), "against": data.check.against}
+
+
+def _provenance(data: ReportData) -> list[tuple[str, str]]:
+    """Where the runs came from: (what, the values that occur)."""
+
+    def seen(values: Any) -> str:
+        found = sorted({str(v) for v in values if v not in (None, "")})
+        return ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "") if found else "not recorded"
+
+    runs = data.runs
+    names = sorted({n for r in runs for n in r.get("versions", {})})
+    out = [("report made", data.made), ("leakbench", f"{data.version}, commit {data.commit}{', with changes' if data.dirty else ''}")]
+    out += [("runs", str(len(runs))), ("engines", seen(r.get("engine") for r in runs)), ("devices", seen(r.get("device") for r in runs))]
+    out += [("number format", seen(r.get("dtype") for r in runs))]
+    out += [("commits of the runs", seen(f"{r.get('commit')}{', with changes' if r.get('dirty') else ''}" for r in runs))]
+    return out + [(n, seen(r.get("versions", {}).get(n) for r in runs)) for n in names]
