@@ -112,7 +112,7 @@ def _setups() -> dict[tuple[str, str], dict[str, Any]]:
         field = _aliases()["setups"].get(record["metric"])
         if field and record["method"] is None and record["dataset"] is not None and not record["setting"]:
             dataset = _aliases()["datasets"].get(record["dataset"], record["dataset"])
-            out.setdefault((record["paper"], dataset), {})[field] = record["value"] / (100 if record["unit"] == "percent" else 1)
+            out.setdefault((record["paper"], dataset), {})[field] = _scaled(record["value"], record)
     return out
 
 
@@ -150,16 +150,20 @@ def _rank(record: Mapping[str, Any], have: Mapping[str, Any]) -> tuple[int, tupl
 
 
 def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
-    scale = 0.01 if record["unit"] == "percent" else 1.0
-    value, spread = record["value"] * scale, record["spread"]
-    low, high = (None, None) if spread is None else (value - spread * scale, value + spread * scale)
-    said = [record["source"], f"± is {record['spread_kind'] or 'not explained'}" if spread is not None else "no spread given"]
+    value, spread = record["value"], record["spread"]
+    low, high = (None, None) if spread is None else (_scaled(value - spread, record), _scaled(value + spread, record))
+    kind = (record["spread_kind"] or "not explained").replace("; ", ", ")
+    said = [record["source"], f"± {kind}" if spread is not None else "no spread given"]
     said += [text for text in (record.get("note"), record["remark"]) if text]
     setting = _setups().get((record["paper"], record["dataset"]), {}) | record["setting"]
     said += [f"{f} {v} there, {have[f]} here" for f, v in setting.items() if f in have and not _same(v, have[f])]
     unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
     said += [f"there: {', '.join(unknown)}"] if unknown else []
-    return Claim(value, low, high, "; ".join(said))
+    return Claim(float(_scaled(value, record)), low, high, "; ".join(said))
+
+
+def _scaled(value: float, record: Mapping[str, Any]) -> float:
+    return value / 100 if record["unit"] == "percent" else value
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-TILE = 512  # rows; a tile of distances is 2 MB
+TILE = 512  # rows at most; a tile of distances is then 2 MB
+SLAB = 2**21  # numbers of one side's rows in float64 at a time (16 MB): longer rows, smaller tiles
 MEMORY = 128 * 2**20  # bytes that ``permuted`` may spend on keeping distances
 
 
@@ -34,23 +35,23 @@ class Correlations:
     flea_correlation: float | Tensor
 
 
-def correlations(x: Tensor, z: Tensor, *, tile: int = TILE) -> Correlations:
+def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> Correlations:
     """All three numbers, as floats.
 
     Args:
         x: (n, ...), flattened per row, any floating or whole type.
         z: (n, ...), row i belonging to row i of ``x``.
-        tile: rows of a tile; memory beyond the inputs is about tile * (the rows' lengths) * 32 bytes + tile^2 * 64 bytes.
+        tile: rows of a tile, at most 512 by default; under 100 MiB beyond the inputs are used then, whatever n.
 
     Raises:
         ValueError: rows differ in number, there are fewer than 4, or something is not finite.
     """
-    a, b = _sides(x, z)
+    a, b, tile = _sides(x, z, tile)
     return Correlations(*(float(v) for v in _ratios(_moments(a, b, tile), len(a.x))))
 
 
 def permuted(
-    x: Tensor, z: Tensor, *, generator: torch.Generator, permutations: int = 200, tile: int = TILE, memory: int = MEMORY
+    x: Tensor, z: Tensor, *, generator: torch.Generator, permutations: int = 200, tile: int | None = None, memory: int = MEMORY
 ) -> Correlations:
     """The three numbers for random pairings of the same rows, each a (permutations,) float64 tensor: what no dependence looks like.
 
@@ -58,9 +59,11 @@ def permuted(
     else again for every permutation.
 
     Args:
-        x, z, tile: as in ``correlations``.
+        x: (n, ...).
+        z: (n, ...).
         generator: a CPU generator; draws the permutations.
         permutations: how many.
+        tile: as in ``correlations``.
         memory: bytes.
 
     Raises:
@@ -68,7 +71,7 @@ def permuted(
     """
     if permutations < 1:
         raise ValueError(f"expected at least one permutation, got {permutations}. Give 200.")
-    a, b = _sides(x, z)
+    a, b, tile = _sides(x, z, tile)
     n = len(a.x)
     if a.x.shape[1] < b.x.shape[1]:
         a, b = b, a  # all is symmetric, and b's distances are what is looked up or computed again
@@ -85,7 +88,7 @@ def permuted(
             e = kept[rows[:, None], columns] if kept is not None else b.distances(b.gram(rows, columns), rows, columns)
             ab[p] += twice * (d * e).sum()
             # Rows of a doubly centred Gram matrix sum to 0, so of b's only -d^2 / 2 counts.
-            gram[p] -= twice * (g * e.square()).sum() / 2
+            gram[p] -= twice * (g * e.square_()).sum() / 2
     rows = (a.rows * b.rows[orders]).sum(1)
     return Correlations(*_ratios(_Moments(ab, moments.aa, moments.bb, rows, a.rows, b.rows, gram, moments.aa_gram, moments.bb_gram), n))
 
@@ -101,18 +104,16 @@ def p_value(observed: float, null: Tensor) -> float:
 class _Side:
     """One batch: rows are centred and turned into float64 tile by tile, so not even a copy of the batch is made."""
 
-    def __init__(self, x: Tensor):
-        self.x = x
-        n = len(x)
-        self.rows = torch.zeros(n, dtype=torch.float64, device=x.device)  # row sums of the distances, filled by _moments
+    def __init__(self, x: Tensor, tile: int) -> None:
+        self.x, self.tile = x, tile
+        self.rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # row sums of the distances, filled by _moments
         self.mean = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
-        for rows in x.split(TILE):
-            self.mean += rows.double().sum(0) / n
-        centred = [(rows.double() - self.mean).abs().amax() for rows in x.split(TILE)]
-        largest = max(float(rows.abs().amax()) for rows in x.split(TILE))
+        for rows in x.split(tile):
+            self.mean += rows.double().sum(0) / len(x)
+        spread = max(float((rows.double() - self.mean).abs().amax()) for rows in x.split(tile))
         # A constant batch (dead features) must give exactly 0 distances, or rounding would correlate with rounding.
-        self.scale = 0.0 if max(map(float, centred)) <= 1e-13 * largest else 1.0
-        self.squares = torch.cat([self.part(slice(k, k + TILE)).square().sum(1) for k in range(0, n, TILE)])
+        self.scale = float(spread > 1e-13 * max(float(rows.abs().amax()) for rows in x.split(tile)))
+        self.squares = torch.cat([self.part(slice(k, k + tile)).square().sum(1) for k in range(0, len(x), tile)])
 
     def part(self, rows: slice | Tensor) -> Tensor:
         return (self.x[rows].double() - self.mean) * self.scale
@@ -126,7 +127,7 @@ class _Side:
         d = (scale - 2 * gram).clamp_(min=0)
         near = (d < 1e-5 * scale).nonzero()
         at_i, at_j = (torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r for r in (i, j))
-        for some in near.split(TILE):
+        for some in near.split(self.tile):
             u, v = at_i[some[:, 0]], at_j[some[:, 1]]
             d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(1) * self.scale
         return d.sqrt_()
@@ -147,16 +148,17 @@ class _Moments:
     bb_gram: Tensor
 
 
-def _sides(x: Tensor, z: Tensor) -> tuple[_Side, _Side]:
+def _sides(x: Tensor, z: Tensor, tile: int | None) -> tuple[_Side, _Side, int]:
     if x.ndim < 2 or z.ndim < 2 or len(x) != len(z) or not x[0].numel() or not z[0].numel():
         raise ValueError(f"expected (n, ...) and (n, ...), got {tuple(x.shape)} and {tuple(z.shape)}. Pair the rows.")
     if len(x) < 4:
         raise ValueError(f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more.")
     x, z = x.detach().flatten(1), z.detach().flatten(1).to(x.device)
-    for rows in (*x.split(TILE), *z.split(TILE)):
+    tile = tile or min(TILE, max(32, SLAB // max(x.shape[1], z.shape[1])))
+    for rows in (*x.split(tile), *z.split(tile)):
         if not bool(rows.isfinite().all()):
             raise ValueError("the rows are not finite. Leave out what failed, and count it.")
-    return _Side(x), _Side(z)
+    return _Side(x, tile), _Side(z, tile), tile
 
 
 def _tiles(n: int, tile: int) -> Iterator[tuple[slice, slice, int]]:
@@ -208,7 +210,7 @@ def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _share(xz: Tensor, xx: Tensor, zz: Tensor, x_size: Tensor, z_size: Tensor) -> Tensor:
-    """xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was computed from."""
+    """The ratio xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was computed from."""
     if float(xx) <= 1e-14 * float(x_size) or float(zz) <= 1e-14 * float(z_size):
         return torch.zeros_like(xz)
     return xz / math.sqrt(float(xx) * float(zz))

@@ -23,7 +23,8 @@ def mse(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
     """Mean squared error, (B,).
 
     Args:
-        guess, truth: (B, ...), equal shapes.
+        guess: (B, ...).
+        truth: (B, ...).
         clip: images: the guess is clipped to [0, 1] first. Sensors (standardised, no bounds): ``False``.
 
     Raises:

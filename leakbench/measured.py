@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from leakbench.columns import RESULTS, UNITS, Row
+from leakbench.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.errors import BrokenFile
 from leakbench.runs import AttackFolder, Run
 from leakbench.spec import canonical
@@ -144,6 +144,8 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
             why = "is there twice" if at in seen else "is not in attack.json"
             raise BrokenFile(f"{folder.path / 'results.csv'} is damaged ({at[0]} of round {at[1]} {why}). Make it again.")
         seen.add(at)
+        if row["rung"] not in RUNGS or row["stage"] not in STAGES or row["leaks"] not in ("up", "down"):
+            raise BrokenFile(f"{folder.path / 'results.csv'} is damaged (rung, stage or leaks of {at[0]} is unknown). Make it again.")
         own = {role: tuple(units.get((role, *at), ())) for role in ROLES}
         lacking = [role for role in ROLES if not own[role]]
         if lacking:

@@ -45,8 +45,9 @@ class Perceptual:
         """LPIPS of each pair, (B,) float64, 0 for equal images; lower is nearer.
 
         Args:
-            guess, truth: (B, C, H, W) or (B, H, W) on [0, 1], clipped, C 1 or 3, sides of 32 pixels and more. They are
-                brought to the [-1, 1] that the net expects; grey becomes three equal channels.
+            guess: (B, C, H, W) or (B, H, W) on [0, 1], clipped, C 1 or 3, sides of 32 pixels and more; brought to the
+                [-1, 1] that the net expects; grey becomes three equal channels.
+            truth: the same.
             shape: (H, W) or (C, H, W) of flat images.
 
         Raises:

@@ -6,13 +6,15 @@ import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakbench.columns import Row, typed
 from leakbench.errors import BrokenFile, UsageError
 from leakbench.spec import canonical
 from leakbench.store import read_csv, read_json, read_tree, verify
-from leakbench.tree import Tree
+
+if TYPE_CHECKING:
+    from leakbench.tree import Tree
 
 _ALWAYS = (
     "status",
@@ -159,14 +161,15 @@ def find(patterns: Iterable[str | Path]) -> list[Run]:
 
 def _below(place: Path) -> Iterator[Path]:
     """Run folders at or below ``place``; nothing inside a run folder is searched."""
-    if not place.is_dir():
-        return
     if (place / "run.json").is_file():
         yield place
         return
-    for inner in sorted(place.iterdir()):
-        if not inner.name.startswith("."):
-            yield from _below(inner)
+    try:
+        inside = sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")) if place.is_dir() else []
+    except OSError as error:
+        raise UsageError(f"{place} cannot be read: {error.strerror}. Give a folder that you may read.") from None
+    for inner in inside:
+        yield from _below(inner)
 
 
 def _read(path: Path, always: Sequence[str], when_done: Sequence[str]) -> dict[str, Any]:

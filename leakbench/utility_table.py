@@ -93,7 +93,9 @@ def rows(config: Configuration, utilities: Sequence[Utility]) -> tuple[list[Row]
 def of_runs(utilities: Sequence[Utility]) -> set[str]:
     """Flags that the runs themselves give to every row made from them."""
     engines = {str((u.run.meta["engine"], sorted(dict(u.run.meta.get("phases", {})).items()))) for u in utilities}
-    return ({"dead_run"} if any(u.dead for u in utilities) else set()) | ({"other_engine"} if len(engines) > 1 else set())
+    said = {"dead_run": any(u.dead for u in utilities), "other_engine": len(engines) > 1}
+    said["stand_in_data"] = any(u.run.meta.get("stand_in") for u in utilities)
+    return {flag for flag, holds in said.items() if holds}
 
 
 def _chosen(utility: Utility, statistic: str, better: str) -> Sequence[Evaluation]:

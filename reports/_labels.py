@@ -25,21 +25,24 @@ def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: fl
     """The first place round (x, y) that overlaps least; the box it takes is added to ``taken``."""
     wide = width(text, size) + 2
     spots = []
-    for gap in (0.0, 8.0, 18.0):
+    for gap in (0.0, 8.0, 18.0, 30.0, 44.0, 60.0, 78.0):
         for dx, dy in ((1, 0.35), (1, 1.35), (1, -0.65), (-1, 0.35), (-1, 1.35), (-1, -0.65)):
             left = x + 11 if dx > 0 else x - 11 - wide
             base = y + dy * 11 + (gap if dy > 0.5 else -gap if dy < 0 else 0) + 0.5
-            spots.append((left, base, "start" if dx > 0 else "end"))
-    best: tuple[float, float, float, str, Box] | None = None
-    for left, base, anchor in spots:
+            spots.append((left, base, "start" if dx > 0 else "end", gap))
+    best: tuple[float, float, float, str, Box, float] | None = None
+    for left, base, anchor, gap in spots:
         box = (left, base - HEIGHT + 2.5, left + wide, base + 2.5)
         outside = max(0.0, frame[0] - box[0]) + max(0.0, box[2] - frame[2]) + max(0.0, frame[1] - box[1]) + max(0.0, box[3] - frame[3])
-        cost = sum(_overlap(box, other) for other in taken) + 60 * outside
+        cost = sum(_overlap(box, other) for other in taken) + 60 * outside + gap / 4
         if best is None or cost < best[0] - 1e-6:
-            best = (cost, left, base, anchor, box)
+            best = (cost, left, base, anchor, box, gap)
     assert best  # noqa: S101 (there is always a spot)
     taken.append(best[4])
-    return Label(text, best[1] if best[3] == "start" else best[1] + wide, best[2], best[3])
+    left, base, anchor, _, gap = best[1:]
+    end = left if anchor == "start" else left + wide
+    hair = ((x, y), (end, base - 4)) if gap >= 18 else ()
+    return Label(text, end, base, anchor, hair)
 
 
 def column(points: list[tuple[str, float, float]], x: float, top: float, bottom: float) -> list[Label]:

@@ -123,7 +123,7 @@ def number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict[
         "attack": attack(row),
         "rung": row["rung"],
         "metric": words(metric).title,
-        "when": STAGES.get(row["stage"], row["stage"]) + (", probe" if row["probe"] else ""),
+        "when": str(STAGES.get(row["stage"], row["stage"])) + (", probe" if row["probe"] else ""),
         "n": row["n"],
         "unit": row["unit"],
         "notes": notes(str(row["flags"])),

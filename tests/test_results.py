@@ -184,6 +184,12 @@ def test_engines_are_pooled_with_a_flag_and_the_same_seed_twice_is_kept_apart(tm
     assert {m["spec"]["task"]["name"] for m in metas(find([tmp_path]))} == {"digits (engine=fused)", "digits (engine=loop)"}
 
 
+def test_stand_in_data_are_flagged_wherever_the_run_shows(tmp_path: Path) -> None:
+    add_attack(make_run(tmp_path, stand_in="voxceleb1"), "nearest", [measure("p_leak", first(5), 0.1, ONES)])
+    tables = collect(find([tmp_path]))
+    assert all("stand_in_data" in r["flags"] for r in (*tables.tradeoff, *tables.utility))
+
+
 def test_runs_of_other_lengths_are_not_pooled_and_a_copy_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "a", rounds=100)
     make_run(tmp_path / "a", rounds=200, seed=1)

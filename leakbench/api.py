@@ -1,0 +1,181 @@
+"""The commands as functions; the command line is a thin layer over them.
+
+    run = leakbench.train("fedgn", task="digit-pairs", params={"sigma": 0.1}, rounds=500)
+    frame = leakbench.attack(run, "prototype_leakage").to_frame()
+    leakbench.report([run], "report")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakbench import runs as _runs
+from leakbench.runs import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from leakbench.gate import Verdict
+
+Progress = Any  # Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an attack on a run gave."""
+
+    path: Path
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines of results.csv, typed."""
+        from leakbench import columns
+
+        return [_runs.typed(r, self.path) for r in _runs.read_csv(self.path / "results.csv", columns.RESULTS)]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The lines of results.csv as a pandas frame."""
+        from leakbench import columns, results
+
+        return results.to_frame(self.rows, columns.RESULTS)
+
+
+def load(path: str | Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        BrokenFile: run.json is missing, damaged, or of a newer schema.
+    """
+    return _runs.load(path)
+
+
+def train(
+    defense: str,
+    *,
+    task: str = "digits",
+    params: Mapping[str, Any] | None = None,
+    task_params: Mapping[str, Any] | None = None,
+    wrappers: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    rounds: int | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+    dtype: str = "float32",
+    record: str = "standard",
+    device: str = "auto",
+    out: str | Path = "runs",
+    progress: Progress = lambda *_: None,
+) -> Run:
+    """Train ``defense`` on ``task`` and record what it shares; what is complete below ``out`` is not trained again.
+
+    Args:
+        defense: a name of `leakbench list defenses`.
+        task: a name of `leakbench list tasks`.
+        params: of the defense; they win over the task's table for it, and that over the method's own values.
+        task_params: of the task.
+        wrappers: (name, parameters), applied in order.
+        rounds: communication rounds; the task's own number if None.
+        seed: of everything random in the run.
+        engine: auto, loop or fused.
+        dtype: float32 or float64.
+        record: standard or all.
+        device: auto, cpu or cuda.
+        out: the folder that holds run folders.
+        progress: called with (rounds done, rounds, what).
+
+    Raises:
+        UsageError: a name or value is wrong, or the place cannot be written.
+        MethodError: the method broke its contract or diverged.
+    """
+    from leakbench import training
+    from leakbench.runspec import make_spec
+
+    spec = make_spec(
+        defense,
+        **{"task": task, "params": params, "task_params": task_params, "wrappers": wrappers, "rounds": rounds, "seed": seed},
+        **{"engine": engine, "dtype": dtype, "record": record},
+    )
+    return load(training.train(spec, Path(out), device=device, progress=progress).path)
+
+
+def attack(run: Run | str | Path, name: str, *, device: str = "auto", progress: Progress = lambda *_: None, **params: Any) -> Results:
+    """Run the attack ``name`` on a run and score it; what is there already is not run again.
+
+    Raises:
+        UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
+        ThreatViolation: it asked for what its threat model does not declare.
+    """
+    from leakbench import work
+
+    return Results(Path(work.attack(str(_path(run)), name, params, device, progress=progress)))
+
+
+def score(run: Run | str | Path, name: str, **params: Any) -> Results:
+    """Score the saved guesses of ``name`` on a run again; the attack is not rerun.
+
+    Raises:
+        BrokenFile: there are no guesses, or they are damaged.
+    """
+    from leakbench import work
+
+    return Results(Path(work.score(str(_path(run)), name, params, progress=lambda *_: None)))
+
+
+def report(
+    runs: Iterable[Run | str | Path],
+    out: str | Path = "report",
+    *,
+    title: str = "leakbench",
+    formats: Sequence[str] = ("html", "figures"),
+    check: Any = None,
+) -> Path:
+    """Write the tables and pages of ``runs`` to the folder ``out``; returns it.
+
+    Raises:
+        UsageError: there is no run, or the folder cannot be written.
+        BrokenFile: an artifact is damaged.
+    """
+    from leakbench import reporting
+
+    return reporting.write([load(_path(r)) for r in runs], Path(out), title=title, formats=formats, check=check)
+
+
+def check(
+    runs: Iterable[Run | str | Path],
+    *,
+    baseline: str | Path = "leakage.json",
+    named: Sequence[str] = (),
+) -> Verdict:
+    """Compare ``runs`` with a committed baseline: ``.exit_code`` 0 fine, 1 leaks more, 3 cannot tell.
+
+    Raises:
+        UsageError: there is no baseline, or a named row is in neither side.
+    """
+    from leakbench import gate, reporting
+    from leakbench import baseline as _baseline
+
+    return gate.check(reporting.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
+
+
+def update(runs: Iterable[Run | str | Path], *, baseline: str | Path = "leakage.json", accept: Sequence[str] = ()) -> Verdict:
+    """Write the baseline from ``runs``; where a row is worse than before and ``accept`` does not name it, nothing is written
+    and ``.exit_code`` is 1.
+
+    Raises:
+        UsageError: there is nothing to write, or ``accept`` names no row.
+    """
+    from leakbench import baseline as _baseline
+    from leakbench import gate, reporting
+
+    path = Path(baseline)
+    then = _baseline.load(path) if path.exists() else None
+    fresh, verdict = gate.update(reporting.gated([load(_path(r)) for r in runs]), then, accept=accept)
+    if fresh is not None:
+        _baseline.save(path, fresh)
+    return verdict
+
+
+def _path(run: Run | str | Path) -> Path:
+    return run.path if isinstance(run, Run) else Path(run)

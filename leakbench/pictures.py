@@ -1,0 +1,81 @@
+"""Reconstructions as pictures: original, blind guess, control and attack of the same few units, never the best ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from leakbench import attacking, columns, images
+from leakbench.report import Picture, run_setting_key
+from leakbench.runs import AttackFolder, Run
+from leakbench.streams import shared
+from leakbench.truth import Truth
+
+if TYPE_CHECKING:
+    import torch
+
+UNITS = 8  # pictures of one attack on one run
+
+
+def of_run(run: Run) -> Iterator[Picture]:
+    """Pictures of every reconstruction attack on this run, at the last stage it attacked."""
+    shape = run.meta["facts"]["shape"]
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        return
+    truth = Truth(run)
+    for attack in run.attacks:
+        if attack.done and "psnr" in attack.meta["metrics"]:
+            yield from _of_attack(run, attack, truth)
+
+
+def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture]:
+    attack.check("guess.safetensors")
+    saved = attacking.saved(attack.path)
+    last = max(g.guess.round for g in saved)
+    roles: dict[str, dict[Any, attacking.Guessed]] = {"attack": {}, "floor": {}, "control": {}}
+    for g in saved:
+        if g.guess.round == last:
+            roles[g.role][g.guess.unit, g.guess.probe] = g
+    units = sorted(roles["attack"], key=str)
+    order = shared(0, "pictures").permutation(run.id, len(units)).tolist()  # drawn by name, whatever came out
+    scores = {
+        (u["role"], u["metric"], u["unit"], u["probe"]): u["score"]
+        for u in attack.table("units.csv", columns.UNITS)
+        if u["round"] == last and u["metric"] in ("psnr", "identification")
+    }
+    for key in [units[i] for i in order[:UNITS]]:
+        yield from _of_unit(run, attack, truth, {r: g[key] for r, g in roles.items() if key in g}, scores)
+
+
+def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]) -> Iterator[Picture]:
+    guess = roles["attack"].guess
+    x, _, rows = truth.answer(guess).batch()
+    shape, unit = run.meta["facts"]["shape"], f"{guess.unit}/{int(rows[0])}"
+
+    def picture(role: str, image: torch.Tensor) -> Picture:
+        psnr, found = (scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification"))
+        return Picture(
+            task=run.spec["task"]["name"],
+            setting=run_setting_key(run.meta),
+            attack=attack.name,
+            attack_params=attack.params,
+            unit=unit,
+            probe=guess.probe,
+            round=guess.round,
+            role=role,  # type: ignore[arg-type]
+            image=_pixels(image.reshape(*shape)),
+            psnr=None if role == "original" else psnr,
+            found=None if role == "original" else found,
+        )
+
+    yield picture("original", x[0])
+    for role, g in roles.items():
+        if not g.guess.failed:
+            found = g.guess.tensors["x"].double().reshape(x.shape)
+            yield picture(role, found[images.match(found, x)][0])
+
+
+def _pixels(image: torch.Tensor) -> Any:
+    """(C, H, W) -> (H, W) or (H, W, 3) on [0, 1]."""
+    image = image.detach().cpu().double().clamp(0, 1)
+    return (image[0] if len(image) == 1 else image.permute(1, 2, 0)).numpy()

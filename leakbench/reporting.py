@@ -1,0 +1,94 @@
+"""report: run folders become tables, then whatever the report formats make of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import leakbench
+from leakbench import pictures, provenance, registry, results, work
+from leakbench.baseline import GateRow
+from leakbench.errors import UsageError
+from leakbench.gate_rows import gate_rows
+from leakbench.report import Check, Report, ReportData, row_key, run_setting_key
+from leakbench.runs import Run
+from leakbench.spec import canonical
+
+
+def tables(runs: Sequence[Run]) -> results.Tables:
+    """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
+    found = results.collect(runs, work.fitting)
+    seen = {run_setting_key(r.meta): r for r in runs if r.done}
+    for run in seen.values():
+        spec = run.spec
+        config = {"task": spec["task"]["name"], "defense": spec["defense"]["name"], "defense_params": canonical(spec["defense"]["params"])}
+        for attack, why in work.unfit(run).items():
+            found.missing.append({**config, "attack": attack, "metric": "all", "reason": f"the attack does not fit: {why}"})
+    return found
+
+
+def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str], check: Any = None) -> Path:
+    """Write the CSV files and every format of ``formats`` below ``out``; returns it.
+
+    Raises:
+        UsageError: there is no run, a format does not exist, or the folder cannot be written.
+    """
+    if not runs:
+        raise UsageError("there is no run to report. Make one with leakbench train.")
+    makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in formats]
+    found = tables(runs)
+    results.write(found, out)
+    commit, dirty = provenance.source()
+    data = ReportData(
+        title=title,
+        version=leakbench.__version__,
+        commit=commit,
+        dirty=dirty,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        results=found.results,
+        tradeoff=found.tradeoff,
+        utility=found.utility,
+        missing=found.missing,
+        diagnostics=found.diagnostics,
+        runs=[r.meta for r in runs],
+        pictures=[p for r in runs if r.done for p in pictures.of_run(r)],
+        check=None if check is None else Check(check.exit_code, tuple(check.lines)),
+        commands=_commands(runs, found.tradeoff),
+    )
+    for maker in makers:
+        maker.write(data, out)
+    return out
+
+
+def gated(runs: Iterable[Run]) -> list[GateRow]:
+    """The rows that `leakbench check` compares."""
+    return gate_rows(list(runs))
+
+
+def _commands(runs: Sequence[Run], tradeoff: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The shell command behind every setting and every number."""
+    from leakbench.report import setting_key
+
+    out: dict[str, str] = {}
+    of: dict[str, list[Run]] = {}
+    for run in runs:
+        of.setdefault(run_setting_key(run.meta), []).append(run)
+    for key, several in of.items():
+        seeds = ",".join(str(s) for s in sorted({r.seed for r in several}))
+        words = shlex.split(str(several[0].meta.get("command", "")))
+        if "--seeds" in words:
+            words[words.index("--seeds") + 1] = seeds
+        out[key] = shlex.join(words)
+    for row in tradeoff:
+        several = of.get(setting_key(row), [])
+        if not several or row["attack"] in ("cascade", "any_attack"):
+            continue
+        attacks = [a for r in several for a in r.attacks if a.name == row["attack"] and a.params == row["attack_params"]]
+        if attacks:
+            params = str(attacks[0].meta.get("command", "")).split(f"-a {row['attack']}", 1)[-1]
+            names = " ".join(shlex.quote(str(r.path)) for r in several)
+            out[row_key(row)] = f"leakbench attack {names} -a {row['attack']}{params}"
+    return out

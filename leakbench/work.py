@@ -1,0 +1,103 @@
+"""The units of work that the commands share: train a spec, attack a run; and which attacks fit a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench import attacking, provenance, registry, runs, scoring
+from leakbench.attack import Attack
+from leakbench.errors import LeakbenchError, MethodError, UsageError
+from leakbench.recording import Recording
+from leakbench.runspec import RunSpec
+from leakbench.training import Trained
+from leakbench.training import train as _train
+
+Progress = Callable[[int, int, str], None]
+LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An attack by name, ready to run."""
+
+    name: str
+    attack: Attack
+
+    @property
+    def title(self) -> str:
+        """The name with what differs from the defaults."""
+        fields = type(self.attack).model_fields
+        changed = {k: v for k, v in self.attack.parameters().items() if v != fields[k].get_default()}
+        return self.name + (f"({', '.join(f'{k}={v}' for k, v in changed.items())})" if changed else "")
+
+
+def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trained:
+    """Train one spec into the folder ``out``."""
+    return _train(spec, Path(out), device=device, progress=progress)
+
+
+def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:
+    """Run and score one attack on one run folder; returns the attack's folder.
+
+    Raises:
+        LeakbenchError: it does not fit or failed; the run folder then says why.
+    """
+    chosen = build(name, params)
+    recording = Recording(runs.load(run), provenance.device(device))
+    if attacking.complete(recording, name, chosen.attack):
+        return str(attacking.folder_of(recording, name, chosen.attack))
+    why = chosen.attack.obstacle(recording)
+    if why:
+        raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
+    try:
+        attacking.guess(recording, name, chosen.attack, progress=progress)
+        return str(scoring.score(recording, name, chosen.attack))
+    except LeakbenchError as error:
+        attacking.failed(recording, name, chosen.attack, str(error))
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # the attack's own fault
+        attacking.failed(recording, name, chosen.attack, f"{type(error).__name__}: {error}")
+        raise MethodError(f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}.") from error
+
+
+def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
+    """Score saved guesses again; never reruns an attack."""
+    progress(0, 1, f"scoring {name}")
+    return str(scoring.score(Recording(runs.load(run)), name, build(name, params).attack))
+
+
+def build(name: str, params: dict[str, Any]) -> Choice:
+    """The attack ``name`` with ``params``."""
+    attack: Attack = registry.load("attacks", name).build(params, f"attack {name}")
+    return Choice(name, attack)
+
+
+def variants(names: Sequence[str] | None = None) -> list[Choice]:
+    """Every attack in the settings that are run where none is named."""
+    found = registry.names("attacks") if names is None else names
+    return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
+
+
+def planned(recording: Recording) -> list[Choice]:
+    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits."""
+    own = recording.spec.attacks
+    if own:
+        return [build(a.name, a.params) for a in own]
+    return [c for c in variants() if not c.attack.obstacle(recording)]
+
+
+def fitting(run: runs.Run) -> list[str]:
+    """Names of the attacks that fit what this run shared."""
+    return sorted({c.name for c in planned(Recording(run))})
+
+
+def unfit(run: runs.Run) -> dict[str, str]:
+    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings."""
+    recording = Recording(run)
+    why: dict[str, list[str]] = {}
+    for c in variants():
+        why.setdefault(c.name, []).append(c.attack.obstacle(recording))
+    return {name: reasons[0] for name, reasons in why.items() if all(reasons)}
