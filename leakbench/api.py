@@ -159,7 +159,9 @@ def check(
     return gate.check(reporting.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
 
 
-def update(runs: Iterable[Run | str | Path], *, baseline: str | Path = "leakage.json", accept: Sequence[str] = ()) -> Verdict:
+def update(
+    runs: Iterable[Run | str | Path], *, baseline: str | Path = "leakage.json", accept: Sequence[str] = (), named: Sequence[str] = ()
+) -> Verdict:
     """Write the baseline from ``runs``; where a row is worse than before and ``accept`` does not name it, nothing is written
     and ``.exit_code`` is 1.
 
@@ -171,7 +173,7 @@ def update(runs: Iterable[Run | str | Path], *, baseline: str | Path = "leakage.
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    fresh, verdict = gate.update(reporting.gated([load(_path(r)) for r in runs]), then, accept=accept)
+    fresh, verdict = gate.update(reporting.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named)
     if fresh is not None:
         _baseline.save(path, fresh)
     return verdict

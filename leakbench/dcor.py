@@ -16,44 +16,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-TILE = 512  # rows at most; a tile of distances is then 2 MB
-SLAB = 2**21  # numbers of one side's rows in float64 at a time (16 MB): longer rows, smaller tiles
+TILE = 256  # rows at most; a tile of distances is then 0.5 MB
+SLAB = 2**20  # numbers of one side's rows in float64 at a time (8 MB): longer rows, smaller tiles
 MEMORY = 128 * 2**20  # bytes that ``permuted`` may spend on keeping distances
 
-
-@dataclass(frozen=True)
-class Correlations:
-    """The three numbers of one pairing, or, with tensors (P,), of P pairings."""
-
-    dcor: float | Tensor
-    dcor2_corrected: float | Tensor
-    flea_correlation: float | Tensor
+NAMES = ("dcor", "dcor2_corrected", "flea_correlation")
 
 
-def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> Correlations:
-    """All three numbers, as floats.
+def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> dict[str, float]:
+    """All three numbers, by name.
 
     Args:
         x: (n, ...), flattened per row, any floating or whole type.
         z: (n, ...), row i belonging to row i of ``x``.
-        tile: rows of a tile, at most 512 by default; under 100 MiB beyond the inputs are used then, whatever n.
+        tile: rows of a tile, at most 256 by default; under 200 MiB beyond the inputs are used then, whatever n.
 
     Raises:
         ValueError: rows differ in number, there are fewer than 4, or something is not finite.
     """
     a, b, tile = _sides(x, z, tile)
-    return Correlations(*(float(v) for v in _ratios(_moments(a, b, tile), len(a.x))))
+    return {k: float(v) for k, v in zip(NAMES, _ratios(_moments(a, b, tile), len(a.x)), strict=True)}
 
 
 def permuted(
     x: Tensor, z: Tensor, *, generator: torch.Generator, permutations: int = 200, tile: int | None = None, memory: int = MEMORY
-) -> Correlations:
-    """The three numbers for random pairings of the same rows, each a (permutations,) float64 tensor: what no dependence looks like.
+) -> dict[str, Tensor]:
+    """The three numbers for random pairings of the same rows, by name, each (permutations,) float64: what no dependence looks like.
 
     The distances of the side with shorter rows are computed once and kept if n^2 * 8 bytes fit ``memory`` (n = 4,096 by default),
     else again for every permutation.
@@ -89,8 +82,8 @@ def permuted(
             ab[p] += twice * (d * e).sum()
             # Rows of a doubly centred Gram matrix sum to 0, so of b's only -d^2 / 2 counts.
             gram[p] -= twice * (g * e.square_()).sum() / 2
-    rows = (a.rows * b.rows[orders]).sum(1)
-    return Correlations(*_ratios(_Moments(ab, moments.aa, moments.bb, rows, a.rows, b.rows, gram, moments.aa_gram, moments.bb_gram), n))
+    moments = replace(moments, ab=ab, rows=(a.rows * b.rows[orders]).sum(1), ab_gram=gram)
+    return dict(zip(NAMES, _ratios(moments, n), strict=True))
 
 
 def p_value(observed: float, null: Tensor) -> float:
@@ -108,11 +101,11 @@ class _Side:
         self.x, self.tile = x, tile
         self.rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # row sums of the distances, filled by _moments
         self.mean = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
-        for rows in x.split(tile):
+        for rows in _slabs(x, tile):
             self.mean += rows.double().sum(0) / len(x)
-        spread = max(float((rows.double() - self.mean).abs().amax()) for rows in x.split(tile))
+        spread = max(float((rows.double() - self.mean).abs().amax()) for rows in _slabs(x, tile))
         # A constant batch (dead features) must give exactly 0 distances, or rounding would correlate with rounding.
-        self.scale = float(spread > 1e-13 * max(float(rows.abs().amax()) for rows in x.split(tile)))
+        self.scale = float(spread > 1e-13 * max(float(rows.abs().amax()) for rows in _slabs(x, tile)))
         self.squares = torch.cat([self.part(slice(k, k + tile)).square().sum(1) for k in range(0, len(x), tile)])
 
     def part(self, rows: slice | Tensor) -> Tensor:
@@ -127,7 +120,7 @@ class _Side:
         d = (scale - 2 * gram).clamp_(min=0)
         near = (d < 1e-5 * scale).nonzero()
         at_i, at_j = (torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r for r in (i, j))
-        for some in near.split(self.tile):
+        for some in _slabs(near, self.tile):
             u, v = at_i[some[:, 0]], at_j[some[:, 1]]
             d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(1) * self.scale
         return d.sqrt_()
@@ -155,10 +148,14 @@ def _sides(x: Tensor, z: Tensor, tile: int | None) -> tuple[_Side, _Side, int]:
         raise ValueError(f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more.")
     x, z = x.detach().flatten(1), z.detach().flatten(1).to(x.device)
     tile = tile or min(TILE, max(32, SLAB // max(x.shape[1], z.shape[1])))
-    for rows in (*x.split(tile), *z.split(tile)):
+    for rows in (*_slabs(x, tile), *_slabs(z, tile)):
         if not bool(rows.isfinite().all()):
             raise ValueError("the rows are not finite. Leave out what failed, and count it.")
     return _Side(x, tile), _Side(z, tile), tile
+
+
+def _slabs(x: Tensor, rows: int) -> list[Tensor]:
+    return [x[k : k + rows] for k in range(0, len(x), rows)]
 
 
 def _tiles(n: int, tile: int) -> Iterator[tuple[slice, slice, int]]:

@@ -113,6 +113,10 @@ class Defense(Spec):
         """What the method means to hide, for the truth: {"prototype": (dim,)}."""
         return {}
 
+    def inputs(self, me: Client) -> dict[str, Tensor]:
+        """The examples behind what this client sends, row by row, for the truth: {"features": (n, ...)}."""
+        return {}
+
     def undefended(self) -> Self:
         """The same method whose *uplinks* hide nothing: what it would have sent is the control transcript."""
         return self

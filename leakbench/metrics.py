@@ -26,7 +26,9 @@ class Metric:
     """How a guess is turned into scores, and how they are to be read.
 
     ``score(guess, answer)`` is the only code that sees guess and truth together. ``floor`` stands in for the blind
-    guess where a formula gives its score exactly. ``needs``: tensors without which the metric does not apply to a guess.
+    guess where a formula gives its score exactly; ``floor_of`` = "attack" hands it the attack's own guess instead (to pair
+    it at random). ``needs``: tensors without which the metric does not apply to a guess. ``beside``: further numbers per
+    unit that stand in units.csv only. ``version`` counts changes of meaning.
     """
 
     name: str
@@ -38,4 +40,6 @@ class Metric:
     needs: tuple[str, ...]
     score: Callable[[Guess, Any], list[Score]]
     floor: Callable[[Guess, Any], list[Score]] | None = None
+    floor_of: Literal["blind", "attack"] = "blind"
+    beside: tuple[tuple[str, Callable[[Guess, Any], list[Score]]], ...] = ()
     version: int = 1

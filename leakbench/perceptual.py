@@ -59,8 +59,8 @@ class Perceptual:
         at = next(self.net.parameters())
         size = (len(guess), 3, *guess.shape[-2:])
         with torch.no_grad():
-            pairs = zip(guess.expand(size).split(64), truth.expand(size).split(64), strict=True)  # 64: a gallery fits in memory
-            return torch.cat([self.net(*((2 * t - 1).to(at) for t in pair)).reshape(-1) for pair in pairs]).to(guess)
+            some = [slice(k, k + 64) for k in range(0, len(guess), 64)]  # so that a gallery fits in memory
+            return torch.cat([self.net(*((2 * t.expand(size)[s] - 1).to(at) for t in (guess, truth))).reshape(-1) for s in some]).to(guess)
 
 
 def find() -> Path:

@@ -81,8 +81,8 @@ class Recorder(NoRecorder):
         again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
         now = fed._each(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
-            me = fed.desk.me(fed.t, row(now, j), fed.inbox)
-            entry = {"draws": row(again, j), "secrets": fed.method.secrets(me)}
+            me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed._data(i))
+            entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": fed.method.inputs(me)}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
 
     def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree | None) -> None:

@@ -15,19 +15,11 @@ from leakbench.errors import UsageError
 from leakbench.gate_rows import gate_rows
 from leakbench.report import Check, Report, ReportData, row_key, run_setting_key
 from leakbench.runs import Run
-from leakbench.spec import canonical
 
 
 def tables(runs: Sequence[Run]) -> results.Tables:
     """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
-    found = results.collect(runs, work.fitting)
-    seen = {run_setting_key(r.meta): r for r in runs if r.done}
-    for run in seen.values():
-        spec = run.spec
-        config = {"task": spec["task"]["name"], "defense": spec["defense"]["name"], "defense_params": canonical(spec["defense"]["params"])}
-        for attack, why in work.unfit(run).items():
-            found.missing.append({**config, "attack": attack, "metric": "all", "reason": f"the attack does not fit: {why}"})
-    return found
+    return results.collect(runs, work.fitting, work.unfit)
 
 
 def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str], check: Any = None) -> Path:
@@ -53,7 +45,7 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
         utility=found.utility,
         missing=found.missing,
         diagnostics=found.diagnostics,
-        runs=[r.meta for r in runs],
+        runs=results.metas(runs),
         pictures=[p for r in runs if r.done for p in pictures.of_run(r)],
         check=None if check is None else Check(check.exit_code, tuple(check.lines)),
         commands=_commands(runs, found.tradeoff),

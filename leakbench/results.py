@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 
 Fitting = Callable[[Run], Iterable[str]]
+Unfit = Callable[[Run], Mapping[str, str]]
 Lack = tuple[Row, str, str, str, int | None]  # configuration, attack, metric, reason, seed (None: all)
 
 
@@ -45,12 +46,13 @@ class Tables:
         return to_frame(getattr(self, table), COLUMNS[table])
 
 
-def collect(runs: Sequence[Run], fitting: Fitting | None = None) -> Tables:
+def collect(runs: Sequence[Run], fitting: Fitting | None = None, unfit: Unfit | None = None) -> Tables:
     """Read ``runs`` and make the tables.
 
     Args:
         runs: complete or not; what failed or is not finished stands in `missing`.
         fitting: run -> names of the attacks that fit what it shared; those that did not run stand in `missing`.
+        unfit: run -> {attack: why it does not fit}; these stand there, too.
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
@@ -64,7 +66,7 @@ def collect(runs: Sequence[Run], fitting: Fitting | None = None) -> Tables:
     about: dict[int, str] = {}
     better: dict[str, str] = {}
     for config in group(runs):
-        lacks += _not_there(config, fitting)
+        lacks += _not_there(config, fitting, unfit)
         if not config.runs:
             continue
         utilities = [utility_table.of_run(r) for r in config.runs]
@@ -131,7 +133,7 @@ def _results(config: Configuration, rows: Sequence[measured.Measured], *, dead: 
     return out
 
 
-def _not_there(config: Configuration, fitting: Fitting | None) -> list[Lack]:
+def _not_there(config: Configuration, fitting: Fitting | None, unfit: Unfit | None) -> list[Lack]:
     """Runs and attacks that failed, what they left out, and attacks that fit but did not run."""
     who = config.columns
     lacks: list[Lack] = [(who, "", "", _why(r), r.seed) for r in config.others]
@@ -147,6 +149,7 @@ def _not_there(config: Configuration, fitting: Fitting | None) -> list[Lack]:
             ]
         elif not run.attacks:
             lacks.append((who, "", "", "no attack was run: leakbench attack", run.seed))
+        lacks += [(who, name, "", why, run.seed) for name, why in (unfit(run) if unfit else {}).items() if name not in tried]
     seeds = {r.seed for r in (*config.runs, *config.others)}
     return _seeds_joined(lacks, seeds)
 

@@ -16,6 +16,8 @@ from leakbench.store import read_csv, read_json, read_tree, verify
 if TYPE_CHECKING:
     from leakbench.tree import Tree
 
+__all__ = ["AttackFolder", "Folder", "Run", "find", "load", "read_csv", "typed"]
+
 _ALWAYS = (
     "status",
     "id",

@@ -42,6 +42,7 @@ class Line:
     cell: Cell
     metric: Metric
     scores: dict[str, list[Score]]
+    beside: dict[str, list[Score]]
     failed: dict[str, bool]  # unit -> did the attack fail on it
     accepted: dict[str, bool]
 
@@ -106,22 +107,26 @@ def _cells(guesses: list[Guessed]) -> list[Cell]:
 def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     """Score one metric. A failed unit scores what the blind guess scores there."""
     scores: dict[str, list[Score]] = {r: [] for r in ROLES}
+    beside: dict[str, list[Score]] = {}
     failed: dict[str, bool] = {}
     accepted: dict[str, bool] = {}
     for key, guess in cell.guesses["attack"].items():
         answer = truth.answer(guess)
-        floor = _checked(metric, metric.floor or metric.score, cell.guesses["floor"][key], answer)
+        blind = guess if metric.floor_of == "attack" and not guess.failed else cell.guesses["floor"][key]
+        floor = _checked(metric, metric.floor or metric.score, blind, answer)
         scores["floor"] += floor
         control = cell.guesses["control"][key]
         scores["control"] += floor if control.failed else _checked(metric, metric.score, control, answer)
         mine = floor if guess.failed else _checked(metric, metric.score, guess, answer)
         scores["attack"] += mine
+        for name, measure in metric.beside if not guess.failed else ():
+            beside.setdefault(name, []).extend(measure(guess, answer))
         failed.update({s.unit: bool(guess.failed) for s in mine})
         accepted.update({s.unit: guess.accepted and not guess.failed for s in mine})
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         scores = {r: [replace(s, cluster=s.unit) for s in v] for r, v in scores.items()}
-    return Line(cell, metric, scores, failed, accepted)
+    return Line(cell, metric, scores, beside, failed, accepted)
 
 
 def _checked(metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess: Guess, answer: Answer) -> list[Score]:
@@ -173,13 +178,15 @@ def _flags(run: Run, line: Line, row: dict[str, Any], knows: tuple[str, ...]) ->
 
 
 def _units(line: Line) -> list[dict[str, Any]]:
+    blocks = [(role, line.metric.name, line.scores[role]) for role in ROLES]
+    blocks += [("attack", name, scores) for name, scores in line.beside.items()]
     return [
         {
-            **{"role": role, "metric": line.metric.name, "round": line.cell.round, "probe": line.cell.probe, "unit": s.unit, "cluster": s.cluster},
+            **{"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe, "unit": s.unit, "cluster": s.cluster},
             **{"score": s.value, "failed": role == "attack" and line.failed[s.unit], "accepted": role == "attack" and line.accepted[s.unit]},
         }
-        for role in ROLES
-        for s in line.scores[role]
+        for role, metric, scores in blocks
+        for s in scores
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench import cascade, claims, flags
-from leakbench.columns import TRADEOFF, Row
+from leakbench.columns import STAGES, TRADEOFF, Row
 from leakbench.configurations import Configuration
 from leakbench.errors import UsageError
 from leakbench.measured import Measured, numbers
@@ -46,16 +46,19 @@ def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequenc
             continue
         if "control_failed" in flags.split(out[-1].row["flags"]):
             weak.add(key)
+    none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)  # kind, metric, probe, why -> stages
     for question, asked in cascade.questions(measured).items():
         for kind in cascade.KINDS:
             parts = cascade.entering(kind, asked, lambda m: m.key in weak)
             lack, joined = _joined(kind, question, asked, parts)
             missing += lack
+            if not parts:
+                none[kind, question[0], question[1], cascade.why_none(kind, asked)].append(question[2])
             try:
                 out += [_pooled(config, joined, utilities, final)] if joined else []
             except NoInterval as error:
-                missing.append((kind, question[0], f"{_where(question)}: {error}"))
-    return out, missing
+                missing.append((kind, question[0], f"{_where(question[1], question[2])}: {error}"))
+    return out, missing + [(kind, metric, f"{_where(probe, *stages)}: {why}") for (kind, metric, probe, why), stages in none.items()]
 
 
 def mark_front(rows: Sequence[Row], better: Mapping[str, str], about: Mapping[int, str]) -> None:
@@ -122,7 +125,7 @@ def _joined(
 ) -> tuple[list[Lack], list[Measured]]:
     """One joined row per seed, from the same attacks in each: a seed that lacks one would look safer than it is."""
     if not parts:
-        return [(kind, question[0], f"{_where(question)}: {cascade.why_none(kind, asked)}")], []
+        return [], []
     by_seed: dict[int, list[Measured]] = defaultdict(list)
     for m in parts:
         by_seed[m.run.seed].append(m)
@@ -131,7 +134,13 @@ def _joined(
     lack: list[Lack] = []
     left = sorted({m.run.seed for m in asked} - set(whole))
     if left and whole:
-        lack = [(kind, question[0], f"{_where(question)}: seed {', '.join(map(str, left))} left out, not every attack ran there")]
+        lack = [
+            (
+                kind,
+                question[0],
+                f"{_where(question[1], question[2])}: seed {', '.join(map(str, left))} left out, not every attack ran there",
+            )
+        ]
     stages = {m.row["stage"] for m in parts}
     stage = stages.pop() if len(stages) == 1 else "all"
     seeds = whole or by_seed
@@ -164,6 +173,6 @@ def _pooled(config: Configuration, seeds: Sequence[Measured], utilities: Sequenc
     return Pooled({c: row[c] for c in TRADEOFF}, tuple(seeds))
 
 
-def _where(question: cascade.Question) -> str:
-    _, probe, stage = question
-    return f"stage {'final or all' if stage == 'all' else stage}, {'probes' if probe else 'real messages'}"
+def _where(probe: bool, *stages: str) -> str:
+    named = ", ".join("final or all" if s == "all" else s for s in sorted(stages, key=STAGES.index))
+    return f"stage {named}, {'probes' if probe else 'real messages'}"

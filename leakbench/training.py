@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -147,6 +150,7 @@ def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, 
         "facts": {"clients": facts.clients, "classes": facts.classes, "dim": facts.dim, "shape": list(facts.shape)},
         "stages": spec.record.stages(spec.rounds),
         "stand_in": made.task.stand_in,
+        "test_data": _digest(fed.data.test.x, fed.data.test.y),
         "sent": [],
         "missing": [],
         "files": {},
@@ -176,10 +180,16 @@ def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores
     write_json(folder / "run.json", {**meta, **done, "files": files})
 
 
+def _digest(*tensors: torch.Tensor) -> str:
+    """SHA-256 of tensors' bytes: the gate asks whether utility was measured on the same test data."""
+    sha = hashlib.sha256()
+    for t in tensors:
+        sha.update(t.detach().cpu().double().contiguous().numpy().tobytes())
+    return sha.hexdigest()
+
+
 def command(spec: RunSpec) -> str:
     """The command that makes this run again, from anywhere."""
-    import json
-    import shlex
 
     def values(prefix: str, params: dict[str, Any]) -> list[str]:
         return [w for k, v in params.items() for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")]

@@ -98,6 +98,16 @@ class Answer:
         entry = next(p for p in found if "x" in p)
         return entry["x"].double(), entry["y"], entry["rows"]
 
+    def inputs(self, kind: str) -> Tensor:
+        """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round, row by row."""
+        for t in sorted((t for t in self.truth.rounds if t <= self.round), reverse=True):
+            phases = self.truth.round(t).get("client", {}).get(str(self.client), {})
+            for entry in phases.values():
+                if kind in entry.get("inputs", {}):
+                    true: Tensor = entry["inputs"][kind]
+                    return true.double()
+        raise BrokenFile(f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}. Train the run again.")
+
     def gallery(self, row: int) -> tuple[Tensor, int]:
         """(up to 100, ...) float64 images of the class of example ``row``, and its place among them.
 

@@ -113,9 +113,6 @@ def number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict[
         k: plain(metric, float(row[k])) for k in ("value", "low", "high", "floor", "floor_low", "floor_high", "control")
     }
     span |= {k: plain(metric, float(row[k])) for k in ("control_low", "control_high")}
-    claim = "its paper gives no number for this"
-    if row.get("claimed") not in ("", None):
-        claim = f"{plain(metric, float(row['claimed']))} ({row['claimed_source']})"
     made = row["attack"] in ("cascade", "any_attack")
     command = commands.get(row_key(row)) or ("made from the attacks' units: leakbench report" if made else "command not recorded")
     return span | {
@@ -127,14 +124,24 @@ def number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict[
         "n": row["n"],
         "unit": row["unit"],
         "notes": notes(str(row["flags"])),
-        "claim": claim,
+        "claim": claim_text(metric, row),
         "command": command,
     }
+
+
+def claim_text(metric: str, row: Row) -> str:
+    """The paper's number with its source."""
+    if row.get("claimed") in ("", None):
+        return "its paper gives no number for this"
+    return f"{plain(metric, float(row['claimed']))} ({row['claimed_source']})"
 
 
 def records(data: ReportData, settings: Sequence[Setting], views: Sequence[View]) -> list[dict[str, Any]]:
     """One per setting: its sentence on every question, what leaves its clients, the command that made it."""
     out = []
+    claims = {
+        setting_key(r): claim_text(r["metric"], r) for r in data.utility if r["statistic"] == "final" and r["claimed"] not in ("", None)
+    }
     again: dict[str, dict[str, None]] = {}
     for row in data.tradeoff:
         again.setdefault(setting_key(row), {})[data.commands.get(row_key(row), "")] = None
@@ -153,6 +160,7 @@ def records(data: ReportData, settings: Sequence[Setting], views: Sequence[View]
             {
                 "setting": s,
                 "utility": utility_text(s),
+                "claim": claims.get(s.key, ""),
                 "said": said,
                 "sent": run.get("sent", ()),
                 "params": ", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",

@@ -59,6 +59,6 @@ def how_sure(data: ReportData, settings: Sequence[Setting], questions: Sequence[
     if data.dirty:
         out.append((MIND, "The code had changes that are not in the commit named below."))
     if data.missing:
-        out.append((MIND, f"Not tried or not there: {plural(len(data.missing), 'number')}, each with its reason, below."))
+        out.append((MIND, f"Not tried or not there: {plural(len(data.missing), 'number')}, each with its reason, above."))
     out.append((MIND, "Other attacks may do better: nothing here proves that a method does not leak."))
     return out

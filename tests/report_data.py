@@ -95,9 +95,22 @@ def report_data(**changes: Any) -> ReportData:
             best = min(1.0, max(paper, cascade) + (0.02 if cascade < 0.9 else 0.0))
             held = cascade <= 0.05
             source = "FedHide, Table 4: 20 clients here, 100 there; ± is a standard deviation"
-            claim = {"claimed": 0.043, "claimed_low": 0.03, "claimed_high": 0.056, "claimed_source": source} if base["defense"] == "fedhide" else {}
+            claim = (
+                {"claimed": 0.043, "claimed_low": 0.03, "claimed_high": 0.056, "claimed_source": source}
+                if base["defense"] == "fedhide"
+                else {}
+            )
             rows += [
-                row(base, acc, "nearest_prototype", "paper", "p_leak", paper, flags="|".join(f for f in (flags, "oracle_prototypes") if f), **claim),
+                row(
+                    base,
+                    acc,
+                    "nearest_prototype",
+                    "paper",
+                    "p_leak",
+                    paper,
+                    flags="|".join(f for f in (flags, "oracle_prototypes") if f),
+                    **claim,
+                ),
                 row(base, acc, "average_rounds", "transcript", "p_leak", (paper + cascade) / 2, flags=flags),
                 row(base, acc, "unmix", "method", "p_leak", cascade, flags=flags),
                 row(base, acc, "cascade", "method", "p_leak", cascade, flags=flags),
@@ -109,25 +122,63 @@ def report_data(**changes: Any) -> ReportData:
             n = 12
             found = {True: 1.0, False: 0.02}[psnr > 30]
             for attack, rung in (("gradient_inversion", "method"), ("cascade", "method"), ("any_attack", "method")):
-                rows.append(row(base, acc, attack, rung, "psnr", psnr, n=n, width=3.0, flags="|".join(f for f in ("probe", "few_units", flags) if f)))
                 rows.append(
-                    row(base, acc, attack, rung, "identification", found, n=n, width=0.2, flags="|".join(f for f in ("probe", "few_units", flags) if f))
+                    row(
+                        base, acc, attack, rung, "psnr", psnr, n=n, width=3.0, flags="|".join(f for f in ("probe", "few_units", flags) if f)
+                    )
+                )
+                rows.append(
+                    row(
+                        base,
+                        acc,
+                        attack,
+                        rung,
+                        "identification",
+                        found,
+                        n=n,
+                        width=0.2,
+                        flags="|".join(f for f in ("probe", "few_units", flags) if f),
+                    )
                 )
         tradeoff += rows
         run_id = f"digit-pairs-{base['defense']}"
         for seed in (0, 1, 2):
             for r in rows:
-                results.append({**r, "run": f"{run_id}-s{seed}", "seed": seed, "n": r["n"] // 3, "failed": int(r["attack"] == "unmix" and acc == 0.9 and seed == 0)})
+                results.append(
+                    {
+                        **r,
+                        "run": f"{run_id}-s{seed}",
+                        "seed": seed,
+                        "n": r["n"] // 3,
+                        "failed": int(r["attack"] == "unmix" and acc == 0.9 and seed == 0),
+                    }
+                )
         for statistic in ("final", "best", "last10"):
             utility.append(
-                {**base, "rounds": 300, "metric": "accuracy", "statistic": statistic, "value": acc, "low": max(acc - 0.02, 0), "high": acc + 0.02}
+                {
+                    **base,
+                    "rounds": 300,
+                    "metric": "accuracy",
+                    "statistic": statistic,
+                    "value": acc,
+                    "low": max(acc - 0.02, 0),
+                    "high": acc + 0.02,
+                }
                 | {"n": 360, "chance": 0.1, "flags": flags, "claimed": "", "claimed_low": "", "claimed_high": "", "claimed_source": ""}
             )
         runs += [run_json(base, seed, f"{run_id}-s{seed}") for seed in (0, 1, 2)]
         commands[setting_key(base)] = f"leakbench train -d {base['defense']} -t digit-pairs --seeds 0-2"
-        commands |= {row_key(r): f"leakbench attack runs/{run_id}-* -a {r['attack']}" for r in rows if r["attack"] not in ("cascade", "any_attack")}
+        commands |= {
+            row_key(r): f"leakbench attack runs/{run_id}-* -a {r['attack']}" for r in rows if r["attack"] not in ("cascade", "any_attack")
+        }
     missing = [
-        {"task": "digit-pairs", "defense": b["defense"], "defense_params": b["defense_params"], "attack": "gradient_inversion", "metric": "lpips"}
+        {
+            "task": "digit-pairs",
+            "defense": b["defense"],
+            "defense_params": b["defense_params"],
+            "attack": "gradient_inversion",
+            "metric": "lpips",
+        }
         | {"reason": "images are under 32 px: LPIPS does not apply"}
         for b, *_ in SETTINGS[:3]
     ]
@@ -144,8 +195,14 @@ def report_data(**changes: Any) -> ReportData:
         "runs": runs,
         "pictures": pictures(),
         "commands": commands,
-        "check": Check(1, ("leaks more: digit-pairs, FedGN σ 0.3, cascade: P_leak 0.60 -> 0.93, +0.33 (0.20 to 0.41), allowed 0.05",
-                           "cannot tell: digit-pairs, FedCS cos 0.5, any_attack: +0.02 (-0.02 to 0.06), allowed 0.05"), "leakage.json at a1b2c3d"),
+        "check": Check(
+            1,
+            (
+                "leaks more: digit-pairs, FedGN σ 0.3, cascade: P_leak 0.60 -> 0.93, +0.33 (0.20 to 0.41), allowed 0.05",
+                "cannot tell: digit-pairs, FedCS cos 0.5, any_attack: +0.02 (-0.02 to 0.06), allowed 0.05",
+            ),
+            "leakage.json at a1b2c3d",
+        ),
     }
     return ReportData(**(given | changes))
 
@@ -174,10 +231,28 @@ def run_json(base: dict[str, Any], seed: int, name: str) -> dict[str, Any]:
         "dirty": True,
         "facts": {"clients": CLIENTS, "classes": 10, "dim": 16, "shape": [8, 8]},
         "sent": [
-            {"kind": k, "sender": "client", "receiver": "server", "rounds": 300, "messages": 6000, "bytes": 4_200_000, "covered": bool(base["wrappers"] != "[]" and k == "prototype")}
+            {
+                "kind": k,
+                "sender": "client",
+                "receiver": "server",
+                "rounds": 300,
+                "messages": 6000,
+                "bytes": 4_200_000,
+                "covered": bool(base["wrappers"] != "[]" and k == "prototype"),
+            }
             for k in kinds
         ]
-        + [{"kind": "model", "sender": "server", "receiver": "client/*", "rounds": 300, "messages": 300, "bytes": 9_000_000, "covered": False}],
+        + [
+            {
+                "kind": "model",
+                "sender": "server",
+                "receiver": "client/*",
+                "rounds": 300,
+                "messages": 300,
+                "bytes": 9_000_000,
+                "covered": False,
+            }
+        ],
         "command": f"leakbench train -d {base['defense']} -t digit-pairs --seeds {seed}",
     }
 

@@ -128,11 +128,11 @@ def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path)
 
 def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
     one = make_run(tmp_path / "a")
-    add_attack(one, "paper", [measure("p_leak", ONES, 0.1, ONES)], rung="paper")
+    add_attack(one, "paper", [measure("p_leak", ONES, 0.1, ONES), measure("p_leak", ONES, 0.1, ONES, stage="early", round=9)], rung="paper")
     tables = collect([load(one)])
-    assert [r["attack"] for r in tables.tradeoff] == ["paper", "any_attack"]
+    assert [r["attack"] for r in tables.tradeoff] == ["paper", "paper", "any_attack", "any_attack"]
     assert [m["reason"] for m in tables.missing if m["attack"] == "cascade"] == [
-        "stage final or all, real messages: only the paper's own attack ran (rung paper), which never enters the cascade"
+        "stage early, final or all, real messages: only the paper's own attack ran (rung paper), which never enters the cascade"
     ]
     two = make_run(tmp_path / "b")
     add_attack(two, "weak", [measure("p_leak", LOW, 0.1, LOW)])

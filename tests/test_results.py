@@ -120,7 +120,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     (tmp_path / failed["id"] / "run.json").write_text(json.dumps(failed | {"status": "failed: training diverged by round 3"}))
     wrapped = [{"name": "clip_noise", "params": {"clip": 1.0}}]
     make_run(tmp_path, wrappers=wrapped)
-    tables = collect(find([tmp_path]), lambda run: ["context", "decoder"])
+    tables = collect(find([tmp_path]), lambda run: ["context", "decoder"], lambda run: {"exposure": "it sends no features"})
     plain = {(m["attack"], m["metric"], m["reason"]) for m in tables.missing if "wrappers" not in m["reason"] and m["metric"] != "accuracy"}
     assert plain == {
         ("", "", "failed: training diverged by round 3 (seed 2)"),
@@ -128,6 +128,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         ("context", "", "failed: out of memory (seed 0)"),
         ("context", "", "it would fit but was not run: leakbench attack (seed 1)"),
         ("decoder", "", "it would fit but was not run: leakbench attack (seed 0, 1)"),
+        ("exposure", "", "it sends no features (seed 0, 1)"),
     }
     assert ("decoder", "clip_noise") in {(m["attack"], "clip_noise" * ("clip_noise" in m["reason"])) for m in tables.missing}
     assert tables.results == tables.tradeoff == []

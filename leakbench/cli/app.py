@@ -1,0 +1,166 @@
+"""The commands of interface page (1). Each reads folders, calls the library, prints a table; nothing is computed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakbench.cli.console import Console
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="What does a federated-learning method really leak, and what does it gain for it?",
+)
+
+Settings = Annotated[list[str], typer.Option("-s", "--set", metavar="K=V", help="A parameter; a comma list sweeps; dotted keys name whose it is.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
+Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs.")]
+Attacks = Annotated[list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        import leakbench
+
+        typer.echo(f"leakbench {leakbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where runs and report go.")] = Path("leakbench-demo"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Everything on digits: train, attack, report, check, in about three minutes."""
+    from leakbench.cli import demo as _demo
+
+    return _demo.run(out, Console(quiet, verbose))
+
+
+@app.command()
+def train(
+    spec: Annotated[Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")] = None,
+    defense: Annotated[list[str], typer.Option("-d", "--defense", metavar="DEFENSE", help="A federated method; may be repeated.")] = [],  # noqa: B006
+    task: Annotated[str | None, typer.Option("-t", "--task", help="A task (digits).")] = None,
+    setting: Settings = [],  # noqa: B006
+    wrapper: Annotated[list[str], typer.Option("-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire; may be repeated.")] = [],  # noqa: B006
+    rounds: Annotated[int | None, typer.Option(min=1, help="Communication rounds; the task's own number unless given.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, loop or fused.")] = None,
+    device: Device = "auto",
+    dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
+    record: Annotated[str | None, typer.Option(metavar="POLICY", help="standard or all.")] = None,
+    jobs: Jobs = 1,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Only deterministic kernels.")] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path("runs"),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Train federated methods and record what they share; goes on where it was interrupted."""
+    from leakbench.cli import commands, options
+
+    plan = options.read_spec(spec) if spec else options.Plan()
+    commands.amend(plan, defense, wrapper, setting, {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record}, seeds)
+    return commands.train(plan, out, device=device, jobs=jobs, deterministic=deterministic, console=Console(quiet, verbose), as_json=as_json)
+
+
+@app.command()
+def attack(
+    run: Runs,
+    attack: Attacks = [],  # noqa: B006
+    setting: Settings = [],  # noqa: B006
+    device: Device = "auto",
+    jobs: Jobs = 1,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Replay attacks on recorded runs; without -a every attack that fits what a run shared."""
+    from leakbench.cli import commands
+
+    return commands.attack(run, attack, setting, device=device, jobs=jobs, console=Console(quiet, verbose), as_json=as_json)
+
+
+@app.command()
+def score(run: Runs, attack: Attacks = [], quiet: Quiet = False, verbose: Verbose = False, as_json: AsJson = False) -> int:  # noqa: B006
+    """Score saved guesses again; never reruns an attack."""
+    from leakbench.cli import commands
+
+    return commands.score(run, attack, console=Console(quiet, verbose), as_json=as_json)
+
+
+@app.command()
+def report(
+    run: Runs,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the report goes.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="The page's title.")] = "leakbench",
+    formats: Annotated[str, typer.Option("--format", help="A comma list of `leakbench list reports`; the CSV files are always written.")] = "html,figures",
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Turn runs into utility-versus-privacy tables, figures and one HTML page."""
+    from leakbench.cli import commands
+
+    return commands.report(run, out, title=title, formats=formats, open_it=open_it, console=Console(quiet, verbose), as_json=as_json)
+
+
+@app.command()
+def check(
+    run: Runs,
+    baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
+    update: Annotated[bool, typer.Option("--update", help="Write the new baseline.")] = False,
+    accept: Annotated[list[str], typer.Option(metavar="ROW", help="With --update: a row that may be worse; * stands for anything.")] = [],  # noqa: B006
+    gate: Annotated[list[str], typer.Option(metavar="ROW", help="A row to gate beside the default ones; * stands for anything.")] = [],  # noqa: B006
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Compare with a committed baseline: exit 0 fine, 1 leaks more or utility lost, 3 cannot tell."""
+    from leakbench.cli import commands
+
+    return commands.check(run, baseline, update=update, accept=accept, named=gate, console=Console(quiet), as_json=as_json)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(metavar="[defenses|attacks|tasks|metrics|models|reports|wrappers]")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What there is, a line each."""
+    from leakbench.cli import show as _show
+
+    return _show.listing(kind, as_json=as_json)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson = False) -> int:
+    """What a method shares with whom, its threat model, its parameters with ranges, its paper."""
+    from leakbench.cli import show as _show
+
+    return _show.one(name, as_json=as_json)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> int:
+    """Device, data, LPIPS weights, versions; and what to do for what is missing."""
+    from leakbench.cli import doctor as _doctor
+
+    return _doctor.run(as_json=as_json)

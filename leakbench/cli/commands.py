@@ -1,0 +1,236 @@
+"""train, attack, score, report and check: jobs in, a table on stdout, an exit code out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakbench.cli import options
+from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.errors import PartFailed, UsageError
+from leakbench.jobs import Job, Outcome
+from leakbench.jobs import run as run_jobs
+
+SOME_FAILED = PartFailed.exit_code
+RESULT = {"run": "run", "attack": "attack", "metric": "metric", "stage": "stage", "probe": "probe", "value": "value", "low": "low", "high": "high"}
+RESULT |= {"n": "n", "floor": "floor", "control": "control", "flags": "flags"}
+
+
+def amend(
+    plan: options.Plan, defenses: Sequence[str], wrappers: Sequence[str], given: Sequence[str], single: Mapping[str, Any], seeds: str | None
+) -> None:
+    """Lay the command line over a SPEC.toml's plan.
+
+    Raises:
+        UsageError: there is no defense, or a key names nothing that is part of the run.
+    """
+    if defenses:
+        plan.defenses = [(name, {}) for name in defenses]
+    plan.wrappers += [(name, {}) for name in wrappers]
+    if single["task"] is not None and single["task"] != plan.task:
+        plan.task, plan.task_values = single["task"], {}
+    for key in ("rounds", "engine", "dtype", "record"):
+        if single[key] is not None:
+            setattr(plan, key, single[key])
+    if seeds is not None:
+        plan.seeds = options.seeds(seeds)
+    if not plan.defenses:
+        raise UsageError("no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them.")
+    routed = options.route(options.settings(given), [name for name, _ in plan.defenses], "defense")
+    owners = dict([*plan.wrappers, *plan.defenses])
+    for owner, values in routed.items():
+        if owner in ("task", "model"):
+            plan.task_values.update(values)
+        elif owner in owners:
+            owners[owner].update(values)
+        else:
+            from leakbench.errors import suggestion
+
+            key = f"{owner}.{next(iter(values))}"
+            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *owners])}")
+
+
+def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
+    """Train every run of the plan; the table says where each lies and what its utility is."""
+    import torch
+
+    from leakbench import budget, provenance, runs, work
+    from leakbench.runspec import make_spec
+
+    provenance.device(device)
+    if deterministic:
+        torch.use_deterministic_algorithms(True)
+    for name, params in plan.attacks:
+        work.build(name, params)
+    specs = [make_spec(**s) for s in plan.specs()]
+    console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
+    done = _do([Job(s.folder(), work.train, (s, str(out), device)) for s in specs], jobs, console)
+    rows = []
+    for outcome in done:
+        if outcome.error:
+            continue
+        run = runs.load(outcome.value.path)
+        if outcome.value.skipped:
+            console.say(f"{run.path} is complete; it was not trained again.")
+        last = runs.read_csv(run.path / "utility.csv", ("metric", "value", "low", "high"))[-1]
+        numbers = {k: float(last[k]) for k in ("value", "low", "high")}
+        rows.append({"run": str(run.path), "engine": run.meta["engine"], "metric": last["metric"], **numbers, "chance": run.meta["utility"]["chance"]})
+        uncovered = [s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]]
+        if run.spec["wrappers"] and uncovered:
+            console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
+        for phase, why in run.meta["fallbacks"].items():
+            console.detail(f"{run.id}: {phase} was not vectorised: {why}")
+    _result(rows, {"run": "run", "engine": "engine", "metric": "metric", "value": "value", "low": "low", "high": "high", "chance": "chance"}, as_json)
+    return _code(done, console)
+
+
+def attack(names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool) -> int:
+    """Attack every run; the table has every number at an audited stage."""
+    from leakbench import provenance, runs, work
+    from leakbench.recording import Recording
+
+    where = provenance.device(device)
+    found = runs.find(names)
+    chosen = _choices(attacks, given)
+    todo: list[Job] = []
+    for run in found:
+        if not run.done:
+            console.warn(f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it first.")
+            continue
+        recording = Recording(run, where)
+        for choice in chosen or work.planned(recording):
+            seconds = choice.attack.seconds(recording) if not choice.attack.obstacle(recording) else 0.0
+            if not chosen and seconds > work.LONGEST:
+                console.warn(f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name it with -a to run it.")
+                continue
+            console.detail(f"{choice.title} on {run.id}: about {seconds:.0f} s")
+            todo.append(Job(f"{choice.title} on {run.id}", work.attack, (str(run.path), choice.name, choice.attack.parameters(), where)))
+    if not chosen:
+        console.say(f"{len(todo)} attacks on {len(found)} runs")
+    done = _do(todo, jobs, console)
+    _results([o for o in done if not o.error], as_json)
+    return SOME_FAILED if any(not r.done for r in found) else _code(done, console)
+
+
+def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
+    """Score what is saved again."""
+    from leakbench import registry, runs, work
+    from leakbench.errors import UnknownName
+
+    known = registry.names("attacks")
+    for name in attacks:
+        if name not in known:
+            raise UnknownName("attack", name, known)
+    todo = [
+        Job(f"{folder.name} on {run.id}", work.score, (str(run.path), folder.name, folder.meta["params"]))
+        for run in runs.find(names)
+        for folder in run.attacks
+        if (not attacks or folder.name in attacks) and not folder.status.startswith("failed")
+    ]
+    if not todo:
+        raise UsageError("no saved guesses were found there. Run leakbench attack first.")
+    done = _do(todo, 1, console)
+    _results([o for o in done if not o.error], as_json)
+    return _code(done, console)
+
+
+def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it: bool, console: Console, as_json: bool) -> int:
+    """Write the report; stdout gets the trade-off at the last stage and where the page is."""
+    from leakbench import api, columns, runs
+
+    api.report(runs.find(names), out, title=title, formats=[f for f in formats.split(",") if f])
+    rows = [runs.typed(r, out) for r in runs.read_csv(out / "tradeoff.csv", columns.TRADEOFF)]
+    if as_json:
+        emit_json({"report": str(out / "index.html"), "rows": rows})
+    else:
+        tradeoff(rows)
+        emit(f"\n{out / 'index.html'}")
+    if open_it:
+        import webbrowser
+
+        webbrowser.open((out / "index.html").resolve().as_uri())
+    return 0
+
+
+def tradeoff(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The trade-off in one table: what each setting gains and what it leaks at the end."""
+    import json
+
+    def shown(r: Mapping[str, Any]) -> dict[str, Any]:
+        wraps = "".join(f" + {w['name']}" for w in json.loads(r["wrappers"]))
+        return {**r, "setting": setting(r["defense"], json.loads(r["defense_params"])) + wraps, "leak": f"{r['value']:.3f} ({r['low']:.3f} to {r['high']:.3f})"}
+
+    final = [shown(r) for r in rows if r["stage"] in ("final", "all")]
+    heads = {"task": "task", "setting": "setting", "utility": "utility", "attack": "attack", "metric": "metric", "leak": "value (95 %)"}
+    table(final, {**heads, "floor": "floor", "control": "control", "n": "n", "flags": "flags"})
+
+
+def setting(name: str, params: Mapping[str, Any]) -> str:
+    """fedhide(alpha=0.1, k=5): the fields that the method adds to the base's."""
+    from leakbench import registry
+    from leakbench.defense import Defense
+
+    fields = registry.load("defenses", name).model_fields if name in registry.names("defenses") else params
+    base = {*Defense.model_fields, "lam", "margin", "server_lr"}
+    own = ", ".join(f"{k}={params[k]}" for k in fields if k in params and k not in base)
+    return f"{name}({own})" if own else name
+
+
+def check(names: Sequence[str], baseline: Path, *, update: bool, accept: Sequence[str], named: Sequence[str], console: Console, as_json: bool) -> int:
+    """Compare with the baseline, or write it."""
+    from leakbench import api, runs
+
+    if accept and not update:
+        raise UsageError("--accept goes with --update: it names rows that the new baseline may make worse.")
+    found = runs.find(names)
+    verdict = api.update(found, baseline=baseline, accept=accept, named=named) if update else api.check(found, baseline=baseline, named=named)
+    if as_json:
+        emit_json({"exit": verdict.exit_code, "lines": list(verdict.lines)})
+    else:
+        for line in verdict.lines:
+            emit(line)
+    return verdict.exit_code
+
+
+def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
+    """The named attacks with their settings, sweeps expanded."""
+    from leakbench import work
+    from leakbench.errors import UnknownName, suggestion
+    from leakbench.registry import names
+
+    known = names("attacks")
+    for name in attacks:
+        if name not in known:
+            raise UnknownName("attack", name, known)
+    routed = options.route(options.settings(given), list(attacks), "attack")
+    for owner, values in routed.items():
+        if owner not in attacks:
+            raise UsageError(f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with -a.{suggestion(owner, attacks)}")
+    return [work.build(name, p) for name in dict.fromkeys(attacks) for p in options.product(routed.get(name, {}))]
+
+
+def _do(todo: Sequence[Job], workers: int, console: Console) -> list[Outcome]:
+    with console.progress(len(todo)) as tell:
+        return run_jobs(todo, workers=workers, tell=tell)
+
+
+def _results(done: Sequence[Outcome], as_json: bool) -> None:
+    from leakbench.api import Results
+
+    rows = [r for o in done for r in Results(Path(o.value)).rows]
+    _result(rows if as_json else [r for r in rows if r["stage"] != "curve"], RESULT, as_json)
+
+
+def _result(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool) -> None:
+    if as_json:
+        emit_json(list(rows))
+    else:
+        table(rows, columns)
+
+
+def _code(done: Sequence[Outcome], console: Console) -> int:
+    for outcome in done:
+        if outcome.error:
+            console.warn(f"failed: {outcome.error}")
+    return SOME_FAILED if any(o.error for o in done) else 0

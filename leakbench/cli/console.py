@@ -1,0 +1,87 @@
+"""What a person sees: progress and warnings on stderr, the result on stdout. Plain text where it is no terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench.jobs import Tell
+
+
+@dataclass(frozen=True)
+class Console:
+    """How much is said: ``quiet`` silences progress, ``verbose`` adds detail."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+    def say(self, text: str) -> None:
+        """A line that is neither a result nor an error."""
+        if not self.quiet:
+            sys.stderr.write(text + "\n")
+
+    def detail(self, text: str) -> None:
+        """A line for ``-v``."""
+        if self.verbose:
+            sys.stderr.write(text + "\n")
+
+    def warn(self, text: str) -> None:
+        """A line that is always shown."""
+        sys.stderr.write(text + "\n")
+
+    @contextmanager
+    def progress(self, total: int) -> Iterator[Tell]:
+        """Bars for jobs: one line each while it runs, on a terminal; else a line when a job begins."""
+        if self.quiet:
+            yield lambda *_: None
+            return
+        if not sys.stderr.isatty():
+            begun: set[str] = set()
+
+            def line(name: str, done: int, of: int, what: str) -> None:
+                if name not in begun:
+                    begun.add(name)
+                    sys.stderr.write(f"[{len(begun)}/{total}] {name}\n")
+
+            yield line
+            return
+        from rich.console import Console as Rich
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        bars = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(), console=Rich(stderr=True))
+        rows: dict[str, Any] = {}
+        with bars:
+
+            def tell(name: str, done: int, of: int, what: str) -> None:
+                if name not in rows:
+                    rows[name] = bars.add_task(name, total=of)
+                bars.update(rows[name], completed=done, total=of, description=f"{name}  {what}", visible=done < of)
+
+            yield tell
+
+
+def emit(text: str) -> None:
+    """A result, on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def emit_json(value: Any) -> None:
+    """A result for machines, on stdout."""
+    emit(json.dumps(value, sort_keys=True, indent=1, allow_nan=False))
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Rows on stdout; ``columns``: key -> heading. Numbers are rounded to three places here, never in a file."""
+    cells = [[_cell(r[k]) for k in columns] for r in rows]
+    widths = [max(len(h), *(len(c[i]) for c in cells)) if cells else len(h) for i, h in enumerate(columns.values())]
+    emit("  ".join(h.ljust(w) for h, w in zip(columns.values(), widths, strict=True)).rstrip())
+    for line in cells:
+        emit("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

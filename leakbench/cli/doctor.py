@@ -1,0 +1,61 @@
+"""doctor: what is here, and what to do for what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leakbench.cli.console import emit, emit_json
+
+
+def run(*, as_json: bool) -> int:
+    """Device, data, LPIPS weights, versions."""
+    found = [_versions(), _device(), _data(), _lpips()]
+    if as_json:
+        emit_json(found)
+        return 0
+    for item in found:
+        emit(f"{'ok     ' if item['ok'] else 'missing'}  {item['what']}: {item['found']}")
+        if item["do"]:
+            emit(f"         {item['do']}")
+    return 0
+
+
+def _item(what: str, found: str, *, ok: bool = True, do: str = "") -> dict[str, Any]:
+    return {"what": what, "found": found, "ok": ok, "do": do}
+
+
+def _versions() -> dict[str, Any]:
+    from leakbench import provenance
+
+    commit, dirty = provenance.source()
+    where = f", commit {commit[:10]}{' (changed)' if dirty else ''}" if commit else ""
+    return _item("versions", ", ".join(f"{k} {v}" for k, v in provenance.versions().items()) + where)
+
+
+def _device() -> dict[str, Any]:
+    import os
+
+    import torch
+
+    if torch.cuda.is_available():
+        return _item("device", f"{torch.cuda.get_device_name()}, and {os.cpu_count()} CPU cores")
+    return _item("device", f"CPU, {os.cpu_count()} cores", do="No GPU is needed for digits and digit-pairs.")
+
+
+def _data() -> dict[str, Any]:
+    from leakbench import places, registry
+
+    folder = places.data()
+    embedded = ", ".join(registry.names("tasks"))
+    text = f"{embedded} need no download; other sets are looked for in {folder}"
+    return _item("data", text, do="" if folder.is_dir() else "Set LEAKBENCH_DATA to the folder that holds your data sets.")
+
+
+def _lpips() -> dict[str, Any]:
+    from leakbench import perceptual
+
+    try:
+        path = perceptual.find()
+    except perceptual.WeightsNotFound as error:
+        return _item("LPIPS weights", "not found; perceptual distance is left out of reports", ok=False, do=str(error))
+    return _item("LPIPS weights", str(path))

@@ -1,0 +1,111 @@
+"""list and show: what there is, and what one method shares with whom."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from leakbench import registry
+from leakbench.cli.console import emit, emit_json
+from leakbench.errors import UnknownName, UsageError, suggestion
+
+KINDS = ("defenses", "attacks", "tasks", "metrics", "models", "reports", "wrappers")
+
+
+def listing(kind: str | None, *, as_json: bool) -> int:
+    """One line each."""
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"there is no list of {kind!r}.{suggestion(kind, KINDS)}")
+    found = {k: _lines(k) for k in ([kind] if kind else KINDS)}
+    if as_json:
+        emit_json(found)
+        return 0
+    width = max(len(n) for lines in found.values() for n in lines)
+    for k, lines in found.items():
+        if kind is None:
+            emit(f"{k}:")
+        for name, text in lines.items():
+            emit(f"{'  ' if kind is None else ''}{name.ljust(width)}  {text}")
+    return 0
+
+
+def _lines(kind: str) -> dict[str, str]:
+    if kind == "models":
+        from leakbench.models import MODELS
+
+        return {name: _first(f) for name, f in sorted(MODELS.items())}
+    if kind == "metrics":
+        metrics = {m.name: m for name in registry.names("attacks") for m in registry.load("attacks", name).metrics}
+        return {n: f"per {m.unit}, {m.low:g} to {m.high:g}, leaks {m.leaks}" for n, m in sorted(metrics.items())}
+    return {name: _first(registry.load(kind, name)) for name in registry.names(kind)}
+
+
+def _first(thing: Any) -> str:
+    """The first line of its module's docstring after the name, or of its own."""
+    module = inspect.getmodule(thing)
+    text = (inspect.getdoc(module) if inspect.isclass(thing) else inspect.getdoc(thing)) or ""
+    return text.splitlines()[0] if text else ""
+
+
+def one(name: str, *, as_json: bool) -> int:
+    """All about one method."""
+    found = [(kind, name) for kind in registry.KINDS if name in registry.names(kind)]
+    if not found:
+        raise UnknownName("name", name, [n for kind in registry.KINDS for n in registry.names(kind)])
+    facts = [_facts(kind, registry.load(kind, name)) for kind, _ in found]
+    if as_json:
+        emit_json(facts)
+        return 0
+    for about in facts:
+        emit(f"{name} ({about['kind']})")
+        emit(f"  {about['about']}")
+        for key in ("paper", "shares", "threat", "metrics", "covers", "tables"):
+            for line in about.get(key, []):
+                emit(f"  {key}: {line}")
+        for p in about["parameters"]:
+            emit(f"  -s {p['name']}={p['default']}  {p['range']}  {p['description']}".rstrip())
+    return 0
+
+
+def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
+    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": " ".join((inspect.getdoc(cls) or "").split())}
+    about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
+    if kind == "defenses":
+        about["shares"] = _shares(cls)
+    if kind == "attacks":
+        about["threat"] = [_threat(cls.build(v, "attack")) for v in cls.variants]
+        about["metrics"] = [", ".join(m.name for m in cls.metrics)]
+    if kind == "tasks":
+        about["tables"] = [f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in sorted(cls.tables.items())]
+    about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
+    return about
+
+
+def _threat(attack: Any) -> str:
+    t = attack.threat
+    knows = f", knows {', '.join(t.knows)}" if t.knows else ""
+    return f"{t.observer} reads {', '.join(t.kinds)} ({t.rounds} rounds){knows}; rung {t.rung}"
+
+
+def _shares(cls: type[Any]) -> list[str]:
+    """What the method sends in one round on the smallest task, measured by running it."""
+    from leakbench.federation import Federation
+    from leakbench.runspec import make_spec, parts
+
+    name = cls.__module__.rpartition(".")[2]
+    made = parts(make_spec(name, rounds=1))
+    fed = Federation(made.method, made.task, made.task.load())
+    fed.begin()
+    fed.step()
+    fed.end()
+    return [f"{s['sender']} -> {s['receiver']}: {s['kind']}, {s['bytes'] // s['messages']} bytes a message (task digits)" for s in fed.traffic.table()]
+
+
+def _parameter(name: str, field: Any) -> dict[str, Any]:
+    limits = {type(m).__name__: m for m in field.metadata}
+    words = [f"{sign} {getattr(limits[k], k.lower())}" for k, sign in (("Ge", ">="), ("Gt", ">"), ("Le", "<="), ("Lt", "<")) if k in limits]
+    choices = getattr(field.annotation, "__args__", ())
+    if not words and choices and all(isinstance(c, str) for c in choices):
+        words = [" | ".join(choices)]
+    default = "" if field.is_required() else field.default
+    return {"name": name, "default": default, "range": ", ".join(words), "description": field.description or ""}
