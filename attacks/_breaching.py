@@ -146,8 +146,11 @@ def _touched(shared: _Shared, loss: Loss, shape: Sequence[int], labels: Tensor |
     blank = torch.full(tuple(shape), 0.5, dtype=at.dtype, device=at.device)
     stand_in = torch.zeros(shape[0], dtype=torch.int64, device=at.device) if labels is None else labels
     value = loss(shared(blank), stand_in)
-    parts = torch.autograd.grad(value, list(shared.free), allow_unused=True)
-    return [name for name, part in zip(shared.names, parts, strict=True) if part is not None]
+    parts = torch.autograd.grad(value, list(shared.free), allow_unused=True) if value.requires_grad else [None] * len(shared.names)
+    used = [name for name, part in zip(shared.names, parts, strict=True) if part is not None]
+    if not used:
+        raise UsageError("the loss depends on none of the gradient's parameters. Give the loss that the gradient is of.")
+    return used
 
 
 def _config(attack: str, steps: int | None, restarts: int, variation: float | None, dtype: torch.dtype, shape: Sequence[int]) -> Any:

@@ -43,6 +43,11 @@ class Attack(Spec):
     def threat(self) -> ThreatModel:
         """May depend on the fields: a stronger setting declares more."""
 
+    @property
+    def floor_threat(self) -> ThreatModel:
+        """What the blind guess may read, where that is more than the attack (auxiliary data for a class mean)."""
+        return self.threat
+
     def obstacle(self, recording: Recording) -> str:
         """Why this attack does not fit what the run shared; empty where it fits."""
         sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
@@ -52,6 +57,10 @@ class Attack(Spec):
     def attacks(self, recording: Recording) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
         return self.threat.kinds[:1]
+
+    def stages(self) -> tuple[str, ...]:
+        """The audited rounds that are attacked; all of them where this is empty."""
+        return ()
 
     def seconds(self, recording: Recording) -> float:
         """Predicted time on two cores; over ten minutes it is not run unless named."""

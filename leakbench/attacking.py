@@ -45,7 +45,10 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
     curve = [("curve", t) for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()]
-    return sorted([*stages.items(), *curve], key=lambda s: s[1])
+    chosen = [(s, t) for s, t in stages.items() if not attack.stages() or s in attack.stages()]
+    if not chosen:  # a short run has fewer stages; the last is always there
+        chosen = [("final", last)]
+    return sorted([*chosen, *curve], key=lambda s: s[1])
 
 
 def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None) -> Path:
@@ -64,10 +67,13 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
     folder, begun = folder_of(recording, name, attack), time.monotonic()
     todo, found = rounds_of(recording, attack), []
     for i, (stage, t) in enumerate(todo):
+        views = {role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in ROLES}
+        made: dict[Role, list[Guess]] = {}
         for role in ROLES:
-            view = View(attack.threat, recording, t, control=role == "control")
             progress(3 * i + ROLES.index(role), 3 * len(todo), f"{name}, {stage}")
-            found += [Guessed(role, stage, g) for g in attack(view, blind=role == "floor")]
+            again = role == "control" and views[role].same_as(views["attack"])
+            made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
+        found += [Guessed(role, stage, g) for role in ROLES for g in made[role]]
     if not any(g.role == "attack" for g in found):
         raise UsageError(f"{name} found nothing to attack in {run.id}: no message of the kinds {list(attack.threat.kinds)} was kept.")
     fresh = folder.with_name(f".{folder.name}.part")

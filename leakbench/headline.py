@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from leakbench.questions import better, words
 from leakbench.settings import Judged, Question, Utility
-from leakbench.verdict import Side, Word
+from leakbench.verdict import Side, Word, margin
 from leakbench.verdict_words import ATTACKERS, amount, plain, plural
 
 # What a word counts as, where settings that cannot be judged are counted.
@@ -145,9 +145,8 @@ def _most_useful(judged: Sequence[Judged]) -> Utility | None:
 def counts(question: Question) -> list[tuple[str, int, str, str]]:
     """(tone, count, word, meaning) of the verdict bar; here references count, as in the list."""
     tones = Counter(j.verdict.tone for j in question.judged)
-    margin = words(question.metric).margin
-    scale = words(question.metric).suffix
-    within = "a factor of 2" if question.metric == "samples_to_90" else f"{margin:g}{scale}"
+    small = f"{margin(question.metric):g}{words(question.metric).suffix}"
+    within = "a factor of 2" if question.metric == "samples_to_90" else small
     return [
         ("leak", tones["leak"], "leaks" if tones["leak"] == 1 else "leak", "at least half of all there is to get"),
         ("part", tones["part"], "leaks in part" if tones["part"] == 1 else "leak in part", "more than a blind guess"),

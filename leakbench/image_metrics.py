@@ -44,8 +44,8 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
 PSNR = Metric("psnr", "up", 0.0, 100.0, "image", False, ("x",), partial(_each, measure=images.psnr))
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
-MSE = Metric("mse", "down", 0.0, 1.0, "image", False, ("x",), partial(_each, measure=images.mse))
-"""Mean squared error on [0, 1]."""
+MSE = Metric("mse", "down", 0.0, float("inf"), "image", False, ("x",), partial(_each, measure=images.mse))
+"""Mean squared error on [0, 1] (its range is open above: it is no proportion)."""
 
 SSIM = Metric("ssim", "up", -1.0, 1.0, "image", False, ("x",), partial(_each, measure=images.ssim))
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 class Words:
     """How a metric is spoken of.
 
-    ``verb`` stands between "an attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients"); empty for
-    any other number, which is written with ``decimals`` and ``suffix``. ``margin``: a difference too small to matter, on the
-    metric's scale (of ``samples_to_90`` a power of two). ``as_good``: the value from which a guess is as good as the original, for
-    metrics without a natural end.
+    ``verb`` stands between "an attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients"); empty
+    for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the value from which a guess is as good
+    as the original, for metrics without a natural end. ``end``: the ends of its range, None where it is open.
     """
 
     title: str
@@ -21,7 +20,6 @@ class Words:
     noun: str = ""
     decimals: int = 2
     suffix: str = ""
-    margin: float = 0.05
     as_good: float | None = None
     log: bool = False
     end: tuple[float, float] | None = (0.0, 1.0)
@@ -129,7 +127,6 @@ METRICS = {
         "Peak signal-to-noise ratio of the reconstruction: higher is closer; 30 dB looks like the original.",
         decimals=1,
         suffix=" dB",
-        margin=1.0,
         as_good=30.0,
         end=None,
     ),
@@ -137,14 +134,12 @@ METRICS = {
         "SSIM of the reconstruction",
         "rebuilds images to SSIM",
         "Structural similarity of the reconstruction: 1 is the original.",
-        margin=0.03,
         as_good=0.95,
     ),
     "lpips": Words(
         "LPIPS of the reconstruction",
         "rebuilds images to LPIPS",
         "Perceptual distance of the reconstruction, seen by a network: lower is closer, 0 is the original.",
-        margin=0.03,
         as_good=0.05,
     ),
     "mse": Words(
@@ -152,7 +147,6 @@ METRICS = {
         "rebuilds examples to an error of",
         "Mean squared error of the reconstruction: lower is closer, 0 is the original.",
         decimals=4,
-        margin=0.005,
         log=True,
         end=None,
     ),
@@ -169,7 +163,6 @@ METRICS = {
         "needs for accuracy 0.90 only so many samples:",
         "Smallest number of samples with which the attacker reaches accuracy 0.90: fewer is worse.",
         decimals=0,
-        margin=1.0,
         log=True,
         end=None,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from leakbench.parties import Batch, Client, Net, training
 from leakbench.streams import Rng
 from leakbench.traffic import party
 from leakbench.transcript import Message
-from leakbench.tree import Tree, flat, unflat
+from leakbench.tree import Tree, flat, tmap, unflat
 from leakbench.view import View
 
 
@@ -50,12 +51,15 @@ class Replay:
 
     ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or "draw/mix", with a guess of the
     right shape made by the method's own ``start`` on the attacker's dice. Whoever knows better passes it as ``private``.
-    It covers one local SGD step.
+    It covers one local SGD step. ``dtype``: what the attacker computes in; the recording's unless given.
     """
 
-    def __init__(self, view: View, message: Message, rng: torch.Generator, *, size: int = 1, phase: str = "loss"):
-        self.message, self.method, self.phase = message, view.loss_method(), phase
-        self.facts, self.module, self.dtype, self.device = view.facts, view.module, view.dtype, view.device
+    def __init__(
+        self, view: View, message: Message, rng: torch.Generator, *, size: int = 1, phase: str = "loss", dtype: torch.dtype | None = None
+    ):
+        self.dtype = dtype or view.dtype
+        self.message, self.method, self.phase = replace(message, payload=self._cast(message.payload)), view.loss_method(), phase
+        self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = self._mail(view)
         self._seed = int(torch.randint(2**40, (), generator=rng))
@@ -77,8 +81,11 @@ class Replay:
             for d in view.messages(kind):
                 early = d.round == 0 or (d.round == m.round and d.phase < m.phase)
                 if d.sender == "server" and d.receiver in ("client/*", m.sender) and early:
-                    mail[kind] = d.payload
+                    mail[kind] = self._cast(d.payload)
         return mail
+
+    def _cast(self, payload: Tree) -> Tree:
+        return tmap(lambda t: t.to(self.dtype) if t.is_floating_point() else t, payload)
 
     def _me(self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]) -> Client:
         def group(name: str) -> _Private:
@@ -96,17 +103,20 @@ class Replay:
         self, batch: Batch, private: Mapping[str, Tensor], *, weights: Mapping[str, Tensor] | None = None, read: dict[str, Any] | None = None
     ) -> Tensor:
         """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``."""
+        net = Net(self.module, {**self.inbox.get("model", {}), **(weights or {})})
+        return self.loss_of(net, batch, private, read=read)
+
+    def loss_of(self, net: Any, batch: Batch, private: Mapping[str, Tensor], *, read: dict[str, Any] | None = None) -> Tensor:
+        """The same with another ``net`` in the victim's place."""
         me = self._me(private, self._start, {} if read is None else read)
-        if weights is not None:
-            me.net = Net(self.module, {**me.net.weights, **weights})
+        me.net = net
         with training(self.module, True):
-            value: Tensor = getattr(self.method, self.phase)(me.net, batch, me)
+            value: Tensor = getattr(self.method, self.phase)(net, batch, me)
         return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The update that one SGD step on ``batch`` would have sent; differentiable in the batch and in ``private``."""
-        rate = self.method.lr * self.method.decay ** max(self.message.round - 1, 0)
-        return {k: -rate * g for k, g in self.gradient(batch, private).items()}
+        return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """d loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``."""
@@ -118,5 +128,9 @@ class Replay:
 
     def observed(self) -> dict[str, Tensor]:
         """The gradient that the recorded update is: minus the update over the rate, trained tensors only."""
-        rate = self.method.lr * self.method.decay ** max(self.message.round - 1, 0)
-        return {k: -v / rate for k, v in self.message.payload.items() if k in self.trained}
+        return {k: -v / self.rate for k, v in self.message.payload.items() if k in self.trained}
+
+    @property
+    def rate(self) -> float:
+        """The local learning rate of this round."""
+        return self.method.lr * self.method.decay ** max(self.message.round - 1, 0)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from leakbench.compare import default_margin
 from leakbench.questions import words
 
 Word = Literal["nothing to attack", "not attacked", "dead run", "attack too weak", "leaks", "held", "leaks in part", "cannot tell"]
@@ -139,6 +140,12 @@ def judge(case: Case) -> Verdict:
     return found(9, "cannot tell", binding)
 
 
+def margin(metric: str) -> float:
+    """The margin of `check`, on the turned scale; a plugin's metric without a range gets that of a proportion."""
+    low, high = words(metric).end or (-math.inf, math.inf)
+    return default_margin(metric, low, high) or 0.05
+
+
 @dataclass(frozen=True)
 class Side:
     """A metric turned so that more is more leakage: logarithms for counts of samples, the sign changed where less leaks."""
@@ -150,13 +157,13 @@ class Side:
         """From the metric's scale to the turned one."""
         sign = -1.0 if self.case.leaks == "down" else 1.0
         if self.case.metric == "samples_to_90":
-            return lambda x: sign * math.log2(max(x, 1e-300))
+            return lambda x: sign * math.log(max(x, 1e-300))
         return lambda x: sign * x
 
     @property
     def margin(self) -> float:
         """What is too small to matter."""
-        return words(self.case.metric).margin
+        return margin(self.case.metric)
 
     def value(self, row: Number) -> float:
         """The row's value."""

@@ -85,6 +85,11 @@ class View:
                 out[kind, name] = max(t, out.get((kind, name), t))
         return out
 
+    def same_as(self, other: View) -> bool:
+        """Would an attack see the very same through ``other``? (A control where nothing was defended.)"""
+        undefended = self._recording.method.undefended() == self._recording.method
+        return undefended and len(self._seen) == len(other._seen) and all(a is b for a, b in zip(self._seen, other._seen, strict=True))
+
     def messages(
         self, kind: str, *, sender: str | None = None, round: int | None = None, phase: int | None = None, probe: bool = False
     ) -> list[Message]:

@@ -10,7 +10,7 @@ from leakbench.questions import better, words
 from leakbench.settings import Question, Utility
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain
-from reports._points import Point, Size, arrow, bars, label_text, labels, mark, obstacles, stairs
+from reports._points import FEW, Point, Size, arrow, bars, label_text, labels, mark, obstacles, stairs
 from reports._scale import Scale, domain
 from reports._svg import path, tag, width
 
@@ -47,7 +47,7 @@ def chart(question: Question, marks: Mapping[str, str], size: Size) -> Markup:
         *(label_text(t) for t in texts),
     ]
     told = f"Trade-off chart, {question.task}, {question.label}: leakage against utility of {len(points)} settings."
-    kind = "wide" if size.column else "narrow"
+    kind = ("wide" if size.column else "narrow") + (" many" if len(points) > FEW else "")
     return tag(
         "svg",
         *parts,
@@ -66,7 +66,7 @@ def _scales(question: Question, rows: Sequence[tuple[Number, Utility]], papers: 
     xs = Scale(low, high, left, right, spoken.log) if question.leaks == "up" else Scale(low, high, right, left, spoken.log)
     low, high = domain([v for _, u in rows for v in (u.low, u.high, u.chance)], words(metric).end)
     bottom, top = float(size.high - size.bottom), float(size.top)
-    return xs, Scale(low, high, bottom, top) if better(metric) == "up" else Scale(low, high, top, bottom)
+    return xs, Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)
 
 
 def _axes(question: Question, metric: str, xs: Scale, ys: Scale, size: Size) -> Markup:

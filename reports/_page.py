@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
 from leakbench.headline import Span, counts, headline, lede, others
 from leakbench.questions import words
-from leakbench.report import ReportData, Row, row_key, setting_key
-from leakbench.settings import Judged, Question, Setting
+from leakbench.settings import Judged, Question
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain
 from reports._chart import NARROW, WIDE, chart
 from reports._points import glyph
 from reports._svg import shape, tag
-from reports._words import STAGES, attack, notes
 
 GROUPS = (
     ("leak", "Leaks", "an attacker gets at least half"),
@@ -103,81 +100,11 @@ def view(index: int, question: Question, every: Sequence[Question], marks: Mappi
 
 def number_text(metric: str, row: Number | None) -> str:
     """A value with its interval, or why there is none."""
-    return "not run" if row is None else f"{plain(metric, row.value)} ({plain(metric, row.low)} to {plain(metric, row.high)})"
-
-
-def number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict[str, Any]:
-    """A row of tradeoff.csv in words, for the table of every number."""
-    metric = row["metric"]
-    span: dict[str, Any] = {
-        k: plain(metric, float(row[k])) for k in ("value", "low", "high", "floor", "floor_low", "floor_high", "control")
-    }
-    span |= {k: plain(metric, float(row[k])) for k in ("control_low", "control_high")}
-    made = row["attack"] in ("cascade", "any_attack")
-    command = commands.get(row_key(row)) or ("made from the attacks' units: leakbench report" if made else "command not recorded")
-    return span | {
-        "setting": setting,
-        "attack": attack(row),
-        "rung": row["rung"],
-        "metric": words(metric).title,
-        "when": str(STAGES.get(row["stage"], row["stage"])) + (", probe" if row["probe"] else ""),
-        "n": row["n"],
-        "unit": row["unit"],
-        "notes": notes(str(row["flags"])),
-        "claim": claim_text(metric, row),
-        "command": command,
-    }
-
-
-def claim_text(metric: str, row: Row) -> str:
-    """The paper's number with its source."""
-    if row.get("claimed") in ("", None):
-        return "its paper gives no number for this"
-    return f"{plain(metric, float(row['claimed']))} ({row['claimed_source']})"
-
-
-def records(data: ReportData, settings: Sequence[Setting], views: Sequence[View]) -> list[dict[str, Any]]:
-    """One per setting: its sentence on every question, what leaves its clients, the command that made it."""
-    out = []
-    claims = {
-        setting_key(r): claim_text(r["metric"], r) for r in data.utility if r["statistic"] == "final" and r["claimed"] not in ("", None)
-    }
-    again: dict[str, dict[str, None]] = {}
-    for row in data.tradeoff:
-        again.setdefault(setting_key(row), {})[data.commands.get(row_key(row), "")] = None
-    for s in settings:
-        said = []
-        for v in views:
-            judged = next((j for j in v.question.judged if j.setting is s), None)
-            if judged:
-                said.append((v.question.label, judged.verdict.tone, judged.sentence))
-        run = s.runs[0] if s.runs else {}
-        train = data.commands.get(
-            setting_key({"task": s.task, "defense": s.family, "defense_params": s.params, "wrappers": list(s.wrappers)})
-        )
-        shown = {**s.params, **{f"{w['name']}.{k}": v for w in s.wrappers for k, v in w.get("params", {}).items()}}
-        out.append(
-            {
-                "setting": s,
-                "utility": utility_text(s),
-                "claim": claims.get(s.key, ""),
-                "said": said,
-                "sent": run.get("sent", ()),
-                "params": ", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
-                "command": train or run.get("command") or "command not recorded",
-                "attacks": [c for c in again.get(s.key, {}) if c],
-            }
-        )
-    return out
-
-
-def utility_text(setting: Setting) -> str:
-    """As in "accuracy 0.905 (0.885 to 0.925), chance 0.100"."""
-    u = setting.utility
-    if u is None:
-        return "utility not measured"
-    value, low, high, chance = (plain(u.metric, x) for x in (u.value, u.low, u.high, u.chance))
-    return f"{words(u.metric).title} {value} ({low} to {high}), chance {chance}"
+    if row is None:
+        return "not run"
+    unit = words(metric).suffix
+    value, low, high = (plain(metric, v).removesuffix(unit) for v in (row.value, row.low, row.high))
+    return f"{value} ({low} to {high}){unit}"
 
 
 def _kicker(question: Question) -> str:
@@ -196,12 +123,21 @@ def _line(judged: Judged, question: Question, every: Sequence[Question], marks: 
         reference=setting.reference,
         utility=plain(u.metric, u.value) if u else "not measured",
         paper=none or number_text(metric, verdict.paper),
-        real=none or number_text(metric, verdict.reached if verdict.reached and verdict.reached.rung != "paper" else None),
+        real=none or number_text(metric, _real(judged)),
         worst=none or number_text(metric, verdict.worst),
         word=verdict.word,
         tone=verdict.tone,
         also=" ".join(others(question, every, judged)),
     )
+
+
+def _real(judged: Judged) -> Number | None:
+    """The best real attacker as the table has it: the verdict reads a wider interval where several attacks were compared."""
+    best = judged.verdict.reached
+    if best is None or best.rung == "paper":
+        return None
+    rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
+    return next((r for r in rows if (r.attack, r.attack_params, r.value) == (best.attack, best.attack_params, best.value)), best)
 
 
 def _group(tone: str, word: str, meaning: str, members: list[tuple[Judged, Line]]) -> Group:
@@ -213,16 +149,20 @@ def _group(tone: str, word: str, meaning: str, members: list[tuple[Judged, Line]
         if len(mine) <= 3 or tone == "none":
             lines += [n for _, n in mine]
             continue
-        gains = [n.utility for _, n in mine if n.utility != "not measured"]
-        worst = [n.worst.split(" (")[0] for _, n in mine]
-        head = f"{mine[0][0].setting.name.split(' ')[0]}: {len(mine)} settings"
+        gains = [(u.metric, u.value) for j, _ in mine if (u := j.setting.utility)]
+        worst = [(j.case.metric, w.value) for j, _ in mine if (w := j.verdict.worst)]
+        head = mine[0][0].setting.name.split(" ")[0]
         folded.append((mine[0][1].icon, head, _range(gains), _range(worst), tuple(n for _, n in mine)))
     return Group(tone, word, meaning, len(members), tuple(lines), tuple(folded))
 
 
-def _range(texts: Sequence[str]) -> str:
-    low, high = min(texts, default="not measured"), max(texts, default="not measured")
-    return low if low == high else f"{low} to {high}"
+def _range(found: Sequence[tuple[str, float]]) -> str:
+    """As in "0.88 to 0.93"."""
+    if not found:
+        return "not measured"
+    metric = found[0][0]
+    low, high = plain(metric, min(v for _, v in found)), plain(metric, max(v for _, v in found))
+    return low if low == high else f"{low.removesuffix(words(metric).suffix)} to {high}"
 
 
 def _icon(judged: Judged | None, mark: str) -> Markup:

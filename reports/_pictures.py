@@ -114,7 +114,7 @@ def _strip(role: str, names: list[str], row: Sequence[Picture | None], *, named:
 
 def _cell(picture: Picture | None, title: str) -> Cell:
     if picture is None:
-        return Cell("", "not kept", f"{title}: no picture kept")
+        return Cell("", "no image", f"{title}: the attack gave no image, or it was not kept")
     name = picture.unit.replace("/", " ")
     if not np.isfinite(picture.image).all():
         return Cell("", "attack failed", f"{title}, {name}: the attack gave no image")

@@ -16,6 +16,9 @@ from reports._labels import Box, Label, beside, column
 from reports._scale import Scale
 from reports._svg import SHAPES, path, shape, tag
 
+# Above so many settings only some are labelled, and arrows and bars are faint.
+FEW = 24
+
 
 @dataclass(frozen=True)
 class Size:
@@ -97,6 +100,7 @@ def labels(points: Sequence[Point], taken: list[Box], size: Size) -> list[Label]
     left, right = size.left, size.wide - size.right
     frame = (float(left) + 2, size.top - 2.0, float(right) + (size.right if size.column else 0), float(size.high - size.bottom))
     edge = left + 0.86 * (right - left)
+    points = worth_a_label(points)
     crowded = [p for p in points if size.column and p.x > edge and not p.judged.setting.dead]
     out = column([(_short(p.judged.setting.name, 22), p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, frame[3])
     rest = [p for p in points if p not in crowded]
@@ -110,6 +114,19 @@ def labels(points: Sequence[Point], taken: list[Box], size: Size) -> list[Label]
         text = f"{p.judged.setting.name}: dead" if p.judged.setting.dead else p.judged.setting.name
         out.append(beside(_short(text, 34), p.x, p.y, taken, frame))
     return out
+
+
+def worth_a_label(points: Sequence[Point]) -> Sequence[Point]:
+    """All of few points; of many the front, the dead and each family's most useful one."""
+    if len(points) <= FEW:
+        return points
+    top: dict[str, Point] = {}
+    for p in points:
+        family = p.judged.setting.family
+        if not p.judged.setting.dead and (family not in top or p.y < top[family].y):
+            top[family] = p
+    chosen = [p for p in points if p.judged.on_front or p in top.values()]
+    return [*chosen[: FEW - 4], *[p for p in points if p.judged.setting.dead][:4]]
 
 
 def _neighbours(points: Sequence[Point]) -> list[list[Point]]:

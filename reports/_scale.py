@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """``low`` lies at pixel ``start``, ``high`` at ``stop``; values outside are put on the edge."""
+    """``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down); values outside are put on the edge."""
 
     low: float
     high: float
@@ -28,13 +28,14 @@ class Scale:
 
     def ticks(self, count: int = 5) -> list[tuple[float, str]]:
         """(value, label) of about ``count`` round values within the domain."""
+        low, high = sorted((self.low, self.high))
         if self.log:
-            powers = range(math.ceil(self._map(self.low) - 1e-9), math.floor(self._map(self.high) + 1e-9) + 1)
+            powers = range(math.ceil(self._map(low) - 1e-9), math.floor(self._map(high) + 1e-9) + 1)
             return [(10.0**p, f"{10.0**p:g}") for p in powers[:: max(1, len(powers) // count)]]
-        step = nice((self.high - self.low) / count)
+        step = nice((high - low) / count)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
+        first = math.ceil(low / step - 1e-9)
+        last = math.floor(high / step + 1e-9)
         return [(i * step, f"{i * step:.{digits}f}") for i in range(first, last + 1)]
 
 

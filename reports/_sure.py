@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leakbench.judging import MADE
 from leakbench.report import ReportData
-from leakbench.settings import MADE, Question, Setting
+from leakbench.settings import Question, Setting
 from leakbench.verdict_words import plural
 from reports._words import FLAGS
 

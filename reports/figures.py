@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from leakbench.judging import find_questions
 from leakbench.questions import better, words
 from leakbench.report import Picture, Report, ReportData
-from leakbench.settings import Judged, Question, Utility, find_questions, find_settings
+from leakbench.settings import Judged, Question, Utility, find_settings
 from leakbench.store import write_bytes
 from leakbench.verdict import Number
 from reports._labels import column

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.headline import headline
+from leakbench.judging import find_questions
 from leakbench.questions import METRICS
-from leakbench.report import Report, ReportData, setting_key
-from leakbench.settings import find_questions, find_settings
+from leakbench.report import Report, ReportData
+from leakbench.settings import find_settings
 from leakbench.store import write_bytes
-from reports._page import number_row, records, view
+from reports._page import view
 from reports._pictures import albums, attack_name
 from reports._points import half_fill, shapes
 from reports._sure import how_sure
+from reports._tables import number_rows, records
 from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -44,9 +46,6 @@ def render(data: ReportData) -> str:
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    by_key = {s.key: s for s in settings}
-    numbers = [number_row(r, by_key[setting_key(r)], data.commands) for r in data.tradeoff]
-    numbers.sort(key=lambda n: n["setting"].index)
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -64,8 +63,8 @@ def render(data: ReportData) -> str:
         rungs=RUNGS,
         attacker=ATTACKER,
         probe=PROBE,
-        records=records(data, settings, views),
-        numbers=numbers,
+        records=records(data, settings, questions),
+        numbers=number_rows(data, settings),
         metrics=[(METRICS[m].title, METRICS[m].meaning) for m in METRICS if m in _metrics(data)],
         albums=albums(data.pictures, settings),
         missing=why_missing(data.missing),

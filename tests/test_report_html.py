@@ -17,8 +17,9 @@ import pytest
 from report_data import SETTINGS, report_data, row, setting
 
 from leakbench.errors import UsageError
+from leakbench.judging import find_questions
 from leakbench.report import Check, Picture, ReportData, setting_key
-from leakbench.settings import find_questions, find_settings
+from leakbench.settings import find_settings
 from leakbench.spec import canonical
 from reports._labels import beside, column
 from reports._pictures import albums, png
@@ -228,7 +229,22 @@ def test_a_hundred_settings_fit_and_fold():
     text = render(replace(EMPTY, tradeoff=rows))
     page = Page(text)
     assert len(text) < 2_000_000
-    assert "FedHide: 100 settings" in page.text
+    assert "FedHide 100 settings" in page.text
+    assert "0.500 to 0.896" in page.text
+
+
+def test_an_error_rate_is_turned_and_its_chance_lies_at_the_bottom():
+    base = setting("fedmetric", {"k": 1})
+    rows = [
+        row(base, 0.05, a, "method", "lpips", 0.1, leaks="down", floor=0.6, control=0.02, utility_metric="eer", chance=0.5, probe=False)
+        for a in ("inversion", "cascade", "any_attack")
+    ]
+    text = render(replace(EMPTY, tradeoff=rows))
+    strip = re.search(r'<rect x="52" y="([\d.]+)"[^>]*height="([\d.]+)" class="strip"', text)
+    assert float(strip.group(1)) + float(strip.group(2)) == 378
+    grid = {t: float(x) for x, t in re.findall(r'<text x="([\d.]+)" y="395" text-anchor="middle">([\d.]+)</text>', text)}
+    assert grid["0.0"] > grid["1.0"]  # less distance is more leakage: to the right
+    assert "Leaks: an attacker rebuilds images to LPIPS 0.10" in text
 
 
 # pictures
@@ -288,8 +304,8 @@ def test_figures_are_made_for_every_question_and_setting(tmp_path):
     assert {"tradeoff-digit-pairs-prototypes.svg", "tradeoff-digit-pairs-images-on-probes.png"} <= names
     assert sum(n.startswith("pictures-") for n in names) == 8
     assert all(p.stat().st_size > 1000 for p in paths)
-    again = Figures().write(data, tmp_path / "again")
-    assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in again]
+    again = Figures().write(replace(data, pictures=data.pictures[:4]), tmp_path / "again")
+    assert [p.read_bytes() for p in paths[:4]] == [p.read_bytes() for p in again[:4]]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -305,6 +321,8 @@ def test_scales_run_either_way_and_ticks_are_round():
     up, down = Scale(0, 1, 100, 0), Scale(0, 1, 0, 100)
     assert (up(0), up(1), up(0.25)) == (100, 0, 75)
     assert down(2) == 100
+    assert Scale(1, 0, 100, 0)(1) == 100  # an error rate: worst at the bottom
+    assert len(Scale(1, 0, 100, 0).ticks()) == 6
     assert [t for _, t in up.ticks()] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
     assert Scale(1, 1000, 0, 3, log=True)(10) == pytest.approx(1)
     assert [t for _, t in Scale(1, 1000, 0, 3, log=True).ticks()] == ["1", "10", "100", "1000"]
