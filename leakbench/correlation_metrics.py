@@ -17,15 +17,14 @@ PERMUTATIONS = 200
 
 def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
     found = dcor.correlations(answer.inputs("features"), guess.tensors["features"])
-    return [Score(guess.unit, guess.unit, float(getattr(found, name)))]
+    return [Score(guess.unit, guess.unit, found[name])]
 
 
 def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
     key = hashlib.sha256(f"permuted/{guess.unit}/{guess.round}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
     found = dcor.permuted(answer.inputs("features"), guess.tensors["features"], generator=generator, permutations=PERMUTATIONS)
-    null: torch.Tensor = getattr(found, name)
-    return null
+    return found[name]
 
 
 def _p_value(guess: Guess, answer: Answer) -> list[Score]:

@@ -74,14 +74,17 @@ def permuted(
     ab = torch.zeros(permutations, dtype=torch.float64, device=a.x.device)
     gram = torch.zeros_like(ab)
     for i, j, twice in _tiles(n, tile):
-        g = a.gram(i, j)
-        d = a.distances(g, i, j)
+        tile_gram = a.gram(i, j)
+        g, d = tile_gram.flatten(), a.distances(tile_gram, i, j).flatten()
         for p, order in enumerate(orders):
             rows, columns = order[i], order[j]
-            e = kept[rows[:, None], columns] if kept is not None else b.distances(b.gram(rows, columns), rows, columns)
-            ab[p] += twice * (d * e).sum()
+            if kept is None:
+                e = b.distances(b.gram(rows, columns), rows, columns).flatten()
+            else:  # five times as fast as kept[rows[:, None], columns]
+                e = kept.view(-1).index_select(0, (rows[:, None] * n + columns).flatten())
+            ab[p] += twice * torch.dot(d, e)
             # Rows of a doubly centred Gram matrix sum to 0, so of b's only -d^2 / 2 counts.
-            gram[p] -= twice * (g * e.square_()).sum() / 2
+            gram[p] -= twice * torch.dot(g, e.square_()) / 2
     moments = replace(moments, ab=ab, rows=(a.rows * b.rows[orders]).sum(1), ab_gram=gram)
     return dict(zip(NAMES, _ratios(moments, n), strict=True))
 

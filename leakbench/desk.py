@@ -90,7 +90,7 @@ class Desk:
         share, inbox = tree.get("share"), Mail(tree["inbox"])
         model, state = dict(tree["model"]), dict(tree["state"])
         server = Server(t, self.facts, model, state, tree["receivers"], rng, self.module, inbox, tree["senders"], share, dict(means))
-        if self.method.fusible and "update" in server.inbox:
+        if self.method.fusible and ("update" in server.inbox or "update" in means):  # fused rounds have only the mean
             server.mean("update")
             server.inbox["update"] = _Single()
         sent = getattr(self.method, name)(server) or {}

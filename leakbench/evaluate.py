@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from leakbench.parties import weighted_mean
 from leakbench.tree import Tree, each_row, row
 
 if TYPE_CHECKING:
@@ -75,8 +76,11 @@ def diagnose(fed: Federation) -> dict[str, float]:
     out = {}
     if fed.losses is not None:
         out["loss"] = float(fed.losses.double().mean())
-    if "update" in fed.means:
-        out["update_norm"] = float(sum(v.double().square().sum() for v in fed.means["update"].values()) ** 0.5)
+    mean = fed.means.get("update")
+    if mean is None and "update" in fed.received and fed.share is not None:  # the loop: only the server's function averages
+        mean = weighted_mean(fed.received["update"], fed.share)
+    if mean:
+        out["update_norm"] = float(sum(v.double().square().sum() for v in mean.values()) ** 0.5)
     true = fed.secrets().get("prototype")
     if true is not None:
         w = torch.nn.functional.normalize(true.double(), dim=-1)

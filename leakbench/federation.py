@@ -13,6 +13,7 @@ from leakbench.batches import Plan, plan
 from leakbench.defense import Defense, Wrapper
 from leakbench.desk import Desk
 from leakbench.errors import MethodError
+from leakbench.guard import unwritten
 from leakbench.models import initialise
 from leakbench.parties import Batch, Client, weighted_mean
 from leakbench.recorder import NoRecorder
@@ -79,7 +80,8 @@ class Federation:
     def server(self, fn: Callable[..., Any]) -> None:
         """Run a function of the server and deliver what it returns to this round's clients."""
         tree = {"model": self.model, "state": self.state, "inbox": self.received, "senders": self.senders, "receivers": self.chosen, "share": self.share}
-        sent, new, each = self.desk.server(fn.__name__, self.t, tree, self.means)
+        with unwritten(self._named(fn.__name__), {**tree, "means": self.means}):
+            sent, new, each = self.desk.server(fn.__name__, self.t, tree, self.means)
         self.model, self.state = new["model"], new["state"]
         for kind, payload in sent.items():
             self.traffic.down(self.t, kind, self.chosen, payload, each=kind in each)
@@ -93,7 +95,8 @@ class Federation:
         name = fn.__name__
         if getattr(type(self.method), name, None) is not getattr(Defense, name, self):  # the base's do nothing
             each = self._each(self.chosen)
-            out = self.ask(self.desk, name, each)
+            with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
+                out = self.ask(self.desk, name, each)
             self._keep({"own": out["own"], "state": out["state"]})
             for kind, payload in out["sent"].items():
                 self._arrive(kind, payload)
@@ -111,7 +114,8 @@ class Federation:
             self._arrive("count", each["count"])
             self.recorder.up(self, "count", each, {"count": each["count"]})
         self.recorder.training(self, name, each, todo)
-        out = self._trained(name, each, todo)
+        with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
+            out = self._trained(name, each, todo)
         self._keep({"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
         self.local = {} if m.fusible else {"local": out["local"]}
@@ -159,6 +163,9 @@ class Federation:
                 return out
         self.phases[name] = "one by one"
         return stack([one(row(each, j), self._data(int(i))) for j, i in enumerate(each["index"])])
+
+    def _named(self, function: str) -> str:
+        return f"{type(self.method).__name__}.{function}"
 
     def _arrive(self, kind: str, payload: Tree) -> None:
         summed = kind in self.summed
@@ -262,7 +269,8 @@ class Federation:
     def restore(self, saved: dict[str, Tree]) -> None:
         """Go on from a snapshot of the same spec."""
         saved = tmap(lambda v: v.to(self.device), saved)
-        self.t, self.model, self.state = int(saved["t"]), saved["model"], saved.get("server", {})
+        # safetensors drops empty dicts: a method may keep the whole model at the clients.
+        self.t, self.model, self.state = int(saved["t"]), saved.get("model", {}), saved.get("server", {})
         self.columns = {k: saved.get(k, {}) for k in ("own", "state", "kept")}
         self.lasting = saved.get("lasting", {})
         self._open(self.everyone)

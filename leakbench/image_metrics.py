@@ -38,6 +38,9 @@ def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
 
 
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:
+    size = tuple(answer.batch()[0].shape[1:])
+    if min(size[-2:]) < perceptual.SMALLEST:  # said before its seconds of imports
+        raise ValueError(f"LPIPS needs images of at least 32 x 32 pixels, got {size}")
     return _each(guess, answer, perceptual.load())
 
 

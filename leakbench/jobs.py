@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from queue import Empty
 from typing import Any
 
-from leakbench.errors import LeakbenchError
+from leakbench.errors import BrokenFile, LeakbenchError, UsageError
 
 Tell = Callable[[str, int, int, str], None]  # job, done, total, what is going on
 
@@ -25,22 +28,31 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job returned, or why it failed (one sentence)."""
+    """What a job returned, or why it failed (one sentence).
+
+    ``wrong``: what the user gave is the reason; ``damaged``: an artifact is. Else the method or the attack failed.
+    """
 
     name: str
     value: Any = None
     error: str = ""
+    wrong: bool = False
+    damaged: bool = False
 
 
 def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
     """Do them all, ``workers`` at a time, each with its share of the cores; outcomes in the order of ``jobs``."""
     if workers <= 1 or len(jobs) <= 1:
         return [_one(job, tell) for job in jobs]
+    import torch
+
     context = get_context("spawn")
+    settings = (max(1, (os.cpu_count() or 1) // workers), torch.are_deterministic_algorithms_enabled())
     with context.Manager() as manager:
         news = manager.Queue()
-        threads = max(1, (os.cpu_count() or 1) // workers)
-        with context.Pool(min(workers, len(jobs)), initializer=_begin, initargs=(threads,)) as pool:
+        with _deaf():
+            pool = context.Pool(min(workers, len(jobs)), initializer=_begin, initargs=settings)
+        with pool:
             waiting = [pool.apply_async(_apart, (job, news)) for job in jobs]
             while not all(w.ready() for w in waiting):
                 _relay(news, tell)
@@ -52,7 +64,7 @@ def _one(job: Job, tell: Tell) -> Outcome:
     try:
         return Outcome(job.name, job.work(*job.args, progress=lambda done, total, what: tell(job.name, done, total, what)))
     except LeakbenchError as error:
-        return Outcome(job.name, error=str(error))
+        return Outcome(job.name, error=str(error), wrong=isinstance(error, UsageError), damaged=isinstance(error, BrokenFile))
 
 
 def _apart(job: Job, news: Any) -> Outcome:
@@ -67,10 +79,25 @@ def _apart(job: Job, news: Any) -> Outcome:
     return _one(job, tell)
 
 
-def _begin(threads: int) -> None:
+def _begin(threads: int, deterministic: bool) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes started in here ignore Ctrl-C from their first moment: the one that started them ends them, without a traceback each."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _relay(news: Any, tell: Tell) -> None:

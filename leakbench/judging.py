@@ -15,6 +15,8 @@ from leakbench.verdict import Case, Number, judge
 from leakbench.verdict_words import sentence
 
 END = ("final", "all")
+# The end of training is what is judged; before it in their order.
+STAGES = ("final", "untrained", "early", "middle")
 # Rows made from the others' units.
 MADE = ("cascade", "any_attack")
 
@@ -36,12 +38,11 @@ def find_questions(data: ReportData, settings: Sequence[Setting]) -> list[Questi
         questions,
         key=lambda q: (
             q.task,
-            q.stage != "final",
+            STAGES.index(q.stage) if q.stage in STAGES else len(STAGES),
             not any(j.verdict.judged for j in q.judged),
             q.probe,  # what nobody sends is never the headline while real messages were judged
             -sum(j.verdict.judged for j in q.judged),
             order.index(q.topic.name) if q.topic.name in order else len(order),
-            q.stage,
         ),
     )
 
@@ -51,8 +52,10 @@ class Index:
 
     def __init__(self, data: ReportData) -> None:
         self.rows: dict[tuple[str, str, bool, str], list[Row]] = defaultdict(list)
+        self.attacks: dict[str, set[str]] = defaultdict(set)  # metric -> attacks that measure it
         for r in data.tradeoff:
             self.rows[_place(r)].append(r)
+            self.attacks[r["metric"]].add(r["attack"])
         self.failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         for r in data.results:
             key = (*_place(r), r["attack"], canonical(params(r["attack_params"])))
@@ -75,7 +78,10 @@ class Index:
     def why_missing(self, setting: Setting, about: Topic) -> dict[str, str]:
         """Metric -> why it is not there, of missing.csv (which does not know wrappers)."""
         found = self.reasons[setting.task, setting.family, canonical(setting.params)]
-        return {str(m["metric"]): str(m["reason"]) for m in found if m["metric"] in about.metrics or not m["metric"]}
+        fits = {a for m in about.metrics for a in self.attacks[m]}
+        return {
+            str(m["metric"]): str(m["reason"]) for m in found if m["metric"] in about.metrics or (not m["metric"] and m["attack"] in fits)
+        }
 
 
 def number(row: Row, failed: int = 0, tried: int = 0) -> Number:

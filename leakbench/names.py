@@ -32,6 +32,8 @@ METHODS = {
     "ccvr": "CCVR",
     "fedgen": "FedGen",
 }
+# Always told, whether they differ or not.
+PRINCIPAL = {"fedhide": ("alpha", "k"), "fedgn": ("sigma",), "fedcs": ("cos_theta",), "fedprox": ("mu",), "moon": ("mu",)}
 LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "mu": "μ", "k": "K", "cos_theta": "cos"}
 
 
@@ -46,7 +48,7 @@ def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
     names = {}
     for key, row in rows.items():
         family = (row["task"], row["defense"])
-        shown = {n: v for n, v in seen[key].items() if n in LETTERS or len(values[*family, n]) > 1}
+        shown = {n: v for n, v in seen[key].items() if n in PRINCIPAL.get(row["defense"], ()) or len(values[*family, n]) > 1}
         told = [f"{LETTERS.get(n, n)} {_value(v)}" for n, v in shown.items()]
         wrapped = "".join(f" + {w['name']}" for w in params(row.get("wrappers", "[]")) or [])
         names[key] = " ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip() + wrapped

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from leakbench import attacking, columns, images
 from leakbench.report import Picture, run_setting_key
 from leakbench.runs import AttackFolder, Run
 from leakbench.streams import shared
 from leakbench.truth import Truth
-
-if TYPE_CHECKING:
-    import torch
 
 UNITS = 8  # pictures of one attack on one run
 
@@ -66,11 +66,14 @@ def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any]
             image=_pixels(image.reshape(*shape)),
             psnr=None if role == "original" else psnr,
             found=None if role == "original" else found,
+            seed=run.seed,
         )
 
     yield picture("original", x[0])
     for role, g in roles.items():
-        if not g.guess.failed:
+        if g.guess.failed:
+            yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
+        else:
             found = g.guess.tensors["x"].double().reshape(x.shape)
             yield picture(role, found[images.match(found, x)][0])
 

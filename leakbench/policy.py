@@ -52,5 +52,5 @@ class Policy(Spec):
         if size <= (UPLINK_LIMIT if uplink else BROADCAST_LIMIT) and t > rounds - tail:
             return True
         if size > UPLINK_LIMIT:
-            return self.spaced > 0 and t % max(rounds // self.spaced, 1) == 0
+            return t in {round(rounds * (i + 1) / self.spaced) for i in range(self.spaced)}
         return self.surveys(t, rounds)

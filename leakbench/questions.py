@@ -116,9 +116,9 @@ METRICS = {
         "Of the prototypes that the attack itself calls recovered, the share that are.",
     ),
     "identification": Words(
-        "share of images found among 100 look-alikes",
+        "share of images found among look-alikes",
         "finds",
-        "Share of images whose reconstruction is nearer to the true image than to 99 others of the same class.",
+        "Share of images whose reconstruction is nearer to the true image than to every look-alike, up to 99 others of its class.",
         "images",
     ),
     "psnr": Words(

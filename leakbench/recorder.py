@@ -158,7 +158,7 @@ class Recorder(NoRecorder):
         if self.control:
             write_messages(self.folder / "control" / file, self.control)
         if self.labels:
-            write_tree(self.folder / "known" / file, {"client": self.labels}, {"round": fed.t})
+            write_tree(self.folder / "known" / file, {"client": self.labels}, {"round": fed.t}, sync=False)
         if self.truth:
-            write_tree(self.folder / "truth" / file, self.truth, {"round": fed.t})
+            write_tree(self.folder / "truth" / file, self.truth, {"round": fed.t}, sync=False)
         self._clear()

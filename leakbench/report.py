@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Row = Mapping[str, Any]
+Place = tuple[str, int | None, int, int]
 Role = Literal["original", "floor", "control", "attack"]
 
 
@@ -24,7 +25,8 @@ class Picture:
 
     ``setting`` is a ``setting_key``. ``image``: (H, W) or (H, W, 3), values in [0, 1]; a pixel that is not finite means that the
     attack gave no image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
-    ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where that was not measured.
+    ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where that was not measured. ``seed``:
+    the run's.
     """
 
     task: str
@@ -38,6 +40,12 @@ class Picture:
     image: NDArray[Any]
     psnr: float | None = None
     found: float | None = None
+    seed: int = 0
+
+    @property
+    def place(self) -> Place:
+        """What was attacked, the same in every role and setting: (unit, probe, round, seed)."""
+        return self.unit, self.probe, self.round, self.seed
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from leakbench.errors import BrokenFile, LeakbenchError, MethodError
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
 from leakbench.recording import Recording
-from leakbench.runs import Run
+from leakbench.runs import AttackFolder, Run
 from leakbench.spec import canonical
 from leakbench.stats import Estimate
 from leakbench.store import digests, read_json, write_csv, write_json
@@ -58,11 +58,18 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     """
     folder = folder_of(recording, name, attack)
     meta = read_json(folder / "attack.json")
+    if meta.get("files"):  # scored before: what is scored again must be what was guessed then
+        AttackFolder(folder, meta).check("guess.safetensors")
     truth = truth or Truth(recording.run)
     lines, missing = [], list(_too_old(recording, attack, folder))
     for cell in _cells(saved(folder)):
         for metric in attack.metrics:
-            if not all(set(metric.needs) <= set(g.tensors) for role in ROLES for g in cell.guesses[role].values() if not g.failed):
+            made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
+            lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
+            if lacking:
+                if len(lacking) < len(made):  # else the metric is not for this setting of the attack
+                    reason = f"round {cell.round}: no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
+                    missing.append({"metric": metric.name, "reason": reason})
                 continue
             try:
                 lines.append(_line(cell, metric, truth))

@@ -14,6 +14,8 @@ from leakbench.spec import canonical
 from leakbench.verdict import Case, Verdict
 from leakbench.verdict_words import plain
 
+WHEN = {"untrained": "before training", "early": "early in training", "middle": "half way through training"}
+
 
 @dataclass(frozen=True)
 class Utility:
@@ -82,7 +84,7 @@ class Question:
     @property
     def label(self) -> str:
         """What sets it apart from the task's other questions: "images, on probes"."""
-        early = "" if self.stage == "final" else f", {self.stage} in training" if self.stage != "untrained" else ", before training"
+        early = f", {WHEN.get(self.stage, self.stage)}" if self.stage != "final" else ""
         return self.topic.name + (", on probes" if self.probe else "") + early
 
 

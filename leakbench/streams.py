@@ -72,7 +72,7 @@ class Rng:
         key = _mix(self.party * _GOLDEN + _start(self.seed, self.domain, self.phase, name))
         key = _mix(_mix(key + _wrap(self.round * _GOLDEN)) + _wrap(self.step * _GOLDEN))
         count = torch.arange(1, math.prod(shape) + 1, device=self.party.device).view(shape)
-        bits = _mix(key.view(*key.shape, *[1] * len(shape)) + count * _GOLDEN)
+        bits = _mix(key.view((*key.shape, *[1] * len(shape))) + count * _GOLDEN)
         return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
 
     def uniform(self, name: str, *shape: int) -> Tensor:

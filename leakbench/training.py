@@ -23,7 +23,7 @@ from leakbench.recorder import Recorder
 from leakbench.runspec import Parts, RunSpec, parts
 from leakbench.store import SCHEMA, digests, read_json, read_tree, write_csv, write_json, write_tree
 from leakbench.task import TaskData
-from leakbench.tree import flat
+from leakbench.tree import Tree, flat, unflat
 
 CHECKPOINT_SECONDS = 10.0
 UTILITY = ("round", "metric", "value", "low", "high", "n", "unit")
@@ -62,10 +62,11 @@ def train(spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress
     if _complete(folder, spec):
         return Trained(folder, skipped=True)
     fed = federation(Recorder(folder, spec.rounds, spec.record))
+    saved = _saved(folder)  # if damaged, that is said before anything is written
     meta = _meta(spec, made, fed, where)
     write_json(folder / "run.json", {**meta, "status": "running"})
     try:
-        scores = _rounds(fed, spec, folder, made.task.evaluations, progress or (lambda *_: None))
+        scores = _rounds(fed, spec, folder, saved, made.task.evaluations, progress or (lambda *_: None))
     except LeakbenchError as error:
         write_json(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
@@ -83,24 +84,44 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
             raise BrokenFile(f"{folder} has a checkpoint but no run.json. Delete the folder to train this run anew.")
         return False
     meta = read_json(folder / "run.json")
-    found = dict(meta.get("spec", {}))
+    found = meta.get("spec") if isinstance(meta, dict) else None
+    if not isinstance(found, dict):
+        raise BrokenFile(f"{folder / 'run.json'} is damaged (no 'spec'). Delete the folder to train this run anew.")
     ours = spec.model_dump(mode="json")
     if {k: v for k, v in found.items() if k != "attacks"} != {k: v for k, v in ours.items() if k != "attacks"}:
         raise UsageError(f"{folder} holds another run (its spec differs). Train into another folder with -o.")
     if meta.get("status") != "done":
         return False
-    if found["attacks"] != ours["attacks"]:
+    if found.get("attacks") != ours["attacks"]:
         write_json(folder / "run.json", {**meta, "spec": ours})
     return True
 
 
-def _rounds(fed: Federation, spec: RunSpec, folder: Path, times: int, progress: Progress) -> Evaluations:
+def _saved(folder: Path) -> tuple[Tree, Any] | None:
+    """The last checkpoint, if there is one.
+
+    Raises:
+        BrokenFile: it is damaged.
+    """
+    path = folder / "checkpoint" / "state.safetensors"
+    if not path.exists():
+        return None
+    try:
+        tree, meta = read_tree(path)
+    except BrokenFile as error:
+        raise BrokenFile(str(error).replace("Make it again.", "Delete it to train this run anew.")) from None
+    if not {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta) or set(meta["order"]) != set(flat(tree.get("federation", {}))):
+        raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
+    return tree, meta
+
+
+def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any] | None, times: int, progress: Progress) -> Evaluations:
     """All rounds that are not behind the last checkpoint."""
-    scores, saved = Evaluations(), folder / "checkpoint" / "state.safetensors"
     at = evaluated(spec.rounds, times)
-    if saved.exists():
-        scores = _restore(fed, saved)
+    if saved:
+        scores = _restore(fed, *saved)
     else:
+        scores = Evaluations()
         fed.begin()
     last = time.monotonic()
     while fed.t < spec.rounds:
@@ -110,7 +131,7 @@ def _rounds(fed: Federation, spec: RunSpec, folder: Path, times: int, progress: 
             _finite(fed, scores)
         progress(fed.t, spec.rounds, "training")
         if time.monotonic() - last > CHECKPOINT_SECONDS:  # between rounds only: an interrupted round is run again
-            _checkpoint(fed, saved, scores)
+            _checkpoint(fed, folder / "checkpoint" / "state.safetensors", scores)
             last = time.monotonic()
     fed.end()
     return scores
@@ -125,12 +146,14 @@ def _finite(fed: Federation, scores: Evaluations) -> None:
 def _checkpoint(fed: Federation, path: Path, scores: Evaluations) -> None:
     rows, totals = fed.traffic.state()
     tree = {"federation": fed.snapshot(), "traffic": rows, "scores": {f"{t:06d}": v for t, v in scores.scores.items()}}
-    write_tree(path, tree, {"totals": totals, "diagnostics": scores.diagnostics, "phases": fed.phases, "fallbacks": fed.fallbacks})
+    # safetensors sorts names, and a sum over a model's tensors depends on their order in the last bit.
+    meta = {"order": list(flat(tree["federation"])), "phases": fed.phases, "fallbacks": fed.fallbacks}
+    write_tree(path, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
 
 
-def _restore(fed: Federation, path: Path) -> Evaluations:
-    tree, meta = read_tree(path)
-    fed.restore(tree["federation"])
+def _restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
+    leaves = flat(tree["federation"])
+    fed.restore(unflat({name: leaves[name] for name in meta["order"]}))
     fed.traffic.restore(tree.get("traffic", {}), meta["totals"])
     fed.phases, fed.fallbacks = dict(meta["phases"]), dict(meta["fallbacks"])
     scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
@@ -175,6 +198,8 @@ def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores
     write_tree(folder / "truth" / "data.safetensors", truth, {"task": spec.task.name})
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / "checkpoint" / "state.safetensors").unlink(missing_ok=True)
+    for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
+        part.unlink()
     done = {"status": "done", "sent": fed.traffic.table(), "phases": fed.phases, "fallbacks": fed.fallbacks}
     files = digests(folder, without=("attacks/", "checkpoint/", "run.json"))
     write_json(folder / "run.json", {**meta, **done, "files": files})

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.errors import BrokenFile
+from leakbench.errors import BrokenFile, UsageError
 from leakbench.guess import Guess
 from leakbench.runs import Run
 from leakbench.store import read_meta, read_tree
@@ -87,16 +87,30 @@ class Answer:
         return str(self.truth.run.meta["distance"])
 
     def prototypes(self) -> Tensor:
-        """(C, dim) float64: every client's true prototype after this round."""
-        true: Tensor = self.truth.round(self.round)["everyone"]["prototype"]
+        """(C, dim) float64: every client's true prototype after this round.
+
+        Raises:
+            UsageError: the method has none.
+        """
+        everyone = self.truth.round(self.round).get("everyone", {})
+        if "prototype" not in everyone:
+            raise UsageError("the method's clients have no true prototype to compare with (its `secrets` names none).")
+        true: Tensor = everyone["prototype"]
         return true.double()
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, ...) float64, y (B,), rows (B,): the examples behind the update of this round."""
-        phases = self.truth.round(self.round)["client"][str(self.client)]
+        """x (B, ...) float64, y (B,), rows (B,): the examples behind the update of this round.
+
+        Raises:
+            BrokenFile: they were not recorded.
+        """
+        phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
         found: list[Any] = [p if self.probe is None else p.get("probe", {}).get(str(self.probe), {}) for _, p in sorted(phases.items())]
-        entry = next(p for p in found if "x" in p)
-        return entry["x"].double(), entry["y"], entry["rows"]
+        for entry in found:
+            if "x" in entry:
+                return entry["x"].double(), entry["y"], entry["rows"]
+        what = f"client {self.client}" if self.probe is None else f"probe {self.probe} of client {self.client}"
+        raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in round {self.round}. Train the run again.")
 
     def inputs(self, kind: str) -> Tensor:
         """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round, row by row."""

@@ -114,9 +114,9 @@ def judge(case: Case) -> Verdict:
     paper = max((a for a in case.attacks if a.rung == "paper"), key=side.value, default=None)
     worst = case.any_attack or max(rows, key=side.value)
     reached = side.best(case, counting)
-    above = reached is not None and side.low(reached) > side.floor_high(reached)
     if reached is None:  # no attack above the rung paper counts: the paper's own stands in
         reached = max((a for a in counting if a.rung == "paper"), key=side.value, default=None)
+    above = reached is not None and side.low(reached) > side.floor_high(reached)
 
     def found(rule: int, word: Word, binding: Number | None = None) -> Verdict:
         return Verdict(rule, word, reached, worst, paper, binding, counting, above)

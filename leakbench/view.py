@@ -72,17 +72,17 @@ class View:
             return [m for m in seen if m.round in (0, self.round - 1, self.round)]
         if self.threat.rounds == "last":
             newest = self._newest_sent()
-            return [m for m in seen if m.probe is None and m.round == newest.get((m.kind, m.sender), m.round)]
+            fresh = [m for m in seen if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round)]
+            return list({(m.kind, m.sender, m.receiver): m for m in fresh}.values())  # of a round's phases the last one
         return seen
 
-    def _newest_sent(self) -> dict[tuple[str, str], int]:
-        """{(kind, client): the newest round in which it sent one}: an older message that was kept is not its newest."""
-        out = {}
+    def _newest_sent(self) -> dict[tuple[str, int], int]:
+        """{(kind, party): the newest round in which it sent one}: an older message that was kept is not its newest."""
+        out: dict[tuple[str, int], int] = {}
         for kind in self.threat.kinds:
             rows = self._recording.traffic.get(kind)
             for t, sender, _ in rows[rows[:, 0] <= self.round].tolist() if rows is not None else []:
-                name = f"client/{sender}" if sender >= 0 else "server"
-                out[kind, name] = max(t, out.get((kind, name), t))
+                out[kind, sender] = max(t, out.get((kind, sender), t))
         return out
 
     def same_as(self, other: View) -> bool:

@@ -9,14 +9,20 @@ from typing import Any
 
 from leakbench import attacking, provenance, registry, runs, scoring
 from leakbench.attack import Attack
-from leakbench.errors import LeakbenchError, MethodError, UsageError
+from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.recording import Recording
 from leakbench.runspec import RunSpec
+from leakbench.store import read_json
 from leakbench.training import Trained
 from leakbench.training import train as _train
 
 Progress = Callable[[int, int, str], None]
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
+# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the others go on.
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, NameError, OSError, RuntimeError),
+    *(StopIteration, TypeError, ValueError),
+)
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,21 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     chosen = build(name, params)
     recording = Recording(runs.load(run), provenance.device(device))
     if attacking.complete(recording, name, chosen.attack):
-        return str(attacking.folder_of(recording, name, chosen.attack))
+        folder = attacking.folder_of(recording, name, chosen.attack)
+        runs.AttackFolder(folder, read_json(folder / "attack.json")).check()
+        return str(folder)
     why = chosen.attack.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     try:
         attacking.guess(recording, name, chosen.attack, progress=progress)
         return str(scoring.score(recording, name, chosen.attack))
+    except BrokenFile:  # the recording's fault, not the attack's: nothing is written
+        raise
     except LeakbenchError as error:
         attacking.failed(recording, name, chosen.attack, str(error))
         raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # the attack's own fault
+    except FAULTS as error:
         attacking.failed(recording, name, chosen.attack, f"{type(error).__name__}: {error}")
         raise MethodError(f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}.") from error
 
@@ -66,7 +76,11 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
     """Score saved guesses again; never reruns an attack."""
     progress(0, 1, f"scoring {name}")
-    return str(scoring.score(Recording(runs.load(run)), name, build(name, params).attack))
+    recording = Recording(runs.load(run))
+    try:
+        return str(scoring.score(recording, name, build(name, params).attack))
+    except FAULTS as error:
+        raise MethodError(f"{name} on {recording.run.id} cannot be scored: {type(error).__name__}: {error}.") from error
 
 
 def build(name: str, params: dict[str, Any]) -> Choice:
@@ -91,7 +105,8 @@ def planned(recording: Recording) -> list[Choice]:
 
 def fitting(run: runs.Run) -> list[str]:
     """Names of the attacks that fit what this run shared."""
-    return sorted({c.name for c in planned(Recording(run))})
+    recording = Recording(run)
+    return sorted({c.name for c in planned(recording) if not c.attack.obstacle(recording)})
 
 
 def unfit(run: runs.Run) -> dict[str, str]:

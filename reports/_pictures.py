@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leakbench.report import Picture
+from leakbench.report import Picture, Place
 from leakbench.settings import Setting
 from reports._words import ATTACKS
 
-Units = tuple[tuple[str, int | None, int], ...]
+Units = tuple[Place, ...]
 
 MOST_UNITS = 8
 ORDER = ("original", "floor", "control", "attack")
@@ -31,11 +31,13 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One picture: a data URI (empty where there is none), what stands under it, and its text for those who do not see it."""
+    """One picture: a data URI (empty where there is none), what stands under it, its text for those who do not see it, its pixels."""
 
     uri: str
     under: str
     alt: str
+    wide: int = 1
+    high: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def albums(pictures: Sequence[Picture], settings: Sequence[Setting]) -> list[Alb
         by_setting[p.task, p.attack, p.attack_params, p.setting].append(p)
     grouped: dict[tuple[str, str, str, Units], list[tuple[str, list[Picture]]]] = defaultdict(list)
     for (task, attack, params, key), found in by_setting.items():
-        units = tuple(dict.fromkeys((p.unit, p.probe, p.round) for p in found))
+        units = tuple(dict.fromkeys(p.place for p in found))
         grouped[task, attack, params, units].append((names.get(key, "unknown setting"), found))
     out = []
     for (task, attack, _, units), members in grouped.items():
@@ -82,7 +84,7 @@ def albums(pictures: Sequence[Picture], settings: Sequence[Setting]) -> list[Alb
 def _strips(members: list[tuple[str, list[Picture]]], units: Units) -> tuple[Strip, ...]:
     merged: dict[tuple[str, ...], tuple[str, list[str], list[Picture | None]]] = {}
     for name, found in members:
-        at: dict[Any, Picture] = {(p.role, (p.unit, p.probe, p.round)): p for p in found}
+        at: dict[Any, Picture] = {(p.role, p.place): p for p in found}
         for role in ORDER:
             row = [at.get((role, u)) for u in units]
             if not any(row):
@@ -103,11 +105,9 @@ def _strip(role: str, names: list[str], row: Sequence[Picture | None], *, named:
         about = f"{about}; {who}"
     cells = tuple(_cell(p, title) for p in row)
     hits = [p.found for p in row if p is not None and p.found is not None]
-    found = (
-        f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among 100 look-alikes" if hits else "whether they are found was not measured"
-    )
+    found = f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among look-alikes" if hits else "whether they are found was not measured"
     if role == "original":
-        return Strip(title, about, cells, f"{len(row)} drawn before any attack ran", "none")
+        return Strip(title, about, cells, f"{len(row)} drawn without looking at what came out", "none")
     tone = "none" if role != "attack" else "leak" if hits and max(hits) >= 0.5 else "none"
     return Strip(title, about, cells, found, tone)
 
@@ -116,10 +116,12 @@ def _cell(picture: Picture | None, title: str) -> Cell:
     if picture is None:
         return Cell("", "no image", f"{title}: the attack gave no image, or it was not kept")
     name = picture.unit.replace("/", " ")
+    short = " ".join(picture.unit.split("/")[:2])  # the example's row in the task's data stays in the text
     if not np.isfinite(picture.image).all():
         return Cell("", "attack failed", f"{title}, {name}: the attack gave no image")
-    under = name if picture.role == "original" else f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
-    return Cell(data_uri(picture.image), under, f"{title}, {name}" + ("" if picture.role == "original" else f", {under}"))
+    under = short if picture.role == "original" else f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
+    alt = f"{title}, {name}" + ("" if picture.role == "original" else f", {under}")
+    return Cell(data_uri(picture.image), under, alt, picture.image.shape[1], picture.image.shape[0])
 
 
 def data_uri(image: NDArray[np.generic]) -> str:

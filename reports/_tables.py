@@ -79,11 +79,7 @@ def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Q
     for row in data.tradeoff:
         again.setdefault(setting_key(row), {})[data.commands.get(row_key(row), "")] = None
     for s in settings:
-        said = []
-        for q in questions:
-            judged = next((j for j in q.judged if j.setting is s), None)
-            if judged:
-                said.append((q.label, judged.verdict.tone, judged.sentence))
+        said = _said(s, questions)
         run = s.runs[0] if s.runs else {}
         train = data.commands.get(
             setting_key({"task": s.task, "defense": s.family, "defense_params": s.params, "wrappers": list(s.wrappers)})
@@ -101,6 +97,22 @@ def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Q
                 "attacks": [c for c in again.get(s.key, {}) if c],
             }
         )
+    return out
+
+
+def _said(setting: Setting, questions: Sequence[Question]) -> list[tuple[str, str, str]]:
+    """(question, tone, sentence); of the time before training ended only what differs from its end."""
+    out: list[tuple[str, str, str]] = []
+    end: dict[tuple[str, bool], str] = {}
+    for q in questions:
+        judged = next((j for j in q.judged if j.setting is setting), None)
+        if judged is None:
+            continue
+        if q.stage == "final":
+            end[q.topic.name, q.probe] = judged.verdict.word
+        elif end.get((q.topic.name, q.probe)) == judged.verdict.word:
+            continue
+        out.append((q.label, judged.verdict.tone, judged.sentence))
     return out
 
 

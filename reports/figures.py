@@ -136,9 +136,9 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
     import numpy as np
     from matplotlib.figure import Figure
 
-    units = list(dict.fromkeys((p.unit, p.probe, p.round) for p in pictures))[:MOST_UNITS]
+    units = list(dict.fromkeys(p.place for p in pictures))[:MOST_UNITS]
     roles = [r for r in ROLES if any(p.role == r for p in pictures)]
-    at: dict[Any, Picture] = {(p.role, p.unit, p.probe, p.round): p for p in pictures}
+    at: dict[Any, Picture] = {(p.role, *p.place): p for p in pictures}
     figure = Figure(figsize=(0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4), layout="constrained")
     figure.suptitle(title, fontsize=8, parse_math=False)
     grid = figure.subplots(len(roles), len(units), squeeze=False)
@@ -147,7 +147,7 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
             axes, picture = grid[i][j], at.get((role, *unit))
             axes.set_xticks([])
             axes.set_yticks([])
-            under = "not kept" if picture is None else picture.unit if role == "original" else "PSNR not measured"
+            under = "not kept" if picture is None else " ".join(picture.unit.split("/")[:2]) if role == "original" else "PSNR not measured"
             if picture is not None and np.isfinite(picture.image).all():
                 axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
                 under = f"{picture.psnr:.0f} dB" if picture.psnr is not None else under

@@ -61,13 +61,13 @@ def test_reconstructs_a_digit_and_leaves_the_global_dice_alone():
     net, loss = small_net(), nn.CrossEntropyLoss()
     g = gradient(net, loss, X, Y)
     weights = {k: v.clone() for k, v in net.state_dict().items()}
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002 (it is the old global state that must stay)
     calls = []
     kinds = {"generator": dice(), "steps": 300, "total_variation": 1e-3}
     found = invert(net, g, loss, (1, 1, 8, 8), Y, progress=lambda: calls.append(1), **kinds)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
-    assert (np.random.get_state()[1] == before[2]).all()
+    assert (np.random.get_state()[1] == before[2]).all()  # noqa: NPY002
     assert len(calls) == 300
     assert net.training
     assert all(torch.equal(v, weights[k]) for k, v in net.state_dict().items())
@@ -125,12 +125,13 @@ def test_colour_norm_layers_and_layers_that_are_not_used():
 
     net, loss = Net().eval(), nn.CrossEntropyLoss()
     net.norm.running_mean.fill_(0.5)
-    x = F.avg_pool2d(torch.rand(1, 3, 36, 36, generator=dice()), 5, 1)
+    at = torch.arange(32) / 5
+    x = torch.stack([0.5 + 0.45 * torch.sin(at[:, None] * a + at * b) for a, b in ((1.0, 0.3), (0.2, 1.0), (0.7, -0.6))])[None]
     used = {k: v for k, v in net.named_parameters() if not k.startswith("other")}
     g = dict(zip(used, torch.autograd.grad(loss(net(x), Y), list(used.values())), strict=True))
     g |= {k: torch.zeros_like(v) for k, v in net.named_parameters() if k.startswith("other")}
-    found = invert(net, g, loss, (1, 3, 32, 32), Y, generator=dice(), steps=150)
-    assert psnr(found.image, x).item() > 18 > psnr(torch.rand(x.shape, generator=dice(1)), x).item()
+    found = invert(net, g, loss, (1, 3, 32, 32), Y, generator=dice(), steps=300)
+    assert psnr(found.image, x).item() > psnr(x.mean((2, 3), keepdim=True).expand(x.shape), x).item() + 8
     wei = invert(net, g, loss, (1, 3, 32, 32), Y, generator=dice(), steps=2, attack="wei")
     assert wei.image.shape == x.shape
 

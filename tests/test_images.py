@@ -142,7 +142,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_lpips_weights_missing(place):
-    with pytest.raises(WeightsNotFound, match="alexnet_features.safetensors.*fetch it once with python -c") as caught:
+    with pytest.raises(WeightsNotFound, match=r"alexnet_features\.safetensors.*fetch it once with python -c") as caught:
         perceptual.load()
     assert isinstance(caught.value, LeakbenchError)
     folder = place / "torch" / "hub" / "checkpoints"
@@ -184,7 +184,7 @@ def test_lpips(place, weights):
     x = images(3, 3, 32, 32)
     far, near = images(3, 3, 32, 32), (x + 0.02 * torch.randn(x.shape, generator=DICE)).clamp(0, 1)
     torch.testing.assert_close(lpips(x, x), torch.zeros(3, dtype=torch.float64))
-    assert (0 < lpips(near, x)).all()
+    assert (lpips(near, x) > 0).all()
     assert (lpips(near, x) < lpips(far, x)).all()
     torch.testing.assert_close(lpips(far.flatten(1), x.flatten(1), shape=(3, 32, 32)), lpips(far, x))
     grey = images(2, 32, 32)

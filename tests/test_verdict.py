@@ -69,6 +69,8 @@ def test_rule_3_dead_only_if_every_seed_is():
     assert said(c).startswith("Dead run: accuracy 0.100 is not beyond chance (0.100). Its leakage says nothing about the method")
     assert "It is not private either: an attacker names 90 of 100 clients on average." in said(c)
     assert "not private either" not in said(replace(c, attacks=(number(0.01),), cascade=number(0.01), any_attack=number(0.01)))
+    paper = case(number(0.9, "paper"), dead_seeds=3, dead_because="it did not learn")
+    assert "It is not private either" in said(paper)
     some = replace(c, dead_seeds=1)
     assert judge(some).rule == 5
     assert "1 of 3 seeds died." in said(some)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
 
 from leakbench.errors import LeakbenchError
 
@@ -19,6 +20,14 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """The exit code of `leakbench ARGV`."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        _say("interrupted. What was finished is kept; the same command goes on from there.")
+        return INTERRUPTED
+
+
+def _run(argv: list[str]) -> int:
     import typer
     import typer.main
 
@@ -26,6 +35,9 @@ def run(argv: list[str]) -> int:
 
     # Some versions of typer bring click along, others carry it inside.
     bad_usage = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    if not argv:  # nothing was asked for: the help, but not as an answer
+        sys.stderr.write(typer.main.get_command(app).get_help(typer.Context(typer.main.get_command(app), info_name="leakbench")) + "\n")
+        return 2
     try:
         result = typer.main.get_command(app).main(argv, prog_name="leakbench", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -35,11 +47,11 @@ def run(argv: list[str]) -> int:
     except typer.Exit as error:
         return error.exit_code
     except bad_usage as error:
-        _say(error.format_message().rstrip(".") + f". See leakbench {_command(argv)}--help.")
+        text = error.format_message().strip()
+        _say(f"{text[:1].lower()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'} See leakbench {_command(error)}--help.")
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted. What was finished is kept; the same command goes on from there.")
-        return INTERRUPTED
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except BrokenPipeError:  # `leakbench ... | head`
         return 0
     except Exception:  # noqa: BLE001 (the last line of defence: one sentence and a log)
@@ -49,8 +61,10 @@ def run(argv: list[str]) -> int:
         return OUR_FAULT
 
 
-def _command(argv: list[str]) -> str:
-    return f"{argv[0]} " if argv and not argv[0].startswith("-") else ""
+def _command(error: Any) -> str:
+    """The command whose help says more: "train "."""
+    path = error.ctx.command_path.split()[1:] if getattr(error, "ctx", None) else []
+    return " ".join([*path, ""])
 
 
 def _say(text: str) -> None:

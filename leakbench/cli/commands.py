@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,18 +38,19 @@ def amend(
         plan.seeds = options.seeds(seeds)
     if not plan.defenses:
         raise UsageError("no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them.")
-    routed = options.route(options.settings(given), [name for name, _ in plan.defenses], "defense")
-    owners = dict([*plan.wrappers, *plan.defenses])
+    routed = options.route(options.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense")
+    owners = [*plan.wrappers, *plan.defenses]
     for owner, values in routed.items():
         if owner in ("task", "model"):
             plan.task_values.update(values)
-        elif owner in owners:
-            owners[owner].update(values)
+        elif any(name == owner for name, _ in owners):
+            for _, own in (o for o in owners if o[0] == owner):
+                own.update(values)
         else:
             from leakbench.errors import suggestion
 
             key = f"{owner}.{next(iter(values))}"
-            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *owners])}")
+            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *(name for name, _ in owners)])}")
 
 
 def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
@@ -56,14 +58,16 @@ def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministi
     import torch
 
     from leakbench import budget, provenance, runs, work
-    from leakbench.runspec import make_spec
+    from leakbench.runspec import make_spec, parts
 
     provenance.device(device)
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    for name, params in plan.attacks:
-        work.build(name, params)
-    specs = [make_spec(**s) for s in plan.specs()]
+    plan.attacks = [(name, work.build(name, params).attack.parameters()) for name, params in plan.attacks]
+    specs = list({s.folder(): s for s in (make_spec(**s) for s in plan.specs())}.values())  # a sweep may name one run twice
+    for spec in specs:
+        made = parts(spec)
+        made.task.module(made.task.facts(made.method))  # its name is checked here: what is misspelt is said before anything is trained
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     done = _do([Job(s.folder(), work.train, (s, str(out), device)) for s in specs], jobs, console)
     rows = []
@@ -104,13 +108,13 @@ def attack(names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *
             if not chosen and seconds > work.LONGEST:
                 console.warn(f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name it with -a to run it.")
                 continue
-            console.detail(f"{choice.title} on {run.id}: about {seconds:.0f} s")
+            (console.detail if chosen else console.say)(f"{choice.title} on {run.id}: about {math.ceil(seconds)} s")
             todo.append(Job(f"{choice.title} on {run.id}", work.attack, (str(run.path), choice.name, choice.attack.parameters(), where)))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
     done = _do(todo, jobs, console)
     _results([o for o in done if not o.error], as_json)
-    return SOME_FAILED if any(not r.done for r in found) else _code(done, console)
+    return max(_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
 
 
 def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
@@ -230,7 +234,11 @@ def _result(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_js
 
 
 def _code(done: Sequence[Outcome], console: Console) -> int:
-    for outcome in done:
-        if outcome.error:
-            console.warn(f"failed: {outcome.error}")
-    return SOME_FAILED if any(o.error for o in done) else 0
+    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user gave is wrong."""
+    failed = [o for o in done if o.error]
+    said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
+    for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
+        console.warn(f"leakbench: {sentence}")
+    if any(o.damaged for o in failed) or (failed and len(failed) == len(done) and all(o.wrong for o in failed)):
+        return UsageError.exit_code
+    return SOME_FAILED if failed else 0

@@ -80,9 +80,9 @@ def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
         owner, dot, field_name = key.partition(".")
         if not dot:
             if len(names) != 1:
-                several = f"with {len(names)} {what}s" if names else f"without a {what}"
+                several = f"with {len(names)} {what}s" if names else f"without a named {what}"
                 example = f"{names[0]}.{key}" if names else f"NAME.{key}"
-                raise UsageError(f"-s {key}: {several} only dotted keys say whose parameter it is, for example -s {example}=....")
+                raise UsageError(f"-s {key}: {several} only a dotted key says whose parameter it is; write -s {example}=VALUE.")
             owner, field_name = names[0], key
         out.setdefault(owner, {})[field_name] = value
     return out

@@ -26,8 +26,8 @@ class DigitPairs(Task):
     about: ClassVar[str] = "two real digits side by side (8x16), 100 clients with one class each"
     shape: ClassVar[tuple[int, ...]] = (1, 8, 16)
     classes: ClassVar[int] = 100
-    rounds: ClassVar[int] = 2000
-    _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1, "fraction": 0.1}
+    rounds: ClassVar[int] = 1000
+    _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 3.0, "lr": 0.3, "fraction": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         "fedhide": {**_prototypes, "k": 5},
         "fedgn": _prototypes,

@@ -1,0 +1,70 @@
+"""demo: the whole of leakbench on data that comes with scikit-learn, in about three minutes on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leakbench import jobs
+from leakbench.cli import commands
+from leakbench.cli.console import Console, emit
+from leakbench.jobs import Job
+from leakbench.policy import Policy
+from leakbench.runspec import RunSpec, make_spec
+
+JOBS = 2
+HIDDEN = {"kinds": ["prototype"], "clip": 1.0, "noise": 0.3}  # the same noise as FedGN's, put on another method's messages
+NOISY = {"kinds": ["update"], "clip": 0.05, "noise": 0.1}
+
+# Prototypes: what is gained, and what the paper's own measure says is given away.
+PAIRS: tuple[dict[str, Any], ...] = (
+    {"defense": "fedaws"},
+    {"defense": "fedgn", "params": {"sigma": 0.1}},
+    {"defense": "fedgn", "params": {"sigma": 0.3}},
+    {"defense": "fedcs", "params": {"cos_theta": 0.5}},
+    {"defense": "fedcs", "params": {"cos_theta": 0.2}},
+    {"defense": "fedhide", "params": {"alpha": 0.1, "k": 5}},
+    {"defense": "fedaws", "wrappers": [("clip_noise", HIDDEN)]},
+)
+# Updates: what can be read out of a single image's gradient.
+DIGITS: tuple[dict[str, Any], ...] = (
+    {"defense": "fedaws"},
+    {"defense": "fedgn", "params": {"sigma": 1.0}},
+    {"defense": "fedaws", "wrappers": [("clip_noise", NOISY)]},
+)
+INVERSION = {"targets": 4, "at": ["final"], "restarts": 2}
+
+
+def specs() -> list[RunSpec]:
+    """Ten runs, one seed each: modest on purpose, and the report says so."""
+    leakage = [("prototype_leakage", {}), ("prototype_leakage", {"candidates": "public"})]
+    inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
+    few, none = Policy(probes=1), Policy(probes=0, audited=1)  # what is not attacked need not fill the disk
+    pairs = [make_spec(task="digit-pairs", attacks=leakage, record=none, **s) for s in PAIRS]
+    return pairs + [make_spec(task="digits", rounds=150, attacks=inversion, record=few, **s) for s in DIGITS]
+
+
+def run(out: Path, console: Console) -> int:
+    """Train, attack, report; prints the table and where the page is."""
+    from leakbench import api, columns, runs, work
+
+    console.say(f"training {len(PAIRS) + len(DIGITS)} federations on handwritten digits, {JOBS} at a time")
+    trained = _do([Job(s.folder(), work.train, (s, str(out / "runs"), "cpu")) for s in specs()], console)
+    found = [runs.load(o.value.path) for o in trained if not o.error]
+    console.say("attacking what they shared")
+    chosen = [(r, work.build(a["name"], a["params"])) for r in found for a in r.spec["attacks"]]
+    attacked = _do([Job(f"{c.title} on {r.id}", work.attack, (str(r.path), c.name, c.attack.parameters(), "cpu")) for r, c in chosen], console)
+    console.say("writing the report")
+    page = api.report(found, out / "report", title="leakbench demo") / "index.html"
+    commands.tradeoff([columns.typed(r, page) for r in runs.read_csv(page.with_name("tradeoff.csv"), columns.TRADEOFF)])
+    emit(f"\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report: {page}")
+    failed = [o for o in (*trained, *attacked) if o.error]
+    for outcome in failed:
+        console.warn(f"failed: {outcome.error}")
+    return commands.SOME_FAILED if failed else 0
+
+
+def _do(todo: Sequence[Job], console: Console) -> list[Any]:
+    with console.progress(len(todo)) as tell:
+        return jobs.run(todo, workers=JOBS, tell=tell)

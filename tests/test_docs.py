@@ -1,0 +1,260 @@
+"""The documents are true: their code runs, their commands exist, their tables are those of the code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shlex
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import leakbench
+from leakbench import columns, registry, transcript, work
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = {"README.md": README, "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), **DOCS}
+KINDS = {"-d": "defenses", "-a": "attacks", "-w": "wrappers", "-t": "tasks"}
+TINY = {"task": "digits", "task_params": {"model": "mlp", "width": 8, "dim": 8}, "rounds": 6}
+
+
+def blocks(text: str, language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(page, words after `leakbench`) of every indented command line."""
+    found = []
+    for page, text in PAGES.items():
+        for line in re.findall(r"^    (?:\S.*&& )?(?:uv run )?leakbench (.*)", text, re.MULTILINE):
+            found.append((page, shlex.split(line, comments=True)))
+    return found
+
+
+def run_blocks(text: str, name: str) -> None:
+    space: dict[str, object] = {"__name__": name}
+    for i, code in enumerate(blocks(text)):
+        exec(compile(code, f"{name}, block {i}", "exec"), space)
+
+
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_blocks(DOCS["example.md"], "docs/example.md")
+    said = capsys.readouterr().out
+    assert "Did you mean 'sigma'?" in said
+    assert re.search(r"^0 \d+ rows gated: \d+ fine$", said, re.MULTILINE)
+    assert re.search(r"^3 cannot tell", said, re.MULTILINE)
+    newest, mean = map(float, re.search(r"newest message (\S+), mean of \d+ messages (\S+)", said).groups())
+    assert mean > newest  # what the text says of fresh noise
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def own_methods(tmp_path, monkeypatch):
+    """README's two files, in a folder that the packages `defenses` and `attacks` look into as well."""
+    made = {}
+    for code, base in ((c, base) for c in blocks(README) for base in ("Defense", "Attack") if "class " in c and _base(c) == base):
+        kind = {"Defense": "defenses", "Attack": "attacks"}[base]
+        name = re.search(rf"`{kind}/(\w+)\.py`", README)[1]
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / f"{name}.py").write_text(code, encoding="utf-8")
+        package = importlib.import_module(kind)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path / kind)])
+        made[kind] = name
+    importlib.invalidate_caches()
+    yield made
+    for kind, name in made.items():
+        sys.modules.pop(f"{kind}.{name}", None)
+
+
+def _base(code: str) -> str:
+    return "Attack" if "(Attack)" in code else "Defense"
+
+
+def test_a_method_of_the_readme_is_one_short_file(own_methods, tmp_path):
+    assert set(own_methods) == {"defenses", "attacks"}
+    for kind, name in own_methods.items():
+        lines = (tmp_path / kind / f"{name}.py").read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 30
+        assert max(map(len, lines)) <= 140
+        assert name in registry.names(kind)
+
+
+def test_the_methods_of_the_readme_work(own_methods, tmp_path):
+    run = leakbench.train(own_methods["defenses"], out=tmp_path / "runs", **TINY)
+    assert run.meta["hides"]
+    rows = leakbench.attack(run, own_methods["attacks"]).rows
+    final = {r["metric"]: r for r in rows if r["stage"] == "final"}
+    assert set(final) == {"p_leak", "prototype_cosine"}
+    # The control sends whole prototypes: the mean of a few rounds of them still points to each client's own.
+    assert final["p_leak"]["control"] > final["p_leak"]["floor"]
+    assert {r["rung"] for r in rows} == {"transcript"}
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = [b for b in blocks(README) if "leakbench.train(" in b]
+    run_blocks(f"```python\n{code.replace('rounds=100', 'rounds=10, task_params={"model": "mlp", "width": 8}')}```\n", "README.md")
+    assert "p_leak" in capsys.readouterr().out
+    assert (tmp_path / "report" / "index.html").is_file()
+
+
+def test_commands_are_those_of_the_command_line():
+    import typer.main
+
+    from leakbench.cli.app import app
+
+    known = typer.main.get_command(app).commands
+    assert {words[0] for _, words in commands()} >= {"demo", "train", "attack", "report", "check"}
+    for page, words in commands():
+        name, *rest = words
+        assert name in known, f"{page}: leakbench {name}"
+        options = {o for p in known[name].params for o in (*p.opts, *p.secondary_opts)}
+        for flag in (w for w in rest if w.startswith("-")):
+            assert flag in options, f"{page}: leakbench {name} has no {flag}"
+        for flag, value in zip(rest, rest[1:], strict=False):
+            if flag in KINDS:
+                assert value in registry.names(KINDS[flag]), f"{page}: {flag} {value}"
+    for page, text in PAGES.items():
+        for name in re.findall(r"`leakbench\s+([a-z]+)\b", text):
+            assert name in known, f"{page}: leakbench {name}"
+
+
+def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
+    from leakbench.cli import commands as cli
+    from leakbench.cli import options
+
+    (line,) = [line for line in README.splitlines() if "leakbench train " in line]
+    words = shlex.split(line, comments=True)
+    value = {flag: words[words.index(flag) + 1] for flag in ("-t", "-d", "-s", "--seeds")}
+    plan = options.Plan()
+    single = dict.fromkeys(("rounds", "engine", "dtype", "record")) | {"task": value["-t"]}
+    cli.amend(plan, [value["-d"]], [], [value["-s"]], single, value["--seeds"])
+    assert f"# {len(list(plan.specs()))} runs" in line
+
+
+def test_links_lead_somewhere():
+    for page, text in PAGES.items():
+        folder = ROOT / "docs" if page in DOCS else ROOT
+        for target in re.findall(r"\]\(([^)#]+)\)", text):
+            assert (folder / target).exists(), f"{page} links to {target}"
+
+
+def test_exit_codes_of_the_readme():
+    from leakbench import cli, errors, gate
+
+    codes = {int(c) for c in re.findall(r"(?:Exit codes: |· )(\d+) ", README.replace("\n", " "))}
+    in_code = {0, gate.LEAKS_MORE, errors.UsageError.exit_code, gate.CANNOT_TELL, errors.PartFailed.exit_code, cli.OUR_FAULT, cli.INTERRUPTED}
+    assert codes == in_code
+
+
+def headings(page: str, section: str) -> set[str]:
+    part = DOCS[page].split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return set(re.findall(r"^### (\S+)$", part, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("section", "kind"), [("Methods", "defenses"), ("Wrappers", "wrappers"), ("Tasks", "tasks"), ("Attacks", "attacks")])
+def test_every_method_is_described(section, kind):
+    assert headings("methods.md", section) == set(registry.names(kind))
+
+
+def table(page: str, first: str) -> list[list[str]]:
+    """The cells of the table whose header begins with ``first``."""
+    lines = DOCS[page].split(f"\n| {first} |", 1)[1].splitlines()[2:]
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([c.strip().strip("`") for c in line.strip("|").split("|")])
+    return rows
+
+
+def test_declared_threat_models_are_those_of_the_attacks():
+    declared = {tuple(row) for row in table("threat-models.md", "attack")}
+    in_code = set()
+    for choice in work.variants():
+        threat, fields = choice.attack.threat, type(choice.attack).model_fields
+        swept = {k for v in type(choice.attack).variants for k in v}
+        kept = [k for k in swept if fields[k].annotation is not None and len({str(v.get(k, fields[k].default)) for v in type(choice.attack).variants}) > 1]
+        setting = ", ".join(f"{k}={getattr(choice.attack, k)}" for k in sorted(kept))
+        in_code.add((choice.name, setting, threat.observer, ", ".join(threat.kinds), threat.rounds, ", ".join(threat.knows), threat.rung))
+    assert declared == in_code
+
+
+def test_kinds_rungs_and_knowledge_are_named():
+    from typing import get_args
+
+    from leakbench import view
+
+    assert {row[0] for row in table("threat-models.md", "`knows`")} == set(get_args(view.Knowledge))
+    assert [row[0] for row in table("threat-models.md", "rung")] == list(columns.RUNGS)
+    flat = " ".join(DOCS["formats.md"].split())
+    assert f"large `{' '.join(transcript.LARGE)}`, small `{' '.join(transcript.SMALL)}`" in flat
+    assert " ".join(transcript.KINDS) in " ".join(DOCS["threat-models.md"].split())
+
+
+@pytest.mark.parametrize("name", ["RESULTS", "TRADEOFF", "UTILITY", "MISSING", "DIAGNOSTICS", "UNITS", "RUN_UTILITY", "RUN_DIAGNOSTICS"])
+def test_columns_are_those_of_the_code(name):
+    written = [" ".join(block.split()) for block in re.findall(r"(?:^    \S.*\n)+", DOCS["formats.md"], re.MULTILINE)]
+    assert " ".join(getattr(columns, name)) in written
+
+
+def test_flags_and_stages_are_those_of_the_code():
+    named = {flag for row in table("formats.md", "flag") for flag in re.findall(r"[a-z_0-9]+", row[0])}
+    assert named == set(columns.FLAGS)
+    assert " ".join(columns.STAGES[:4]) in DOCS["formats.md"]
+
+
+def test_metrics_are_those_of_the_attacks():
+    rows = {name: row for row in table("methods.md", "metric") for name in re.findall(r"[a-z_0-9]+", row[0])}
+    metrics = {m.name: m for attack in registry.names("attacks") for m in registry.load("attacks", attack).metrics}
+    assert set(rows) == set(metrics)
+    for name, m in metrics.items():
+        assert (rows[name][1], rows[name][3]) == (m.unit, m.leaks), name
+
+
+def test_numbers_of_the_recording_policy():
+    from leakbench.policy import Policy
+
+    text = DOCS["formats.md"]
+    for name in ("last", "decade", "spaced", "audited", "probes"):
+        default = Policy.model_fields[name].default
+        assert f"`{name}` ({default})" in text, name
+
+
+def test_keys_of_json_files(tmp_path):
+    """Every key of a run.json, an attack.json and a baseline's row is described, and every header of a file."""
+    from leakbench.baseline import GateRow
+
+    run = leakbench.train("fedgn", out=tmp_path, **TINY)
+    attacked = leakbench.attack(run, "prototype_leakage").path
+    from leakbench.store import read_json
+
+    sections = {part.split("\n", 1)[0]: part for part in re.split(r"^#{2,3} ", DOCS["formats.md"], flags=re.MULTILINE)}
+    for found, section in (
+        (read_json(run.path / "run.json"), "run.json"),
+        (read_json(attacked / "attack.json"), "The attack folder"),
+        (dict.fromkeys(GateRow.model_fields), "leakage.json"),
+    ):
+        lacking = [key for key in found if f"`{key}`" not in sections[section]]
+        assert not lacking, section
+    for key in ("sent", "utility", "facts"):
+        value = read_json(run.path / "run.json")[key]
+        for name in (value[0] if isinstance(value, list) else value):
+            assert f"`{name}`" in sections["run.json"], f"{key}.{name}"
+
+
+def test_documented_functions_have_the_documented_names():
+    """What the pages call exists, with the arguments they give it."""
+    for page, text in PAGES.items():
+        for name, arguments in re.findall(r"leakbench\.([a-z]+)\(([^()]*(?:\([^()]*\)[^()]*)*)\)", "\n".join(blocks(text))):
+            function = getattr(leakbench, name)
+            keywords = set(re.findall(r"(?:^|[ (,])(\w+)=", textwrap.dedent(arguments)))
+            parameters = inspect.signature(function).parameters
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+                assert keywords <= set(parameters) | {"sigma"}, f"{page}: leakbench.{name}"
