@@ -35,7 +35,9 @@ class _Point:
     gradient: Tensor
 
 
-def minimise(f: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int, memory: int = 20, tolerance: float = 0.0) -> Solution:
+def minimise(
+    f: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int, memory: int = 20, tolerance: float = 0.0, enough: float = -math.inf
+) -> Solution:
     """Minimise a smooth function without bounds.
 
     Args:
@@ -44,6 +46,7 @@ def minimise(f: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int, memory: i
         steps: most iterations; each costs one to about three evaluations of ``f`` and its gradient.
         memory: pairs of differences that are kept.
         tolerance: stop once the gradient's norm is at most this.
+        enough: stop once the value is at most this.
 
     Raises:
         ValueError: ``x0`` is not a vector, or ``f`` or its gradient is not finite there.
@@ -55,7 +58,7 @@ def minimise(f: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int, memory: i
         raise ValueError("the function or its gradient is not finite at the starting point. Start elsewhere.")
     pairs: list[tuple[Tensor, Tensor, float]] = []
     done, converged = 0, float(here.gradient.norm()) <= tolerance
-    while done < steps and not converged:
+    while done < steps and not converged and here.value > enough:
         direction = -_two_loops(here.gradient, pairs)
         if float(direction @ here.gradient) >= 0:  # rounding spoilt the pairs
             pairs, direction = [], -_two_loops(here.gradient, [])

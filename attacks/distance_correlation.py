@@ -32,7 +32,9 @@ class DistanceCorrelation(Attack):
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         newest = {m.sender: m for m in view.messages("features") if m.sender != "server"}
         return [
-            Guess(m.sender, view.round, {"features": m.payload}) if len(m.payload) >= 4 else Guess(m.sender, view.round, failed="fewer than 4 rows")
+            Guess(m.sender, view.round, {"features": m.payload})
+            if len(m.payload) >= 4
+            else Guess(m.sender, view.round, failed="fewer than 4 rows")
             for m in newest.values()
         ]
 

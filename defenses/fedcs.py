@@ -20,7 +20,9 @@ class FedCS(Prototypes):
 
     def proxy(self, w: Tensor, me: Client) -> Tensor:
         n = me.rng.normal("direction", *w.shape)
-        return self.cos_theta * w + (1 - self.cos_theta**2) ** 0.5 * unit(n - (n @ w) * w)
+        for _ in range(2):  # once leaves a rounding error along w, which unit() may blow up
+            n = n - (n @ w) * w
+        return self.cos_theta * w + (1 - self.cos_theta**2) ** 0.5 * unit(n)
 
     def undefended(self) -> Self:
         return self.model_copy(update={"cos_theta": 1.0})

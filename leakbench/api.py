@@ -94,8 +94,15 @@ def train(
 
     spec = make_spec(
         defense,
-        **{"task": task, "params": params, "task_params": task_params, "wrappers": wrappers, "rounds": rounds, "seed": seed},
-        **{"engine": engine, "dtype": dtype, "record": record},
+        task=task,
+        params=params,
+        task_params=task_params,
+        wrappers=wrappers,
+        rounds=rounds,
+        seed=seed,
+        engine=engine,
+        dtype=dtype,
+        record=record,
     )
     return load(training.train(spec, Path(out), device=device, progress=progress).path)
 

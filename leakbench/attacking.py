@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from leakbench.view import View
 
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
+CURVE = 20  # points of a curve over rounds, beside the stages
 Progress = Callable[[int, int, str], None]
 
 
@@ -44,7 +46,8 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         return [("all", stages["final"])]
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
-    curve = [("curve", t) for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()]
+    between = [t for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()]
+    curve = [("curve", t) for t in between[:: max(1, -(-len(between) // CURVE))]]
     chosen = [(s, t) for s, t in stages.items() if not attack.stages() or s in attack.stages()]
     if not chosen:  # a short run has fewer stages; the last is always there
         chosen = [("final", last)]
@@ -93,7 +96,9 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
     threat = attack.threat
-    params = " ".join(f"-s {name}.{k}={v if isinstance(v, str) else canonical(v)}" for k, v in attack.parameters().items())
+    words = ["leakbench", "attack", str(recording.run.path), "-a", name]
+    for k, v in attack.parameters().items():
+        words += ["-s", f"{name}.{k}={v if isinstance(v, str) else canonical(v)}"]
     return {
         "schema": SCHEMA,
         "status": "guessed",
@@ -105,7 +110,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
         "metrics": {},
         "missing": [],
         "seconds": round(seconds, 3),
-        "command": f"leakbench attack {recording.run.id} -a {name} {params}",
+        "command": shlex.join(words),
         "files": {},
         **provenance.provenance(provenance.device_name(recording.device), recording.spec.dtype),
     }

@@ -45,7 +45,7 @@ def plan(data: TaskData, chosen: Tensor, *, seed: int, round: int, phase: int, b
     full = least // batch
     if steps and full:
         return Plan(torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[:, :steps], [])
-    ragged = [[b for o in orders for b in o[j, :c].split(batch)][: steps or None] for j, c in enumerate(counts.tolist())]
+    ragged = [[b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None] for j, c in enumerate(counts.tolist())]
     if len({tuple(len(b) for b in r) for r in ragged}) == 1 and len({len(b) for b in ragged[0]}) <= 1:
         return Plan(torch.stack([torch.stack(r) for r in ragged]), []) if ragged[0] else Plan(None, ragged)
     return Plan(None, ragged)

@@ -24,7 +24,7 @@ def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
     chosen = max(1, round(fed.method.fraction * fed.facts.clients))
     audited = chosen if policy.name == "all" else min(policy.audited, chosen)
     doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
-    size = audits * model * (1 + doubled * audited * (1 + policy.probes))
+    size = audits * model * (1 + doubled * audited * (1 + min(policy.probes, fed.method.batch)))
     for (kind, sender, _), (times, messages, total, _) in totals.items():
         if kind in LARGE or kind == "sum":
             continue
@@ -44,7 +44,11 @@ def fitted(policy: Policy, make: Callable[[], Federation], rounds: int, say: Cal
     fed = make()
     fed.begin()
     fed.step()
-    lower = [{"probes": p} for p in (8, 4, 1, 0)] + [{"probes": 0, "audited": a} for a in (3, 1)] + [{"probes": 0, "audited": 1, "spaced": s} for s in (4, 1, 0)]
+    lower = (
+        [{"probes": p} for p in (8, 4, 1, 0)]
+        + [{"probes": 0, "audited": a} for a in (3, 1)]
+        + [{"probes": 0, "audited": 1, "spaced": s} for s in (4, 1, 0)]
+    )
     size = predicted(policy, fed, rounds)
     for change in lower:
         if size <= LIMIT or policy.name == "all":

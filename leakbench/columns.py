@@ -50,10 +50,13 @@ RUN_UTILITY: tuple[str, ...] = ("round", "metric", "value", "low", "high", "n", 
 RUN_DIAGNOSTICS: tuple[str, ...] = ("round", "name", "value")
 
 FLOATS = frozenset(
-    ("value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high", "score"),
+    (
+        *("value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high", "score"),
+        *("utility", "utility_low", "utility_high", "chance", "claimed", "claimed_low", "claimed_high"),
+    ),
 )
 WHOLE = frozenset(("seed", "round", "n", "failed"))
-BOOLEANS = frozenset(("probe", "accepted"))
+BOOLEANS = frozenset(("probe", "accepted", "on_front"))
 
 RUNGS: tuple[str, ...] = ("paper", "transcript", "method", "public")  # the attacker's strength, weakest first
 STAGES: tuple[str, ...] = ("untrained", "early", "middle", "final", "all", "curve")
@@ -76,6 +79,8 @@ def typed(row: Mapping[str, str], path: Path) -> Row:
 
 
 def _value(column: str, text: str) -> Any:
+    if column.startswith("claimed") and not text:  # no paper gives this number
+        return ""
     if column in FLOATS:
         number = float(text)
         if not math.isfinite(number):

@@ -5,8 +5,9 @@ Three numbers of the same pass over pairs of rows, in tiles, so that no n x n ma
 * ``dcor``: Székely, Rizzo, Bakirov 2007, the root R of R^2 = dCov^2(x, z) / sqrt(dVar^2(x) dVar^2(z)), in [0, 1]. Biased: with
   many dimensions and few rows it nears 1 for independent data. Read it beside ``permuted`` only.
 * ``dcor2_corrected``: Székely and Rizzo 2013, the bias-corrected R^2, mean 0 for independent data, at most 1, may be negative.
-* ``flea_correlation``: FLea, Eq. 8 as meant (nu^2(x, x) below the root), on *squared* Euclidean distances, its root, in [0, 1].
-  Centring squared distances twice gives -2 times the Gram matrix, so this is the root of linear CKA: blind to what is not linear.
+* ``flea_correlation``: FLea, Eq. 8, nu^2(x, z) / sqrt(nu^2(x, x) nu^2(z, z)) on *squared* Euclidean distances, in [0, 1].
+  Centring squared distances twice gives -2 times the Gram matrix, so this is linear CKA: blind to what is not linear. (The
+  authors' code takes plain distances and a root, which is ``dcor``.)
 
 With a_ij the distances of x and a_i their row sums, the sums over doubly centred A and B are those of a and b and of row sums:
 sum AB = sum ab - 2/n sum a_i b_i + a b/n^2 (and n - 2, (n - 1)(n - 2) in their places for the corrected one), so one pass will do.
@@ -205,7 +206,7 @@ def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
     biased = _share(xz.clamp(min=0), xx, zz, m.aa, m.bb).clamp(max=1).sqrt()
     xz, xx, zz = (s - 2 / (n - 2) * r + t / ((n - 1) * (n - 2)) for s, r, t in raw)
     corrected = _share(xz, xx, zz, m.aa, m.bb).clamp(max=1)
-    flea = _share(m.ab_gram.clamp(min=0), m.aa_gram, m.bb_gram, m.aa_gram, m.bb_gram).clamp(max=1).sqrt()
+    flea = _share(m.ab_gram.clamp(min=0), m.aa_gram, m.bb_gram, m.aa_gram, m.bb_gram).clamp(max=1)
     return biased, corrected, flea
 
 

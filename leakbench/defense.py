@@ -103,10 +103,11 @@ class Defense(Spec):
         """Server: the new model, and what the method does with the rest."""
         step = server.mean("update")
         server.model = {k: v + step[k] if k in step else v for k, v in server.model.items()}
+        return None
 
     # for the evaluator and the scorer, neither of which is a party --------------------------------------------------
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
-        """x (n, ...) -> class logits (n, classes); or (n,), how well x fits this client."""
+        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client."""
         return net(x)
 
     def secrets(self, me: Client) -> dict[str, Tree]:
@@ -141,7 +142,7 @@ class Wrapper(Spec):
 
 
 def unit(v: Tensor) -> Tensor:
-    """v / |v| along the last axis; 0 stays 0."""
+    """Of length 1 along the last axis: v / |v|; 0 stays 0."""
     return v / v.norm(dim=-1, keepdim=True).clamp(min=1e-12)
 
 

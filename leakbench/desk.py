@@ -23,7 +23,9 @@ class Mail(dict[str, Any]):
     """An inbox that says which kinds there are when another one is read."""
 
     def __missing__(self, kind: str) -> Any:
-        raise MethodError(f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that sums leaves only server.mean({kind!r}).")
+        raise MethodError(
+            f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that sums leaves only server.mean({kind!r})."
+        )
 
 
 class _Single:
@@ -38,7 +40,9 @@ class _Single:
 class Desk:
     """Holds what is public: method, wrappers, architecture, facts. The seed stands in for everyone's own dice."""
 
-    def __init__(self, method: Defense, wrappers: Sequence[Wrapper], module: nn.Module, facts: Facts, seed: int, dtype: torch.dtype):
+    def __init__(
+        self, method: Defense, wrappers: Sequence[Wrapper], module: nn.Module, facts: Facts, seed: int, dtype: torch.dtype
+    ) -> None:
         self.method, self.wrappers, self.module, self.facts, self.seed, self.dtype = method, tuple(wrappers), module, facts, seed, dtype
         self.trained = {k for k, _ in module.named_parameters()}
 

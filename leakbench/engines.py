@@ -68,7 +68,9 @@ def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, rows: Tensor, 
         return v.expand(n, *v.shape).clone()
 
     common = {k: v.detach().requires_grad_() for k, v in received.items() if k in desk.trained}
-    buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {k: v.clone() for k, v in each["kept"].items() if k not in desk.trained}
+    buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {
+        k: v.clone() for k, v in each["kept"].items() if k not in desk.trained
+    }
     mine = {f"model/{k}": v for k, v in each["kept"].items() if k in desk.trained} | {f"own/{k}": v for k, v in each["own"].items()}
     mine = {k: v.detach().requires_grad_() for k, v in mine.items()}
     loss = getattr(desk.method, name)

@@ -6,6 +6,7 @@
     │   └── BrokenFile             2     an artifact that is damaged, cut, changed or from a newer schema
     ├── ThreatViolation            2     an attack asked for what its threat model does not declare
     ├── MethodError                2     a defense, wrapper or attack breaks its contract
+    ├── NotMeasured                2     a metric does not apply here; becomes a line in missing.csv
     └── PartFailed                 4     some runs or attacks failed; the others are written
 """
 
@@ -43,6 +44,10 @@ class ThreatViolation(LeakbenchError):
 
 class MethodError(LeakbenchError):
     """A defense, wrapper or attack breaks its contract."""
+
+
+class NotMeasured(LeakbenchError):
+    """A metric does not apply to these units; its reason stands in missing.csv."""
 
 
 class PartFailed(LeakbenchError):

@@ -98,5 +98,3 @@ def _distance_ratio(fed: Federation, true: Tensor) -> float:
     index = torch.tensor([own[int(y)] for y in fed.data.test.y])
     spread = torch.pdist(true).mean()
     return float(spread / (embedded - true[index]).norm(dim=-1).mean().clamp(min=1e-12))
-
-

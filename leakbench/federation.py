@@ -42,8 +42,9 @@ class Federation:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         recorder: NoRecorder | None = None,
-    ):
-        self.method, self.task, self.seed, self.wrappers, self.dtype, self.device = method, task, seed, tuple(wrappers), dtype, torch.device(device)
+    ) -> None:
+        self.method, self.task, self.seed, self.wrappers = method, task, seed, tuple(wrappers)
+        self.dtype, self.device = dtype, torch.device(device)
         self.engine = engines.resolve(engine, method, self.wrappers)
         self.facts = task.facts(method)
         self.data = data.to(self.device, dtype)
@@ -56,6 +57,9 @@ class Federation:
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
         self.everyone = torch.arange(self.facts.clients, device=self.device)
         self.lasting: dict[str, Tree] = {}  # what was sent to everybody before round 1
+        self.local: dict[str, Tree] = {}  # the trained local models, where the method reads them
+        self.losses: Tensor | None = None  # (M,) of the newest training
+        self.share: Tensor | None = None  # (M,) weight of each sender in a mean
         self.t = 0
         self._start()
 
@@ -64,7 +68,8 @@ class Federation:
         kept = self._kept_names(set(tensors))
         self.model = {k: v for k, v in tensors.items() if k not in kept}
         n = len(self.everyone)
-        self.columns: dict[str, Tree] = {"own": {}, "state": {}, "kept": {k: tensors[k].expand(n, *tensors[k].shape).clone() for k in sorted(kept)}}
+        columns = {k: tensors[k].expand(n, *tensors[k].shape).clone() for k in sorted(kept)}
+        self.columns: dict[str, Tree] = {"own": {}, "state": {}, "kept": columns}
         self.state: dict[str, Tree] = {}
         self._open(self.everyone)
         self.server(self.method.start_server)
@@ -79,7 +84,8 @@ class Federation:
     # the verbs ------------------------------------------------------------------------------------------------------
     def server(self, fn: Callable[..., Any]) -> None:
         """Run a function of the server and deliver what it returns to this round's clients."""
-        tree = {"model": self.model, "state": self.state, "inbox": self.received, "senders": self.senders, "receivers": self.chosen, "share": self.share}
+        tree: Tree = {"model": self.model, "state": self.state, "inbox": self.received}
+        tree |= {"senders": self.senders, "receivers": self.chosen, "share": self.share}
         with unwritten(self._named(fn.__name__), {**tree, "means": self.means}):
             sent, new, each = self.desk.server(fn.__name__, self.t, tree, self.means)
         self.model, self.state = new["model"], new["state"]
@@ -109,13 +115,13 @@ class Federation:
         steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
         todo = plan(self.data, self.chosen, seed=self.seed, round=self.t, phase=self.phase, batch=m.batch, steps=steps, epochs=epochs)
         each = self._each(self.chosen)
-        self.share = self._shares(each["count"])
+        share = self.share = self._shares(each["count"])
         if m.average == "weighted":
             self._arrive("count", each["count"])
             self.recorder.up(self, "count", each, {"count": each["count"]})
         self.recorder.training(self, name, each, todo)
         with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
-            out = self._trained(name, each, todo)
+            out = self._trained(name, each, todo, share)
         self._keep({"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
         self.local = {} if m.fusible else {"local": out["local"]}
@@ -130,10 +136,10 @@ class Federation:
         self.phase += 1
 
     # how it is done -------------------------------------------------------------------------------------------------
-    def _trained(self, name: str, each: Tree, todo: Plan) -> Tree:
+    def _trained(self, name: str, each: Tree, todo: Plan, share: Tensor) -> Tree:
         if self.engine == "fused" and todo.even is not None and todo.even.shape[1] == 1 and name not in self.fallbacks:
             try:
-                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo.even[:, 0], self.share, self.data)
+                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo.even[:, 0], share, self.data)
             except RuntimeError as error:  # vmap refused the loss: the reference runs it, or raises what is really wrong
                 self.fallbacks[name] = str(error).splitlines()[0]
             else:
@@ -195,7 +201,8 @@ class Federation:
         for group, values in new.items():
             for name, value in values.items():
                 if name not in self.columns[group]:
-                    raise MethodError(f"{type(self.method).__name__}: {group}[{name!r}] is not named in start(); a client keeps what start() made.")
+                    what = f"{type(self.method).__name__}: {group}[{name!r}]"
+                    raise MethodError(f"{what} is not named in start(); a client keeps what start() made.")
                 if self.chosen is self.everyone:
                     self.columns[group][name] = value
                 else:
@@ -225,8 +232,7 @@ class Federation:
         self.each_inbox: dict[str, Tree] = {}
         self.received: dict[str, Tree] = {}
         self.means: dict[str, Tree] = {}
-        self.local: dict[str, Tree] = {}
-        self.losses: Tensor | None = None
+        self.local, self.losses = {}, None
         self.senders, self.share = who[:0], None
 
     # the run --------------------------------------------------------------------------------------------------------
@@ -268,7 +274,8 @@ class Federation:
 
     def restore(self, saved: dict[str, Tree]) -> None:
         """Go on from a snapshot of the same spec."""
-        saved = tmap(lambda v: v.to(self.device), saved)
+        # Cloned: a tensor of a file lies anywhere in memory, and BLAS sums unaligned ones in another order.
+        saved = tmap(lambda v: v.to(self.device).clone(), saved)
         # safetensors drops empty dicts: a method may keep the whole model at the clients.
         self.t, self.model, self.state = int(saved["t"]), saved.get("model", {}), saved.get("server", {})
         self.columns = {k: saved.get(k, {}) for k in ("own", "state", "kept")}

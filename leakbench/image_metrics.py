@@ -8,6 +8,7 @@ from functools import partial
 from torch import Tensor
 
 from leakbench import images, perceptual
+from leakbench.errors import NotMeasured
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
 from leakbench.truth import Answer
@@ -40,8 +41,14 @@ def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:
     size = tuple(answer.batch()[0].shape[1:])
     if min(size[-2:]) < perceptual.SMALLEST:  # said before its seconds of imports
-        raise ValueError(f"LPIPS needs images of at least 32 x 32 pixels, got {size}")
-    return _each(guess, answer, perceptual.load())
+        raise NotMeasured(
+            f"LPIPS needs images of at least {perceptual.SMALLEST} x {perceptual.SMALLEST} pixels; these are {size[-2]} x {size[-1]}"
+        )
+    try:
+        measure = perceptual.load()
+    except perceptual.WeightsNotFound as error:
+        raise NotMeasured(str(error)) from None
+    return _each(guess, answer, measure)
 
 
 PSNR = Metric("psnr", "up", 0.0, 100.0, "image", False, ("x",), partial(_each, measure=images.psnr))

@@ -16,7 +16,7 @@ class Optimizer:
     Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
     """
 
-    def __init__(self, method: Defense, round: int):
+    def __init__(self, method: Defense, round: int) -> None:
         scale = method.decay ** max(round - 1, 0)
         self.adam = method.optimizer == "adam"
         self.rates = {"model": method.lr * scale, "own": method.own_lr * scale}

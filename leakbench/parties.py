@@ -37,7 +37,7 @@ class Batch:
 class Each:
     """Marks a downlink of which every receiver gets its own row, in the order of ``server.receivers``."""
 
-    def __init__(self, payload: Tree):
+    def __init__(self, payload: Tree) -> None:
         self.payload = payload
 
 
@@ -63,11 +63,13 @@ def training(module: nn.Module, on: bool) -> Iterator[None]:
 class Net:
     """The public architecture with some weights. ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it at a stage."""
 
-    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]):
+    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         self.module, self.weights = module, weights
 
-    def __call__(self, x: Tensor, *, start: str | None = None, stop: str | None = None, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """x (B, ...) -> (B, dim); ``weights``: another model's, in evaluation mode (a teacher)."""
+    def __call__(
+        self, x: Tensor, *, start: str | None = None, stop: str | None = None, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
         cut = {"start": start, "stop": stop}
         if weights is None:
             return functional_call(self.module, dict(self.weights), (x,), cut)
@@ -138,7 +140,9 @@ class Server:
         """
         if kind not in self.means:
             if kind not in self.inbox or self.share is None:
-                raise MethodError(f"server.mean({kind!r}): no client sent {kind!r} in this round; it has {sorted({*self.inbox, *self.means})}.")
+                raise MethodError(
+                    f"server.mean({kind!r}): no client sent {kind!r} in this round; it has {sorted({*self.inbox, *self.means})}."
+                )
             self.means[kind] = weighted_mean(self.inbox[kind], self.share)
         return self.means[kind]
 

@@ -1,9 +1,9 @@
 """Told by the federation what crosses; keeps what the policy says and writes a round when it closes.
 
-    transcript/   what crossed a boundary, as it crossed it
-    control/      what the same clients would have sent with nothing defended, where that differs
-    known/        what an attacker may be granted (labels of audited updates)
-    truth/        batches, states, draws, secrets: opened by scoring only
+transcript/   what crossed a boundary, as it crossed it
+control/      what the same clients would have sent with nothing defended, where that differs
+known/        what an attacker may be granted (labels of audited updates)
+truth/        batches, states, draws, secrets: opened by scoring only
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NoRecorder:
 class Recorder(NoRecorder):
     """Writes a run folder's rounds."""
 
-    def __init__(self, folder: Path, rounds: int, policy: Policy):
+    def __init__(self, folder: Path, rounds: int, policy: Policy) -> None:
         self.folder, self.rounds, self.policy = folder, rounds, policy
         self._clear()
 
@@ -63,6 +63,7 @@ class Recorder(NoRecorder):
         return self.policy.keeps(kind, size, fed.t, self.rounds, uplink=uplink, fraction=fed.method.fraction)
 
     def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
+        """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
         if not self._keeps(fed, kind, size, uplink=False):
             return
@@ -70,6 +71,7 @@ class Recorder(NoRecorder):
         self.sent += [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
 
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
+        """Keep the messages, what they would have been undefended, and the draws and secrets behind them."""
         kinds = [k for k, v in sent.items() if self._keeps(fed, k, nbytes(v) // len(fed.chosen), uplink=True)]
         if not kinds:
             return
@@ -96,7 +98,11 @@ class Recorder(NoRecorder):
     def _bare(self, bare: Message, sent: Message) -> None:
         """Into the control goes only what differs: an undefended update of a large model is not kept twice."""
         a, b = flat(bare.payload), flat(sent.payload)
-        if sent.receiver != bare.receiver or a.keys() != b.keys() or any(a[k].shape != b[k].shape or not torch.equal(a[k], b[k]) for k in a):
+        if (
+            sent.receiver != bare.receiver
+            or a.keys() != b.keys()
+            or any(a[k].shape != b[k].shape or not torch.equal(a[k], b[k]) for k in a)
+        ):
             self.control.append(bare)
 
     def _client(self, i: int) -> dict[str, Any]:
@@ -104,6 +110,7 @@ class Recorder(NoRecorder):
         return clients.setdefault(str(i), {})
 
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
+        """Keep the sum; its payload says of which kind."""
         if self._keeps(fed, "sum", nbytes(payload), uplink=True):
             self.sent.append(Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload}))
 
@@ -123,7 +130,8 @@ class Recorder(NoRecorder):
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
     def _update(self, fed: Federation, name: str, each: Tree, rows: list[Tensor], batches: list[Batch], probe: int | None) -> None:
-        i, path, log = int(each["index"]), "" if probe is None else f"/probe/{probe}", {}
+        i, path = int(each["index"]), "" if probe is None else f"/probe/{probe}"
+        log: dict[str, Tensor] = {}
         update = fed.desk.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)["update"]
         if update:
             covered = any("update" in w.kinds for w in fed.wrappers)

@@ -23,7 +23,7 @@ def _packages(kind: str) -> Iterator[ModuleType]:
         UsageError: a package is not one of leakbench's: another folder of that name shadows it.
     """
     for point in sorted(entry_points(group=f"leakbench.{kind}"), key=lambda p: (p.value, p.name)):
-        package = importlib.import_module(point.value)
+        package = _imported(point.value)
         where = ", ".join(getattr(package, "__path__", [])) or getattr(package, "__file__", point.value)
         if getattr(package, "LEAKBENCH_API", None) != API:
             raise UsageError(
@@ -31,6 +31,15 @@ def _packages(kind: str) -> Iterator[ModuleType]:
                 "another folder of that name shadows ours; rename it or run leakbench from elsewhere."
             )
         yield package
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (ImportError, SyntaxError) as error:
+        raise UsageError(
+            f"the module {name!r} cannot be imported ({error}): mend or uninstall it, or run leakbench from elsewhere."
+        ) from error
 
 
 def names(kind: str) -> dict[str, str]:
@@ -46,7 +55,9 @@ def names(kind: str) -> dict[str, str]:
                 continue
             name = module.name.replace("_", "-") if kind == "tasks" else module.name
             if name in found:
-                raise UsageError(f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and {package.__name__}; rename one of the files.")
+                raise UsageError(
+                    f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and {package.__name__}; rename one of the files."
+                )
             found[name] = f"{package.__name__}.{module.name}"
     return dict(sorted(found.items()))
 
@@ -63,8 +74,14 @@ def load(kind: str, name: str) -> type[Any]:
     known = names(kind)
     if name not in known:
         raise UnknownName(_ONE[kind], name, known)
-    module = importlib.import_module(known[name])
-    own = [v for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Spec) and v.__module__ == module.__name__ and not n.startswith("_")]
+    module = _imported(known[name])
+    own = [
+        v
+        for n, v in vars(module).items()
+        if isinstance(v, type) and issubclass(v, Spec) and v.__module__ == module.__name__ and not n.startswith("_")
+    ]
     if len(own) != 1:
-        raise UsageError(f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines {[c.__name__ for c in own]}.")
+        raise UsageError(
+            f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines {[c.__name__ for c in own]}."
+        )
     return own[0]

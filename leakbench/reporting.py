@@ -80,7 +80,7 @@ def _commands(runs: Sequence[Run], tradeoff: Sequence[dict[str, Any]]) -> dict[s
             continue
         attacks = [a for r in several for a in r.attacks if a.name == row["attack"] and a.params == row["attack_params"]]
         if attacks:
-            params = str(attacks[0].meta.get("command", "")).split(f"-a {row['attack']}", 1)[-1]
-            names = " ".join(shlex.quote(str(r.path)) for r in several)
-            out[row_key(row)] = f"leakbench attack {names} -a {row['attack']}{params}"
+            words = shlex.split(str(attacks[0].meta.get("command", "")))
+            options = words[words.index("-a") :] if "-a" in words else ["-a", row["attack"]]
+            out[row_key(row)] = shlex.join(["leakbench", "attack", *(str(r.path) for r in several), *options])
     return out

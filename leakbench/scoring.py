@@ -12,7 +12,7 @@ from typing import Any
 from leakbench import columns, flags, stats
 from leakbench.attack import Attack
 from leakbench.attacking import ROLES, Guessed, folder_of, saved
-from leakbench.errors import BrokenFile, LeakbenchError, MethodError
+from leakbench.errors import MethodError, NotMeasured
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
 from leakbench.recording import Recording
@@ -67,16 +67,16 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
             made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
             lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
             if lacking:
-                if len(lacking) < len(made):  # else the metric is not for this setting of the attack
+                if len(lacking) < len(made) or not any(g.tensors for g in made):  # else the metric is not for this setting of the attack
                     reason = f"round {cell.round}: no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
                     missing.append({"metric": metric.name, "reason": reason})
                 continue
             try:
                 lines.append(_line(cell, metric, truth))
-            except (LeakbenchError, ValueError) as error:
-                if isinstance(error, BrokenFile | MethodError):
-                    raise
-                missing.append({"metric": metric.name, "reason": f"round {cell.round}: {error}"})
+            except NotMeasured as error:
+                missing.append({"metric": metric.name, "reason": str(error)})
+            except ValueError as error:  # a guess or an answer that the metric cannot take: never silently a missing number
+                raise MethodError(f"{metric.name} cannot be measured at round {cell.round}: {error}") from error
     rows = []
     for line in lines:
         try:
@@ -97,6 +97,8 @@ def _cells(guesses: list[Guessed]) -> list[Cell]:
     """The guesses by (stage, round, probe), floor and control beside the attack; units of the attack only."""
     found: dict[tuple[str, int, bool], dict[str, dict[Key, Guess]]] = defaultdict(lambda: {r: {} for r in ROLES})
     for g in guesses:
+        if not g.guess.failed and not all(bool(t.isfinite().all()) for t in g.guess.tensors.values()):
+            raise MethodError(f"the saved guess for {g.guess.unit} at round {g.guess.round} is not finite, and does not say it failed.")
         at = found[g.stage, g.guess.round, g.guess.probe is not None]
         at[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
     cells = []
@@ -190,7 +192,11 @@ def _units(line: Line) -> list[dict[str, Any]]:
     return [
         {
             **{"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe, "unit": s.unit, "cluster": s.cluster},
-            **{"score": s.value, "failed": role == "attack" and line.failed[s.unit], "accepted": role == "attack" and line.accepted[s.unit]},
+            **{
+                "score": s.value,
+                "failed": role == "attack" and line.failed[s.unit],
+                "accepted": role == "attack" and line.accepted[s.unit],
+            },
         }
         for role, metric, scores in blocks
         for s in scores
@@ -212,7 +218,10 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[st
         senders = set(rows[rows[:, 1] >= 0][:, 1].tolist()) if rows is not None else set()
         lost = len(senders) - len({g.guess.unit for g in final})
         if lost > 0:
-            return [{"metric": "all", "reason": f"{lost} of {len(senders)} clients: their newest {kinds[0]} was not kept by the recording policy"}]
+            return [
+                {
+                    "metric": "all",
+                    "reason": f"{lost} of {len(senders)} clients: their newest {kinds[0]} was not kept by the recording policy",
+                }
+            ]
     return []
-
-

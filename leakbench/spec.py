@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -27,11 +27,18 @@ class Spec(BaseModel):
             UsageError: a field is unknown, of the wrong type or out of range.
         """
         try:
-            return cls.model_validate_json(json.dumps(dict(values), allow_nan=False))
+            return cls.model_validate_json(json.dumps({k: cls._worded(k, v) for k, v in values.items()}, allow_nan=False))
         except ValidationError as error:
             raise UsageError(_sentence(cls, what, error)) from None
         except (TypeError, ValueError) as error:
             raise UsageError(f"{what}: {error}.") from None
+
+    @classmethod
+    def _worded(cls, name: str, value: Any) -> Any:
+        """``value``; but a word again where the field chooses among words and one of them ("true") was read as JSON."""
+        words = get_args(cls.model_fields[name].annotation) if name in cls.model_fields else ()
+        word = json.dumps(value) if value is None or isinstance(value, bool | int) else None
+        return word if word in words and value not in words else value
 
     def parameters(self) -> dict[str, Any]:
         """Every field as JSON values."""

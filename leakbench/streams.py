@@ -50,7 +50,9 @@ class Rng:
         phase: name of the phase, "" outside training.
     """
 
-    def __init__(self, seed: int, domain: str, party: Tensor, dtype: torch.dtype, *, round: int = 0, phase: str = "", step: int = 0):
+    def __init__(
+        self, seed: int, domain: str, party: Tensor, dtype: torch.dtype, *, round: int = 0, phase: str = "", step: int = 0
+    ) -> None:
         self.seed, self.domain, self.party, self.dtype = seed, domain, party, dtype
         self.round, self.phase, self.step = round, phase, step
         self.log: dict[str, Tensor] | None = None  # filled while the truth is recorded

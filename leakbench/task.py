@@ -48,8 +48,8 @@ class TaskData:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
         """The same on another device and in another precision."""
-        parts = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
-        return TaskData(*parts, self.rows.to(device), self.counts.to(device), self.client_class.to(device))
+        train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
+        return TaskData(train, test, aux, self.rows.to(device), self.counts.to(device), self.client_class.to(device))
 
 
 class Task(Spec):
@@ -79,7 +79,9 @@ class Task(Spec):
 
     def facts(self, method: Defense) -> Facts:
         """Public facts, given what the method's network ends in."""
-        return Facts(clients=self.clients, classes=self.classes, dim=self.dim if method.outputs == "embedding" else self.classes, shape=self.shape)
+        return Facts(
+            clients=self.clients, classes=self.classes, dim=self.dim if method.outputs == "embedding" else self.classes, shape=self.shape
+        )
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.

@@ -20,7 +20,7 @@ def party(name: str) -> int:
 class Traffic:
     """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast, and their sizes."""
 
-    def __init__(self, covered: set[str]):
+    def __init__(self, covered: set[str]) -> None:
         self.covered = covered
         self.rows: dict[str, list[Tensor]] = {}
         self.totals: dict[tuple[str, str, str], list[int]] = {}  # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
@@ -55,7 +55,15 @@ class Traffic:
     def table(self) -> list[dict[str, Any]]:
         """For `run.json`: what was sent, how often, how much, and whether a wrapper covers it."""
         return [
-            {"kind": k, "sender": s, "receiver": r, "rounds": n[0], "messages": n[1], "bytes": n[2], "covered": s == "client" and k in self.covered}
+            {
+                "kind": k,
+                "sender": s,
+                "receiver": r,
+                "rounds": n[0],
+                "messages": n[1],
+                "bytes": n[2],
+                "covered": s == "client" and k in self.covered,
+            }
             for (k, s, r), n in sorted(self.totals.items())
         ]
 

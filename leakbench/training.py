@@ -39,7 +39,9 @@ class Trained:
     skipped: bool
 
 
-def train(spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress | None = None, say: Callable[[str], None] = lambda _: None) -> Trained:
+def train(
+    spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress | None = None, say: Callable[[str], None] = lambda _: None
+) -> Trained:
     """Run ``spec`` into its folder below ``runs``; go on from the last checkpoint, skip what is complete.
 
     Raises:
@@ -51,10 +53,8 @@ def train(spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress
     data = made.task.load()
 
     def federation(recorder: Recorder | None = None) -> Federation:
-        dtype = getattr(torch, spec.dtype)
-        return Federation(
-            made.method, made.task, data, seed=spec.seed, engine=spec.engine, wrappers=made.wrappers, dtype=dtype, device=where, recorder=recorder
-        )
+        how = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers, "dtype": getattr(torch, spec.dtype)}
+        return Federation(made.method, made.task, data, device=where, recorder=recorder, **how)
 
     if spec.record == Policy(name=spec.record.name):
         spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
@@ -110,7 +110,8 @@ def _saved(folder: Path) -> tuple[Tree, Any] | None:
         tree, meta = read_tree(path)
     except BrokenFile as error:
         raise BrokenFile(str(error).replace("Make it again.", "Delete it to train this run anew.")) from None
-    if not {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta) or set(meta["order"]) != set(flat(tree.get("federation", {}))):
+    whole = {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta)
+    if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
         raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
     return tree, meta
 
@@ -219,8 +220,10 @@ def command(spec: RunSpec) -> str:
     def values(prefix: str, params: dict[str, Any]) -> list[str]:
         return [w for k, v in params.items() for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")]
 
-    words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name, *values("", spec.defense.params), *values("task.", spec.task.params)]
+    words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name]
+    words += [*values("", spec.defense.params), *values("task.", spec.task.params)]
     for w in spec.wrappers:
         words += ["-w", w.name, *values(f"{w.name}.", w.params)]
-    words += ["--rounds", str(spec.rounds), "--seeds", str(spec.seed), "--engine", spec.engine, "--dtype", spec.dtype, "--record", spec.record.name]
-    return shlex.join(words)
+    for option in ("rounds", "engine", "dtype"):
+        words += [f"--{option}", str(getattr(spec, option))]
+    return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])

@@ -41,7 +41,9 @@ def round_file(t: int) -> str:
 
 def write_messages(path: Path, messages: list[Message]) -> None:
     """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`."""
-    table = [{"round": m.round, "phase": m.phase, "sender": m.sender, "receiver": m.receiver, "kind": m.kind, "probe": m.probe} for m in messages]
+    table = [
+        {"round": m.round, "phase": m.phase, "sender": m.sender, "receiver": m.receiver, "kind": m.kind, "probe": m.probe} for m in messages
+    ]
     write_tree(path, {str(i): {"payload": m.payload} for i, m in enumerate(messages)}, {"messages": table}, sync=False)
 
 

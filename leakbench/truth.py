@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.errors import BrokenFile, UsageError
+from leakbench.errors import BrokenFile, NotMeasured
 from leakbench.guess import Guess
 from leakbench.runs import Run
-from leakbench.store import read_meta, read_tree
+from leakbench.store import read_meta
 from leakbench.streams import shared
 from leakbench.transcript import round_file
 from leakbench.tree import Tree
@@ -41,6 +41,11 @@ class Truth:
     def _read(self) -> dict[int, Tree]:
         return {}
 
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """For metrics: what is costly and serves several of them."""
+        return {}
+
     def round(self, t: int) -> Tree:
         """Everything true of round t.
 
@@ -49,7 +54,9 @@ class Truth:
         """
         if t not in self._read:
             if t not in self.rounds:
-                raise BrokenFile(f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t} was not recorded. Train the run again.")
+                raise BrokenFile(
+                    f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t} was not recorded. Train the run again."
+                )
             self._read[t] = self.run.tree(self.rounds[t])[0]
         return self._read[t]
 
@@ -90,16 +97,16 @@ class Answer:
         """(C, dim) float64: every client's true prototype after this round.
 
         Raises:
-            UsageError: the method has none.
+            NotMeasured: the method has none.
         """
         everyone = self.truth.round(self.round).get("everyone", {})
         if "prototype" not in everyone:
-            raise UsageError("the method's clients have no true prototype to compare with (its `secrets` names none).")
+            raise NotMeasured("the method's clients have no true prototype to compare with (its `secrets` names none).")
         true: Tensor = everyone["prototype"]
         return true.double()
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, ...) float64, y (B,), rows (B,): the examples behind the update of this round.
+        """The examples behind the update of this round: x (B, ...) float64, y (B,), rows (B,).
 
         Raises:
             BrokenFile: they were not recorded.

@@ -44,7 +44,7 @@ class View:
         control: look at what would have been sent with nothing defended.
     """
 
-    def __init__(self, threat: ThreatModel, recording: Recording, round: int, *, control: bool = False):
+    def __init__(self, threat: ThreatModel, recording: Recording, round: int, *, control: bool = False) -> None:
         unknown = [k for k in threat.kinds if k not in KINDS]
         if unknown:
             raise UsageError(f"the threat model reads messages of kind {unknown[0]!r}, which does not exist. Known: {', '.join(KINDS)}.")
@@ -99,7 +99,9 @@ class View:
             ThreatViolation: the kind is not declared.
         """
         if kind not in self.threat.kinds:
-            raise ThreatViolation(f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model.")
+            raise ThreatViolation(
+                f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model."
+            )
         wanted = {"sender": sender, "round": round, "phase": phase}
         return [
             m
@@ -114,7 +116,9 @@ class View:
             ThreatViolation: the kind is not declared.
         """
         if kind not in self.threat.kinds:
-            raise ThreatViolation(f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model.")
+            raise ThreatViolation(
+                f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model."
+            )
         rows = self._recording.traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
         rows = rows[rows[:, 0] <= self.round]
         if self.threat.observer == "outsider":

@@ -49,7 +49,8 @@ def opened(data: bytes) -> Any:
     """Inverse of ``parcel``."""
     size = int.from_bytes(data[:8], "big")
     head, rest = json.loads(data[8 : 8 + size]), data[8 + size :]
-    tensors = load(rest) if rest else {}
+    # Cloned: BLAS sums unaligned memory in another order.
+    tensors = {k: v.clone() for k, v in load(rest).items()} if rest else {}
 
     def value(node: Any) -> Any:
         kind, inside = node

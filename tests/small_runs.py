@@ -63,7 +63,9 @@ def write_guesses(recording: Recording, name: str, attack: Any, found: Iterable[
     return folder
 
 
-def by_hand(recording: Recording, name: str, attack: Any, guesses: Sequence[Guess], floor: Sequence[Guess], control: Sequence[Guess] = ()) -> Path:
+def by_hand(
+    recording: Recording, name: str, attack: Any, guesses: Sequence[Guess], floor: Sequence[Guess], control: Sequence[Guess] = ()
+) -> Path:
     """As ``write_guesses``, at the last stage; the control is the attack unless given."""
     roles = {"attack": guesses, "floor": floor, "control": control or guesses}
     return write_guesses(recording, name, attack, [(role, "final", g) for role, gs in roles.items() for g in gs])

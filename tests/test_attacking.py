@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from small_runs import FEATURES, again, build, copied, plugged, results, trained, tree_of, units
 
 from leakbench import api, attacking, registry, scoring, work
 from leakbench.attack import Attack
@@ -15,7 +16,6 @@ from leakbench.runs import load
 from leakbench.store import read_json, write_json
 from leakbench.truth import Truth
 from leakbench.view import View
-from small_runs import FEATURES, again, build, copied, plugged, results, trained, tree_of, units
 
 CHEAP = {"gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1}}
 MODULE = '''
@@ -42,7 +42,8 @@ class Mine(Attack):
 
     def blind(self, view, rng):
         import torch
-        return [Guess(m.sender, view.round, {{"prototype": torch.randn(8, generator=rng)}}) for m in view.messages("prototype") if m.sender != "server"]
+        sent = [m for m in view.messages("prototype") if m.sender != "server"]
+        return [Guess(m.sender, view.round, {{"prototype": torch.randn(8, generator=rng)}}) for m in sent]
 '''
 PLAIN = 'return [Guess(m.sender, view.round, {"prototype": m.payload}) for m in view.messages("prototype") if m.sender != "server"]'
 
@@ -191,7 +192,11 @@ def test_an_attack_that_reads_less_than_it_declares_still_reads_only_that(name):
 
 @pytest.mark.parametrize(
     ("body", "named"),
-    [('return view.messages("update")', "'update' messages"), ("return view.know('aux_data')", "'aux_data'"), ("return view.method", "'method'")],
+    [
+        ('return view.messages("update")', "'update' messages"),
+        ("return view.know('aux_data')", "'aux_data'"),
+        ("return view.method", "'method'"),
+    ],
 )
 def test_an_attack_that_asks_for_more_than_it_declares_fails_by_that_name(runs, tmp_path, body, named):
     run = copied(runs["fedgn"], tmp_path)
@@ -206,7 +211,10 @@ def test_an_attack_that_asks_for_more_than_it_declares_fails_by_that_name(runs, 
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ('import torch; return [Guess("client/1", view.round, {"prototype": torch.full((8,), float("nan"))})]', "not finite; report it as failed"),
+        (
+            'import torch; return [Guess("client/1", view.round, {"prototype": torch.full((8,), float("nan"))})]',
+            "not finite; report it as failed",
+        ),
         ('import torch; return 2 * [Guess("client/1", view.round, {"prototype": torch.ones(8)})]', "guessed one unit twice at round 1"),
         ("return []", "found nothing to attack"),
         ('import torch; return [Guess("client/99", view.round, {"prototype": torch.ones(8)})]', "no guess for client/99"),
@@ -240,7 +248,7 @@ def test_a_failed_attack_that_works_now_is_done(runs, tmp_path):
 
 def test_an_attack_that_does_not_fit_says_why_and_leaves_nothing(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
-    with pytest.raises(UsageError, match="distance_correlation does not fit digits-fedgn-.*: clients send the server no features"):
+    with pytest.raises(UsageError, match=r"distance_correlation does not fit digits-fedgn-.*: clients send the server no features"):
         api.attack(run, "distance_correlation")
     assert not (run.path / "attacks").exists()
 
@@ -249,7 +257,7 @@ def test_a_damaged_recording_fails_no_attack(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
     file = run.path / "transcript" / "round-000010.safetensors"
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(BrokenFile, match="round-000010.safetensors was changed or damaged"):
+    with pytest.raises(BrokenFile, match=r"round-000010.safetensors was changed or damaged"):
         api.attack(run, "prototype_leakage")
     assert not (run.path / "attacks").exists()
 
@@ -257,7 +265,7 @@ def test_a_damaged_recording_fails_no_attack(runs, tmp_path):
 def test_an_unfinished_run_is_not_attacked(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
     write_json(run.path / "run.json", {**run.meta, "status": "running"})
-    with pytest.raises(UsageError, match="is not complete .status: running.. Train it first"):
+    with pytest.raises(UsageError, match=r"is not complete .status: running.. Train it first"):
         api.attack(run, "prototype_leakage")
 
 
@@ -265,7 +273,7 @@ def test_finished_attacks_that_were_changed_since_are_refused(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
     folder = api.attack(run, "prototype_leakage").path
     (folder / "results.csv").write_text("value\n0\n")
-    with pytest.raises(BrokenFile, match="results.csv was changed"):
+    with pytest.raises(BrokenFile, match=r"results.csv was changed"):
         api.attack(run, "prototype_leakage")
 
 

@@ -74,7 +74,7 @@ def test_under_every_wrapper(name, wrap, kinds):
 
     def under(engine):
         try:
-            return run(federation(name, engine, wrappers=cover, fraction=0.5, **ONE_STEP), 6), ""
+            return run(federation(name, engine, wrappers=cover, fraction=0.5, **ONE_STEP), 4), ""
         except LeakbenchError as error:
             return None, f"{type(error).__name__}: {error}"
 

@@ -32,7 +32,7 @@ training.train(spec, Path(sys.argv[2]), device="cpu", progress=lambda t, *_: pri
 
 
 def spec_of(name, *, rounds=ROUNDS, wrappers=(), **params):
-    return make_spec(name, params=params, task_params=SMALL, rounds=rounds, seed=3, wrappers=wrappers, dtype="float64")
+    return make_spec(name, params={"batch": 4} | params, task_params=SMALL, rounds=rounds, seed=3, wrappers=wrappers, dtype="float64")
 
 
 def content(folder):
@@ -102,7 +102,7 @@ def stopped(spec, runs, monkeypatch, after=7, every=0.0):
 )
 def test_interrupted_and_resumed_is_the_same_bytes(tmp_path, monkeypatch, name, more):
     """Sums over a model's tensors depend on their order: a checkpoint must bring that back, too."""
-    spec = spec_of(name, **more)
+    spec = spec_of(name, rounds=12, **more)
     whole = train(spec, tmp_path / "whole").path
     cut = stopped(spec, tmp_path / "cut", monkeypatch)
     train(spec, tmp_path / "cut")

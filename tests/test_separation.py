@@ -10,11 +10,12 @@ import pytest
 import torch
 from federations import FAST, run
 
+import defenses
 from leakbench import registry
 from leakbench.store import read_tree
 from leakbench.tree import flat
 
-ROUNDS = 3
+ROUNDS = 2
 HERE = Path(__file__).parent
 MANY = {"steps": 2, "epochs": 0}
 CASES = [
@@ -58,11 +59,12 @@ CHEATS = {
     "attribute": ("through a class attribute", 'type(self).stash["x"] = float(me.data.x.mean())', 'self.stash.get("x", 0.0)'),
     "module": ("through the architecture", "me.net.module.stash = float(me.data.x.mean())", 'getattr(server.module, "stash", 0.0)'),
     "facts": (
-        "through a default argument",
+        "through what is known of the task",
         'me.facts.__dict__["stash"] = float(me.data.x.mean())',
         'server.facts.__dict__.get("stash", 0.0)',
     ),
 }
+CHEATING = [{"name": f"by {n}", "defense": f"by_{n}"} for n in CHEATS]
 
 
 def runs_apart(cases, out, plugins=""):
@@ -83,28 +85,32 @@ def differences(case, there):
     return [k for k in here if here[k].dtype != apart_[k].dtype or not torch.equal(here[k], apart_[k])]
 
 
-def test_parties_in_processes_of_their_own_end_in_the_same_bits(tmp_path):
-    there = runs_apart(CASES, tmp_path)
-    assert {c["name"]: differences(c, there[c["name"]]) for c in CASES} == {c["name"]: [] for c in CASES}
+@pytest.fixture(scope="module")
+def there(tmp_path_factory):
+    """How our first methods ended there, and three that cheat; those are known here, too, as long as this file runs."""
+    plugins = tmp_path_factory.mktemp("plugins")
+    for name, (how, write, read) in CHEATS.items():
+        (plugins / f"by_{name}.py").write_text(SNEAKY.format(name=f"By{name.title()}", how=how, write=write, read=read))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defenses, "__path__", [*defenses.__path__, str(plugins)])
+        yield runs_apart([*CASES, *CHEATING], tmp_path_factory.mktemp("there"), plugins)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
+def test_parties_in_processes_of_their_own_end_in_the_same_bits(there, case):
+    assert differences(case, there[case["name"]]) == []
+
+
+@pytest.mark.parametrize("case", CHEATING, ids=lambda c: c["name"])
+def test_cheats_are_caught(there, case):
+    """What passes outside the messages arrives here and does not arrive there: else the test above would test nothing."""
+    assert differences(case, there[case["name"]]) == ["server/seen"]
 
 
 @pytest.mark.slow
 def test_every_registered_method_in_processes_of_its_own(tmp_path):
-    there = runs_apart(ALL, tmp_path)
-    assert {c["name"]: differences(c, there[c["name"]]) for c in ALL} == {c["name"]: [] for c in ALL}
-
-
-def test_cheats_are_caught(tmp_path, monkeypatch):
-    """What passes outside the messages arrives here and does not arrive there: else the tests above would test nothing."""
-    plugins = tmp_path / "plugins"
-    plugins.mkdir()
-    for name, (how, write, read) in CHEATS.items():
-        (plugins / f"by_{name}.py").write_text(SNEAKY.format(name=f"By{name.title()}", how=how, write=write, read=read))
-    monkeypatch.setattr("defenses.__path__", __import__("defenses").__path__)  # put back afterwards
-    apart.plug(str(plugins))
-    cases = [{"name": n, "defense": f"by_{n}"} for n in CHEATS]
-    there = runs_apart(cases, tmp_path / "out", plugins)
-    assert {c["name"]: differences(c, there[c["name"]]) for c in cases} == {n: ["server/seen"] for n in CHEATS}
+    ended = runs_apart(ALL, tmp_path)
+    assert {c["name"]: differences(c, ended[c["name"]]) for c in ALL} == {c["name"]: [] for c in ALL}
 
 
 def test_parcels_hold_everything_and_share_nothing():

@@ -34,12 +34,14 @@ def _run(argv: list[str]) -> int:
     from leakbench.cli.app import app
 
     # Some versions of typer bring click along, others carry it inside.
-    bad_usage = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    bad_usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     if not argv:  # nothing was asked for: the help, but not as an answer
         sys.stderr.write(typer.main.get_command(app).get_help(typer.Context(typer.main.get_command(app), info_name="leakbench")) + "\n")
         return 2
     try:
         result = typer.main.get_command(app).main(argv, prog_name="leakbench", standalone_mode=False)
+        if result == INTERRUPTED:  # typer's own way of telling
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except LeakbenchError as error:
         _say(str(error))
@@ -54,7 +56,7 @@ def _run(argv: list[str]) -> int:
         raise KeyboardInterrupt from None
     except BrokenPipeError:  # `leakbench ... | head`
         return 0
-    except Exception:  # noqa: BLE001 (the last line of defence: one sentence and a log)
+    except Exception:  # the last line of defence: one sentence and a log
         log = Path(tempfile.mkstemp(prefix="leakbench-", suffix=".log")[1])
         log.write_text(traceback.format_exc(), encoding="utf-8")
         _say(f"a fault of leakbench itself; please report it with the log {log}.")

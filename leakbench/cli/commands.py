@@ -14,7 +14,16 @@ from leakbench.jobs import Job, Outcome
 from leakbench.jobs import run as run_jobs
 
 SOME_FAILED = PartFailed.exit_code
-RESULT = {"run": "run", "attack": "attack", "metric": "metric", "stage": "stage", "probe": "probe", "value": "value", "low": "low", "high": "high"}
+RESULT = {
+    "run": "run",
+    "attack": "attack",
+    "metric": "metric",
+    "stage": "stage",
+    "probe": "probe",
+    "value": "value",
+    "low": "low",
+    "high": "high",
+}
 RESULT |= {"n": "n", "floor": "floor", "control": "control", "flags": "flags"}
 
 
@@ -37,7 +46,9 @@ def amend(
     if seeds is not None:
         plan.seeds = options.seeds(seeds)
     if not plan.defenses:
-        raise UsageError("no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them.")
+        raise UsageError(
+            "no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them."
+        )
     routed = options.route(options.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense")
     owners = [*plan.wrappers, *plan.defenses]
     for owner, values in routed.items():
@@ -50,7 +61,9 @@ def amend(
             from leakbench.errors import suggestion
 
             key = f"{owner}.{next(iter(values))}"
-            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *(name for name, _ in owners)])}")
+            raise UsageError(
+                f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *(name for name, _ in owners)])}"
+            )
 
 
 def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
@@ -79,17 +92,31 @@ def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministi
             console.say(f"{run.path} is complete; it was not trained again.")
         last = runs.read_csv(run.path / "utility.csv", ("metric", "value", "low", "high"))[-1]
         numbers = {k: float(last[k]) for k in ("value", "low", "high")}
-        rows.append({"run": str(run.path), "engine": run.meta["engine"], "metric": last["metric"], **numbers, "chance": run.meta["utility"]["chance"]})
+        rows.append(
+            {
+                "run": str(run.path),
+                "engine": run.meta["engine"],
+                "metric": last["metric"],
+                **numbers,
+                "chance": run.meta["utility"]["chance"],
+            }
+        )
         uncovered = [s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]]
         if run.spec["wrappers"] and uncovered:
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
             console.detail(f"{run.id}: {phase} was not vectorised: {why}")
-    _result(rows, {"run": "run", "engine": "engine", "metric": "metric", "value": "value", "low": "low", "high": "high", "chance": "chance"}, as_json)
+    _result(
+        rows,
+        {"run": "run", "engine": "engine", "metric": "metric", "value": "value", "low": "low", "high": "high", "chance": "chance"},
+        as_json,
+    )
     return _code(done, console)
 
 
-def attack(names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool) -> int:
+def attack(
+    names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool
+) -> int:
     """Attack every run; the table has every number at an audited stage."""
     from leakbench import provenance, runs, work
     from leakbench.recording import Recording
@@ -163,7 +190,11 @@ def tradeoff(rows: Sequence[Mapping[str, Any]]) -> None:
 
     def shown(r: Mapping[str, Any]) -> dict[str, Any]:
         wraps = "".join(f" + {w['name']}" for w in json.loads(r["wrappers"]))
-        return {**r, "setting": setting(r["defense"], json.loads(r["defense_params"])) + wraps, "leak": f"{r['value']:.3f} ({r['low']:.3f} to {r['high']:.3f})"}
+        return {
+            **r,
+            "setting": setting(r["defense"], json.loads(r["defense_params"])) + wraps,
+            "leak": f"{r['value']:.3f} ({r['low']:.3f} to {r['high']:.3f})",
+        }
 
     final = [shown(r) for r in rows if r["stage"] in ("final", "all")]
     heads = {"task": "task", "setting": "setting", "utility": "utility", "attack": "attack", "metric": "metric", "leak": "value (95 %)"}
@@ -181,14 +212,18 @@ def setting(name: str, params: Mapping[str, Any]) -> str:
     return f"{name}({own})" if own else name
 
 
-def check(names: Sequence[str], baseline: Path, *, update: bool, accept: Sequence[str], named: Sequence[str], console: Console, as_json: bool) -> int:
+def check(
+    names: Sequence[str], baseline: Path, *, update: bool, accept: Sequence[str], named: Sequence[str], console: Console, as_json: bool
+) -> int:
     """Compare with the baseline, or write it."""
     from leakbench import api, runs
 
     if accept and not update:
         raise UsageError("--accept goes with --update: it names rows that the new baseline may make worse.")
     found = runs.find(names)
-    verdict = api.update(found, baseline=baseline, accept=accept, named=named) if update else api.check(found, baseline=baseline, named=named)
+    verdict = (
+        api.update(found, baseline=baseline, accept=accept, named=named) if update else api.check(found, baseline=baseline, named=named)
+    )
     if as_json:
         emit_json({"exit": verdict.exit_code, "lines": list(verdict.lines)})
     else:
@@ -229,7 +264,7 @@ def _results(done: Sequence[Outcome], as_json: bool) -> None:
 def _result(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool) -> None:
     if as_json:
         emit_json(list(rows))
-    else:
+    elif rows:
         table(rows, columns)
 
 

@@ -52,7 +52,13 @@ class Console:
         from rich.console import Console as Rich
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        bars = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(), console=Rich(stderr=True))
+        bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+            console=Rich(stderr=True),
+        )
         rows: dict[str, Any] = {}
         with bars:
 

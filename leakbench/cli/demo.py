@@ -54,7 +54,9 @@ def run(out: Path, console: Console) -> int:
     found = [runs.load(o.value.path) for o in trained if not o.error]
     console.say("attacking what they shared")
     chosen = [(r, work.build(a["name"], a["params"])) for r in found for a in r.spec["attacks"]]
-    attacked = _do([Job(f"{c.title} on {r.id}", work.attack, (str(r.path), c.name, c.attack.parameters(), "cpu")) for r, c in chosen], console)
+    attacked = _do(
+        [Job(f"{c.title} on {r.id}", work.attack, (str(r.path), c.name, c.attack.parameters(), "cpu")) for r, c in chosen], console
+    )
     console.say("writing the report")
     page = api.report(found, out / "report", title="leakbench demo") / "index.html"
     commands.tradeoff([columns.typed(r, page) for r in runs.read_csv(page.with_name("tradeoff.csv"), columns.TRADEOFF)])

@@ -111,10 +111,19 @@ class Plan:
 
     def specs(self) -> Iterator[dict[str, Any]]:
         """Keyword arguments of ``leakbench.runspec.make_spec``, one for each run."""
-        common = {"task": self.task, "rounds": self.rounds, "engine": self.engine, "dtype": self.dtype, "record": self.record, "attacks": self.attacks}
+        common = {
+            "task": self.task,
+            "rounds": self.rounds,
+            "engine": self.engine,
+            "dtype": self.dtype,
+            "record": self.record,
+            "attacks": self.attacks,
+        }
         wraps = [[(name, p) for p in product(v)] for name, v in self.wrappers]
         for name, values in self.defenses:
-            for params, task, wrapped, seed in itertools.product(product(values), product(self.task_values), itertools.product(*wraps), self.seeds):
+            for params, task, wrapped, seed in itertools.product(
+                product(values), product(self.task_values), itertools.product(*wraps), self.seeds
+            ):
                 yield {**common, "defense": name, "params": params, "task_params": task, "wrappers": list(wrapped), "seed": seed}
 
 
@@ -147,7 +156,9 @@ def read_spec(path: Path) -> Plan:
         plan.attacks += [(name, p) for p in product(values)]
     plan.rounds = _of_type(table["rounds"], int, f"{path}: rounds") if "rounds" in table else None
     given = table.get("seeds", [0])
-    plan.seeds = [_of_type(s, int, f"{path}: seeds") for s in given] if isinstance(given, list) else [_of_type(given, int, f"{path}: seeds")]
+    plan.seeds = (
+        [_of_type(s, int, f"{path}: seeds") for s in given] if isinstance(given, list) else [_of_type(given, int, f"{path}: seeds")]
+    )
     for key in ("engine", "dtype", "record"):
         setattr(plan, key, _of_type(table.get(key, getattr(plan, key)), str, f"{path}: {key}"))
     return plan

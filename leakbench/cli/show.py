@@ -98,7 +98,10 @@ def _shares(cls: type[Any]) -> list[str]:
     fed.begin()
     fed.step()
     fed.end()
-    return [f"{s['sender']} -> {s['receiver']}: {s['kind']}, {s['bytes'] // s['messages']} bytes a message (task digits)" for s in fed.traffic.table()]
+    return [
+        f"{s['sender']} -> {s['receiver']}: {s['kind']}, {s['bytes'] // s['messages']} bytes a message (task digits)"
+        for s in fed.traffic.table()
+    ]
 
 
 def _parameter(name: str, field: Any) -> dict[str, Any]:

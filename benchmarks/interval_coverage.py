@@ -1,6 +1,6 @@
 """How often do the intervals of leakbench hold the true value, and how often is the gate wrong? By simulation.
 
-    python benchmarks/coverage.py > table.md
+    python benchmarks/interval_coverage.py > table.md
 
 Prints Markdown tables. The worst case of each group is the lowest of many noisy numbers, so it is simulated again, with
 fresh draws and four times as many repeats, and that second number is shown.

@@ -1,0 +1,149 @@
+"""The commands as functions: what `leakbench` itself offers to Python."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from small_runs import TASK, copied, tree_of
+
+import leakbench
+from leakbench import api, columns, runs
+from leakbench.errors import BrokenFile, LeakbenchError, UsageError
+from leakbench.store import read_json
+
+COMMANDS = ("train", "attack", "score", "report", "check", "update", "load")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    run = api.train("fedgn", params={"sigma": 0.5}, task_params=TASK, rounds=5, seed=2, out=out)
+    api.attack(run, "prototype_leakage")
+    return run
+
+
+@pytest.mark.parametrize("name", ["train", "attack", "report", "check", "load"])
+def test_the_package_itself_has_the_commands(name):
+    assert getattr(leakbench, name) is getattr(api, name)
+
+
+def test_a_command_is_no_module_whatever_was_imported_before():
+    """leakbench.attack and leakbench.report are modules, too: importing one must not put it in the function's place."""
+    lines = [
+        "import leakbench",
+        "from leakbench.attack import Attack",
+        "from leakbench.report import Report",
+        "from leakbench import api, attacking",
+    ]
+    lines += [f"assert callable(leakbench.{n}) and leakbench.{n} is api.{n}" for n in ("train", "attack", "report", "check", "load")]
+    for order in (lines, [lines[0], *reversed(lines[1:4]), *lines[4:]]):
+        subprocess.run([sys.executable, "-c", "\n".join(order)], check=True, timeout=60)
+
+
+def test_importing_the_package_is_cheap():
+    code = "import sys, leakbench; assert not {'torch', 'pandas', 'pydantic'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_all_names_are_there():
+    for name in leakbench.__all__:
+        assert getattr(leakbench, name) is not None
+    assert leakbench.__all__ == sorted(leakbench.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        leakbench.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_takes_and_raises(name):
+    command = getattr(api, name)
+    assert inspect.getdoc(command)
+    assert "Raises:" in inspect.getdoc(command)
+    assert all(p.annotation is not inspect.Parameter.empty for p in inspect.signature(command).parameters.values())
+
+
+def test_train_gives_a_run_and_does_not_train_it_again(made):
+    assert made.done
+    assert (made.seed, made.spec["rounds"], made.spec["defense"]["params"]["sigma"]) == (2, 5, 0.5)
+    before, told = tree_of(made.path), []
+    again = api.train(
+        "fedgn", params={"sigma": 0.5}, task_params=TASK, rounds=5, seed=2, out=made.path.parent, progress=lambda *a: told.append(a)
+    )
+    assert again == made
+    assert told == []
+    assert tree_of(made.path) == before
+
+
+def test_train_tells_its_progress(tmp_path):
+    told = []
+    api.train("fedavg", task_params=TASK, rounds=3, out=tmp_path, progress=lambda *a: told.append(a))
+    assert [t[:2] for t in told] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_attack_gives_results_with_every_column(made):
+    found = api.attack(made, "prototype_leakage")
+    frame = found.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert tuple(frame.columns) == columns.RESULTS
+    assert len(frame) == len(found.rows) > 0
+    assert frame["value"].dtype == float
+    assert set(frame["seed"]) == {2}
+    assert set(frame["metric"]) == {"p_leak", "prototype_cosine"}
+
+
+def test_a_run_may_be_named_by_its_path(made):
+    for way in (made, made.path, str(made.path)):
+        assert api.attack(way, "prototype_leakage").path.parent.parent == made.path
+        assert api.score(way, "prototype_leakage").rows
+    assert api.load(str(made.path)) == api.load(made.path) == runs.load(made.path)
+
+
+def test_parameters_of_an_attack_are_keywords(made, tmp_path):
+    run = copied(made, tmp_path)
+    path = api.attack(run, "prototype_leakage", candidates="public", seed=3).path
+    assert read_json(path / "attack.json")["params"] == {"candidates": "public", "seed": 3}
+    with pytest.raises(UsageError, match=r"unknown parameter 'candidate'. Did you mean 'candidates'"):
+        api.attack(run, "prototype_leakage", candidate="public")
+
+
+def test_report_writes_the_folder_it_returns(made, tmp_path):
+    out = api.report([made], tmp_path / "rep", title="Hello", formats=["html"])
+    assert out == tmp_path / "rep"
+    assert {p.name for p in out.iterdir()} >= {
+        "index.html",
+        *(f"{t}.csv" for t in ("results", "tradeoff", "utility", "missing", "diagnostics")),
+    }
+    with pytest.raises(UsageError, match="there is no run to report"):
+        api.report([], tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_update_then_check(made, tmp_path):
+    baseline = tmp_path / "leakage.json"
+    with pytest.raises(UsageError, match="no baseline"):
+        api.check([made], baseline=baseline)
+    assert api.update([made], baseline=baseline).exit_code == 0
+    verdict = api.check([made], baseline=baseline)
+    assert verdict.exit_code in (0, 3)  # 3: a run of five rounds may be dead
+    assert verdict.lines
+    assert verdict.rows
+
+
+def test_errors_are_of_one_family_and_a_sentence(tmp_path):
+    with pytest.raises(LeakbenchError, match=r"^unknown defense 'fedgm'\. Did you mean 'fedgn'\?$"):
+        api.train("fedgm", out=tmp_path)
+    with pytest.raises(BrokenFile, match=r"run.json is missing"):
+        api.load(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("engine", "warp"), ("dtype", "int8"), ("record", "none"), ("device", "tpu"), ("rounds", 0), ("seed", -1)]
+)
+def test_train_refuses_what_the_command_line_refuses(tmp_path, name, value):
+    with pytest.raises(UsageError, match=name):
+        api.train("fedavg", task_params=TASK, out=tmp_path, **{"rounds": 1, name: value})
+    assert list(tmp_path.iterdir()) == []

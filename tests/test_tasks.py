@@ -1,0 +1,213 @@
+"""Tasks: what is trained on, tested on and granted to attackers never mixes; and nothing of it depends on a run's seed."""
+
+import pytest
+import torch
+
+from leakbench import registry
+from leakbench.batches import plan
+from leakbench.errors import UsageError
+from leakbench.models import MODELS, initialise
+from leakbench.streams import shared
+from leakbench.task import Examples, padded
+
+TASKS = ("digits", "digit-pairs")
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def task(request):
+    return registry.load("tasks", request.param).build({}, f"task {request.param}")
+
+
+def halves(x):
+    """The source digits that a pair shows, as sets of bytes: left and right."""
+    return [{image.contiguous().numpy().tobytes() for image in x[..., columns]} for columns in (slice(0, 8), slice(8, 16))]
+
+
+def images(examples):
+    return {x.contiguous().numpy().tobytes() for x in examples.x}
+
+
+def test_shapes_ranges_and_types(task):
+    data = task.load()
+    for part in (data.train, data.test, data.aux):
+        assert part.x.shape == (len(part), *task.shape)
+        assert part.x.dtype == torch.float64
+        assert part.y.dtype == torch.int64
+        assert 0 <= float(part.x.min()) <= float(part.x.max()) <= 1
+        assert set(part.y.tolist()) == set(range(task.classes))
+    assert data.rows.shape == (task.clients, int(data.counts.max()))
+    assert task.chance == 1 / task.classes
+
+
+def test_train_test_and_auxiliary_data_are_disjoint(task):
+    data = task.load()
+    train, test, aux = images(data.train), images(data.test), images(data.aux)
+    assert not (train & test)
+    assert not (train & aux)
+    assert not (test & aux)
+
+
+def test_every_client_has_one_class_and_no_example_twice(task):
+    data = task.load()
+    seen = []
+    for c in range(task.clients):
+        rows = data.rows[c, : int(data.counts[c])]
+        assert set(data.train.y[rows].tolist()) == {int(data.client_class[c])}
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(len(data.train)))
+    assert data.client_class.tolist() == list(range(task.clients))
+
+
+def test_digits_has_the_whole_set_once():
+    data = registry.load("tasks", "digits").build({}, "task").load()
+    assert [len(e) for e in (data.train, data.test, data.aux)] == [1097, 400, 300]
+    assert torch.bincount(data.test.y).tolist() == [40] * 10
+    assert torch.bincount(data.aux.y).tolist() == [30] * 10
+    assert 104 <= int(data.counts.min()) <= int(data.counts.max()) <= 113
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return registry.load("tasks", "digit-pairs").build({}, "task").load()
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return {name: registry.load("tasks", "digits").build({}, "task").load().__getattribute__(name) for name in ("train", "test", "aux")}
+
+
+def test_pairs_show_digits_of_their_own_part_alone(pairs, sources):
+    """A stroke of a test or auxiliary pair occurs in no client's data."""
+    for name in ("train", "test", "aux"):
+        pool = images(sources[name])
+        for side in halves(getattr(pairs, name).x):
+            assert side <= pool, name
+
+
+def test_pairs_show_the_digits_that_their_class_names(pairs, sources):
+    of = {name: {x.contiguous().numpy().tobytes(): int(y) for x, y in zip(e.x, e.y, strict=True)} for name, e in sources.items()}
+    for name in ("train", "test", "aux"):
+        e = getattr(pairs, name)
+        for x, y in zip(e.x, e.y.tolist(), strict=True):
+            left, right = (of[name][x[..., s].contiguous().numpy().tobytes()] for s in (slice(0, 8), slice(8, 16)))
+            assert 10 * left + right == y
+
+
+def test_each_test_digit_is_used_once(pairs, sources):
+    shown = [x[..., s].contiguous().numpy().tobytes() for x in pairs.test.x for s in (slice(0, 8), slice(8, 16))]
+    assert len(shown) == len(set(shown)) == 400 == len(sources["test"])
+
+
+def test_pairs_per_class(pairs):
+    assert torch.bincount(pairs.train.y).tolist() == [40] * 100
+    assert torch.bincount(pairs.test.y).tolist() == [2] * 100
+    assert torch.bincount(pairs.aux.y).tolist() == [4] * 100
+    assert len(images(pairs.train)) > 3900  # drawn with replacement, hardly ever the same pair
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_data_are_the_same_whenever_they_are_loaded(name):
+    """Nothing of a run reaches a task: not its seed, its model or its rounds."""
+    one = registry.load("tasks", name).build({}, "task").load()
+    torch.rand(7)
+    two = registry.load("tasks", name).build({"model": "lenet", "width": 3, "dim": 5}, "task").load()
+    for part in ("train", "test", "aux"):
+        a, b = getattr(one, part), getattr(two, part)
+        assert torch.equal(a.x, b.x)
+        assert torch.equal(a.y, b.y)
+    assert torch.equal(one.rows, two.rows)
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_models_can_be_cut_at_every_stage(model):
+    net = MODELS[model]((1, 8, 16), 7, 5).double()
+    x = torch.rand(3, 1, 8, 16, dtype=torch.float64)
+    whole = net(x)
+    assert whole.shape == (3, 7)
+    for stage in ("input", "first", "second", "head"):
+        assert torch.equal(net(net(x, stop=stage), start=stage), whole)
+    assert torch.equal(net(x, stop="input"), x)
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_first_numbers_come_from_a_named_stream(model):
+    nets = [MODELS[model]((1, 8, 8), 10, 6) for _ in range(2)]  # torch gave them different ones
+    one, two = (initialise(n, shared(3, "init")) for n in nets)
+    other = initialise(nets[0], shared(4, "init"))
+    assert all(torch.equal(one[k], two[k]) for k in one)
+    assert not any(torch.equal(one[k], other[k]) for k in one)
+    wide = MODELS[model]((1, 8, 8), 10, 200)
+    weights = initialise(wide, shared(0, "init"))
+    fan_in = weights["second.0.weight"][0].numel()
+    assert float(weights["second.0.weight"].std()) == pytest.approx(wide.gain / fan_in**0.5, rel=0.02)
+
+
+def test_wrong_parameters_of_a_task_are_refused():
+    kind = registry.load("tasks", "digits")
+    for wrong, words in (({"clients": 9}, "greater than or equal to 10"), ({"widht": 3}, "Did you mean 'width'"), ({"dim": 1}, "dim = 1")):
+        with pytest.raises(UsageError, match=words):
+            kind.build(wrong, "task digits")
+    task = kind.build({"model": "lenett"}, "task digits")
+    facts = task.facts(registry.load("defenses", "fedavg")())
+    with pytest.raises(UsageError, match=r"unknown model\. Did you mean 'lenet'"):
+        task.module(facts)
+
+
+def test_tables_name_methods_and_fields_that_exist():
+    for name in registry.names("tasks"):
+        kind = registry.load("tasks", name)
+        assert kind.__doc__.strip()
+        assert kind.about
+        for method, values in kind.tables.items():
+            registry.load("defenses", method).build(values, f"the table of {name} for {method}")
+
+
+def some(n, clients):
+    y = torch.arange(n) % clients
+    return Examples(torch.zeros(n, 1), y), *padded([(y == c).nonzero().flatten()[: 3 + c] for c in range(clients)])
+
+
+def test_padding_repeats_the_first_row_and_is_never_used():
+    from leakbench.task import TaskData
+
+    examples, rows, counts = some(60, 4)
+    assert counts.tolist() == [3, 4, 5, 6]
+    assert rows[0, 3:].tolist() == [int(rows[0, 0])] * 3
+    data = TaskData(examples, examples, examples, rows, counts, torch.arange(4))
+    for local in ({"steps": 7, "epochs": 0}, {"steps": 0, "epochs": 3}):
+        for batch in (1, 2, 3, 4, 10):
+            todo = plan(data, torch.arange(4), seed=0, round=1, phase=2, batch=batch, **local)
+            for c in range(4):
+                used = [int(r) for step in todo.rows(c) for r in step]
+                mine = rows[c, : int(counts[c])].tolist()
+                assert set(used) <= set(mine)
+                if local["epochs"]:
+                    assert sorted(used) == sorted(mine * 3)  # every example once in every epoch
+                else:
+                    assert len(todo.rows(c)) == 7
+                    assert all(len(set(s.tolist())) == len(s) for s in todo.rows(c))
+
+
+def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
+    from leakbench.task import TaskData
+
+    x = torch.zeros(40, 1)
+    rows, counts = padded([torch.arange(20), torch.arange(20)])  # two clients with the same examples
+    data = TaskData(Examples(x, x[:, 0].long()), Examples(x, x[:, 0].long()), Examples(x, x[:, 0].long()), rows, counts, torch.arange(2))
+
+    def drawn(seed=0, round=1, phase=2):
+        todo = plan(data, torch.arange(2), seed=seed, round=round, phase=phase, batch=5, steps=2, epochs=0)
+        return [tuple(torch.cat(todo.rows(c)).tolist()) for c in range(2)]
+
+    draws = [*drawn(), *drawn(seed=1), *drawn(round=2), *drawn(phase=3)]
+    assert len(set(draws)) == 8
+    assert drawn() == drawn()
+    often = torch.bincount(torch.tensor([drawn(round=t)[0] for t in range(400)]).flatten(), minlength=20)
+    assert float(often.double().std()) < 20  # each about 200 times, give or take 10
+
+
+def test_the_batch_of_a_client_does_not_depend_on_who_else_was_chosen():
+    data = registry.load("tasks", "digits").build({}, "task").load()
+    local = {"seed": 1, "round": 4, "phase": 2, "batch": 16, "steps": 1, "epochs": 0}
+    alone, among = plan(data, torch.tensor([7]), **local), plan(data, torch.tensor([2, 7, 9]), **local)
+    assert torch.equal(alone.rows(0)[0], among.rows(1)[0])
