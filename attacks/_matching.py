@@ -97,7 +97,7 @@ class _Given:
 class _Loss:
     """The method's loss of an output and labels, as breaching wants it; ``private`` stands in for what it does not know."""
 
-    def __init__(self, replay: Replay, private: Mapping[str, Tensor]):
+    def __init__(self, replay: Replay, private: Mapping[str, Tensor]) -> None:
         self.replay, self.private = replay, dict(private)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Loss:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.correlation_metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
 from leakbench.guess import Guess
 from leakbench.metrics import Metric

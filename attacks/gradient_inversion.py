@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.guess import Guess
 from leakbench.image_metrics import RECONSTRUCTION
 from leakbench.metrics import Metric
@@ -125,7 +125,8 @@ class GradientInversion(Attack):
 
     def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
         """The newest message of that name that the victim had sent *before* this loss; where none was kept, the one of this
-        round (one step later); else the guess."""
+        round (one step later); else the guess.
+        """
         kind = name.rpartition("/")[2]
         said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round] if kind in view.threat.kinds else []
         said.sort(key=lambda e: (e.round < m.round, e.round))

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.guess import Guess
 from leakbench.metrics import Metric
 from leakbench.parties import Net

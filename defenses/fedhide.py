@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from defenses._prototypes import Prototypes
-from leakbench import Client, others, unit
+from leakbench import Client, Server, UsageError, others, unit
 
 
 class FedHide(Prototypes):
@@ -20,9 +20,15 @@ class FedHide(Prototypes):
     alpha: float = Field(0.1, ge=0, le=1, description="weight of the true prototype (the paper: 0.1, 0.01)")
     k: int = Field(10, ge=1, description="neighbours mixed in (the paper: 5, 10, 20); at most clients - 1")
 
+    def start_server(self, server: Server) -> None:
+        if self.k >= server.facts.clients:
+            most = server.facts.clients - 1
+            raise UsageError(f"fedhide: k = {self.k}, but each of {most + 1} clients has {most} neighbours; use a smaller k.")
+        super().start_server(server)
+
     def proxy(self, w: Tensor, me: Client) -> Tensor:
         bank = me.inbox["prototype"]
-        near = (bank @ w).masked_fill(~others(me), -torch.inf).topk(min(self.k, me.facts.clients - 1)).indices
+        near = (bank @ w).masked_fill(~others(me), -torch.inf).topk(self.k).indices
         return unit(self.alpha * w + (1 - self.alpha) * unit(bank[near].sum(0)))
 
     def undefended(self) -> Self:

@@ -1,8 +1,8 @@
 """The commands as functions; the command line is a thin layer over them.
 
-    run = leakbench.train("fedgn", task="digit-pairs", params={"sigma": 0.1}, rounds=500)
-    frame = leakbench.attack(run, "prototype_leakage").to_frame()
-    leakbench.report([run], "report")
+run = leakbench.train("fedgn", task="digit-pairs", params={"sigma": 0.1}, rounds=500)
+frame = leakbench.attack(run, "prototype_leakage").to_frame()
+leakbench.report([run], "report")
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def report(
     out: str | Path = "report",
     *,
     title: str = "leakbench",
-    formats: Sequence[str] = ("html", "figures"),
+    formats: Sequence[str] = ("html", "csv", "json", "figures"),
     check: Any = None,
 ) -> Path:
     """Write the tables and pages of ``runs`` to the folder ``out``; returns it.
@@ -160,8 +160,8 @@ def check(
     Raises:
         UsageError: there is no baseline, or a named row is in neither side.
     """
-    from leakbench import gate, reporting
     from leakbench import baseline as _baseline
+    from leakbench import gate, reporting
 
     return gate.check(reporting.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from leakbench import provenance
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.errors import UsageError
 from leakbench.guess import Guess
 from leakbench.recording import Recording
@@ -70,7 +70,9 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
     folder, begun = folder_of(recording, name, attack), time.monotonic()
     todo, found = rounds_of(recording, attack), []
     for i, (stage, t) in enumerate(todo):
-        views = {role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in ROLES}
+        views = {
+            role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in ROLES
+        }
         made: dict[Role, list[Guess]] = {}
         for role in ROLES:
             progress(3 * i + ROLES.index(role), 3 * len(todo), f"{name}, {stage}")
@@ -145,5 +147,3 @@ def complete(recording: Recording, name: str, attack: Attack) -> bool:
     """Is this attack on this run there already, scored, made by this version of it?"""
     path = folder_of(recording, name, attack) / "attack.json"
     return path.exists() and read_json(path).get("status") == "done"
-
-

@@ -45,6 +45,14 @@ MISSING: tuple[str, ...] = ("task", "defense", "defense_params", "attack", "metr
 DIAGNOSTICS: tuple[str, ...] = ("run", "round", "name", "value")
 UNITS: tuple[str, ...] = ("role", "metric", "round", "probe", "unit", "cluster", "score", "failed", "accepted")
 
+TABLES: dict[str, tuple[str, ...]] = {
+    "results": RESULTS,
+    "tradeoff": TRADEOFF,
+    "utility": UTILITY,
+    "missing": MISSING,
+    "diagnostics": DIAGNOSTICS,
+}
+
 # In a run folder.
 RUN_UTILITY: tuple[str, ...] = ("round", "metric", "value", "low", "high", "n", "unit")
 RUN_DIAGNOSTICS: tuple[str, ...] = ("round", "name", "value")

@@ -1,13 +1,13 @@
 """Errors raised on purpose: one sentence each, saying what was expected, what came and what to do.
 
-    LeakbenchError                 exit code
-    ├── UsageError                 2     what the user gave is wrong
-    │   ├── UnknownName            2     a method, field or task that does not exist
-    │   └── BrokenFile             2     an artifact that is damaged, cut, changed or from a newer schema
-    ├── ThreatViolation            2     an attack asked for what its threat model does not declare
-    ├── MethodError                2     a defense, wrapper or attack breaks its contract
-    ├── NotMeasured                2     a metric does not apply here; becomes a line in missing.csv
-    └── PartFailed                 4     some runs or attacks failed; the others are written
+LeakbenchError                 exit code
+├── UsageError                 2     what the user gave is wrong
+│   ├── UnknownName            2     a method, field or task that does not exist
+│   └── BrokenFile             2     an artifact that is damaged, cut, changed or from a newer schema
+├── ThreatViolation            2     an attack asked for what its threat model does not declare
+├── MethodError                2     a defense, wrapper or attack breaks its contract
+├── NotMeasured                2     a metric does not apply here; becomes a line in missing.csv
+└── PartFailed                 4     some runs or attacks failed; the others are written
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UsageError(LeakbenchError):
 class UnknownName(UsageError):
     """A name that does not exist; says which one was probably meant."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]):
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}")
 
@@ -57,7 +57,7 @@ class PartFailed(LeakbenchError):
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """" Did you mean 'x'?" or " Known: ...": the second half of an error about a name."""
+    """The second half of an error about a name: did you mean another one, or which there are."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1)
     if near:

@@ -100,6 +100,7 @@ class Federation:
         """Run a function of every chosen client and deliver what they return to the server."""
         name = fn.__name__
         if getattr(type(self.method), name, None) is not getattr(Defense, name, self):  # the base's do nothing
+            self._once(name)
             each = self._each(self.chosen)
             with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
                 out = self.ask(self.desk, name, each)
@@ -112,6 +113,7 @@ class Federation:
     def train(self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None) -> None:
         """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
         name, m = fn.__name__, self.method
+        self._once(name)
         steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
         todo = plan(self.data, self.chosen, seed=self.seed, round=self.t, phase=self.phase, batch=m.batch, steps=steps, epochs=epochs)
         each = self._each(self.chosen)
@@ -212,6 +214,14 @@ class Federation:
         weights = counts.double() if self.method.average == "weighted" else torch.ones_like(counts, dtype=torch.float64)
         return weights / weights.sum()
 
+    def _once(self, name: str) -> None:
+        """Draws are named after the function: a second call would repeat the first one's noise, and noise that repeats cancels."""
+        if name in self.ran:
+            raise MethodError(
+                f"{self._named(name)} ran twice in one round and would draw the same noise again; give the second step its own name."
+            )
+        self.ran.add(name)
+
     def _data(self, i: int) -> Callable[[], Batch]:
         rows = self.data.rows[i, : int(self.data.counts[i])]
         return lambda: Batch(self.data.train.x[rows], self.data.train.y[rows])
@@ -228,6 +238,7 @@ class Federation:
     def _open(self, who: Tensor) -> None:
         """Nothing is left in anybody's inbox but what was sent to everybody before round 1."""
         self.chosen, self.phase = who, 0
+        self.ran: set[str] = set()
         self.inbox: dict[str, Tree] = dict(self.lasting)
         self.each_inbox: dict[str, Tree] = {}
         self.received: dict[str, Tree] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import defaultdict
@@ -14,6 +15,7 @@ from leakbench.columns import Row
 from leakbench.configurations import Configuration, group
 from leakbench.measured import Unit
 from leakbench.runs import Run
+from leakbench.spec import canonical
 from leakbench.store import SCHEMA, digest
 from leakbench.utility_table import Utility
 
@@ -60,9 +62,15 @@ def _leakage(config: Configuration, pooled: tradeoff.Pooled) -> GateRow:
         failed={s: sum(u.failed for u in us.values()) for s, us in units.items()},
         flags=sorted(flags.split(row["flags"])),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
-        truths={m.run.seed: sorted(sha for name, sha in m.run.meta["files"].items() if name.startswith("truth/")) for m in seeds},
+        truths={m.run.seed: [_truth(m.run)] for m in seeds},
         version=scale.version,
     )
+
+
+def _truth(run: Run) -> str:
+    """One hash for all that is true of a run: of its truth files' own hashes."""
+    listed = {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
+    return hashlib.sha256(canonical(listed).encode()).hexdigest()
 
 
 def _utility(config: Configuration, utilities: Sequence[Utility], final: Row) -> GateRow:
@@ -97,7 +105,10 @@ def _setting(config: Configuration, runs: Sequence[Run]) -> dict[str, Any]:
         "engine": "|".join(sorted({str(r.meta["engine"]) for r in runs})),
         "dtype": "|".join(sorted({str(r.meta["dtype"]) for r in runs})),
         "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),
-        "provenance": {c: sorted({str(r.meta[c]) for r in runs if c in r.meta}) for c in ("commit", "dirty", "device")},
+        "provenance": {
+            **{c: sorted({str(r.meta[c]) for r in runs if c in r.meta}) for c in ("commit", "device")},
+            "dirty": any(bool(r.meta.get("dirty")) for r in runs),
+        },
     }
 
 

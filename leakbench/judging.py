@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from leakbench.questions import TOPICS, Topic, topic
-from leakbench.report import ReportData, Row, params, setting_key
+from leakbench.report_data import ReportData, Row, params, setting_key
 from leakbench.settings import Judged, Question, Setting, flags_of
 from leakbench.spec import canonical
 from leakbench.verdict import Case, Number, judge

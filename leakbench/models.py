@@ -18,14 +18,14 @@ class Stages(nn.Module):
         stages: name -> module, in order.
     """
 
-    def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0):
+    def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0) -> None:
         super().__init__()
         self.gain = gain
         for name, stage in stages.items():
             self.add_module(name, stage)
 
     def forward(self, x: Tensor, start: str | None = None, stop: str | None = None) -> Tensor:
-        """x (B, ...) -> (B, out), or the features after ``stop``."""
+        """X (B, ...) -> (B, out), or the features after ``stop``."""
         names = [n for n, _ in self.named_children()]
         first = 0 if start in (None, "input") else names.index(start) + 1
         last = len(names) if stop is None else 0 if stop == "input" else names.index(stop) + 1

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from leakbench.report import Row, params
+from leakbench.report_data import Row, params
 from leakbench.spec import canonical, fingerprint
 
 METHODS = {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from leakbench import attacking, columns, images
-from leakbench.report import Picture, run_setting_key
+from leakbench.report_data import Picture, run_setting_key
 from leakbench.runs import AttackFolder, Run
 from leakbench.streams import shared
 from leakbench.truth import Truth

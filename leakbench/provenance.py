@@ -58,7 +58,7 @@ def device(wanted: str) -> str:
 
 
 def device_name(name: str) -> str:
-    """ "cpu", or "cuda (NVIDIA H200)"."""
+    """The device as run.json names it: cpu, or cuda (NVIDIA H200)."""
     import torch
 
     return f"cuda ({torch.cuda.get_device_name()})" if name == "cuda" else name

@@ -20,7 +20,7 @@ from leakbench.view import View
 class _Private(dict[str, Any]):
     """A client's private tensors in the attacker's copy of the method: guesses, and a note of what was read."""
 
-    def __init__(self, group: str, guesses: dict[str, Any], read: dict[str, Any]):
+    def __init__(self, group: str, guesses: dict[str, Any], read: dict[str, Any]) -> None:
         super().__init__(guesses)
         self.group, self.read = group, read
 
@@ -56,7 +56,7 @@ class Replay:
 
     def __init__(
         self, view: View, message: Message, rng: torch.Generator, *, size: int = 1, phase: str = "loss", dtype: torch.dtype | None = None
-    ):
+    ) -> None:
         self.dtype = dtype or view.dtype
         self.message, self.method, self.phase = replace(message, payload=self._cast(message.payload)), view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
@@ -64,7 +64,8 @@ class Replay:
         self.inbox = self._mail(view)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
-            torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device), torch.zeros(size, dtype=torch.long, device=self.device)
+            torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device),
+            torch.zeros(size, dtype=torch.long, device=self.device),
         )
         me = self._me({}, {}, {})
         me.own, me.state, me.get_data = {}, {}, lambda: self.blank
@@ -100,7 +101,12 @@ class Replay:
         return Client(index, count, self.message.round, self.facts, group("own"), group("state"), self.inbox, net, rng)
 
     def loss(
-        self, batch: Batch, private: Mapping[str, Tensor], *, weights: Mapping[str, Tensor] | None = None, read: dict[str, Any] | None = None
+        self,
+        batch: Batch,
+        private: Mapping[str, Tensor],
+        *,
+        weights: Mapping[str, Tensor] | None = None,
+        read: dict[str, Any] | None = None,
     ) -> Tensor:
         """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``."""
         net = Net(self.module, {**self.inbox.get("model", {}), **(weights or {})})
@@ -119,7 +125,7 @@ class Replay:
         return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """d loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``."""
+        """D loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``."""
         model = self.inbox["model"]
         leaves = {k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained}
         loss = self.loss(batch, private, weights=leaves)

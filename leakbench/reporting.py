@@ -13,7 +13,7 @@ from leakbench import pictures, provenance, registry, results, work
 from leakbench.baseline import GateRow
 from leakbench.errors import UsageError
 from leakbench.gate_rows import gate_rows
-from leakbench.report import Check, Report, ReportData, row_key, run_setting_key
+from leakbench.report_data import Check, Report, ReportData, row_key, run_setting_key
 from leakbench.runs import Run
 
 
@@ -30,9 +30,9 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
     """
     if not runs:
         raise UsageError("there is no run to report. Make one with leakbench train.")
-    makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in formats]
+    wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
+    makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in wanted]
     found = tables(runs)
-    results.write(found, out)
     commit, dirty = provenance.source()
     data = ReportData(
         title=title,
@@ -62,7 +62,7 @@ def gated(runs: Iterable[Run]) -> list[GateRow]:
 
 def _commands(runs: Sequence[Run], tradeoff: Sequence[dict[str, Any]]) -> dict[str, str]:
     """The shell command behind every setting and every number."""
-    from leakbench.report import setting_key
+    from leakbench.report_data import setting_key
 
     out: dict[str, str] = {}
     of: dict[str, list[Run]] = {}

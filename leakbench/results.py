@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench import cascade, flags, measured, tradeoff, utility_table
-from leakbench.columns import DIAGNOSTICS, MISSING, RESULTS, RUN_DIAGNOSTICS, TRADEOFF, UTILITY, Row
+from leakbench.columns import MISSING, RESULTS, RUN_DIAGNOSTICS, TABLES, UTILITY, Row
 from leakbench.configurations import Configuration, group
 from leakbench.runs import Folder, Run
 from leakbench.spec import canonical
@@ -18,13 +18,7 @@ from leakbench.store import write_csv
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "results": RESULTS,
-    "tradeoff": TRADEOFF,
-    "utility": UTILITY,
-    "missing": MISSING,
-    "diagnostics": DIAGNOSTICS,
-}
+COLUMNS = TABLES
 
 Fitting = Callable[[Run], Iterable[str]]
 Unfit = Callable[[Run], Mapping[str, str]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench import columns, flags, stats
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.attacking import ROLES, Guessed, folder_of, saved
 from leakbench.errors import MethodError, NotMeasured
 from leakbench.guess import Guess

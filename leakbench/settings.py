@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from leakbench.names import setting_names
 from leakbench.questions import Topic, better, words
-from leakbench.report import ReportData, Row, params, run_setting_key, setting_key
+from leakbench.report_data import ReportData, Row, params, run_setting_key, setting_key
 from leakbench.spec import canonical
 from leakbench.verdict import Case, Verdict
 from leakbench.verdict_words import plain

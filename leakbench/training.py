@@ -56,8 +56,7 @@ def train(
         how = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers, "dtype": getattr(torch, spec.dtype)}
         return Federation(made.method, made.task, data, device=where, recorder=recorder, **how)
 
-    if spec.record == Policy(name=spec.record.name):
-        spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
+    spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
     folder = runs / spec.folder()
     if _complete(folder, spec):
         return Trained(folder, skipped=True)
@@ -92,7 +91,7 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
         raise UsageError(f"{folder} holds another run (its spec differs). Train into another folder with -o.")
     if meta.get("status") != "done":
         return False
-    if found.get("attacks") != ours["attacks"]:
+    if ours["attacks"] and found.get("attacks") != ours["attacks"]:  # a command without attacks keeps those that are stored
         write_json(folder / "run.json", {**meta, "spec": ours})
     return True
 
@@ -224,6 +223,7 @@ def command(spec: RunSpec) -> str:
     words += [*values("", spec.defense.params), *values("task.", spec.task.params)]
     for w in spec.wrappers:
         words += ["-w", w.name, *values(f"{w.name}.", w.params)]
+    words += values("record.", {k: v for k, v in spec.record.parameters().items() if k != "name" and v != getattr(Policy(), k)})
     for option in ("rounds", "engine", "dtype"):
         words += [f"--{option}", str(getattr(spec, option))]
     return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from leakbench import attacking, provenance, registry, runs, scoring
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.recording import Recording
 from leakbench.runspec import RunSpec
@@ -42,7 +43,7 @@ class Choice:
 
 def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trained:
     """Train one spec into the folder ``out``."""
-    return _train(spec, Path(out), device=device, progress=progress)
+    return _train(spec, Path(out), device=device, progress=progress, say=lambda text: print(f"{spec.folder()}: {text}", file=sys.stderr))  # noqa: T201
 
 
 def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:

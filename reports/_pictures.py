@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leakbench.report import Picture, Place
+from leakbench.report_data import Picture, Place
 from leakbench.settings import Setting
 from reports._words import ATTACKS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leakbench.judging import MADE
-from leakbench.report import ReportData
+from leakbench.report_data import ReportData
 from leakbench.settings import Question, Setting
 from leakbench.verdict_words import plural
 from reports._words import FLAGS

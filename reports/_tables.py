@@ -8,7 +8,7 @@ from typing import Any
 
 from leakbench.judging import MADE
 from leakbench.questions import words
-from leakbench.report import ReportData, Row, params, row_key, setting_key
+from leakbench.report_data import ReportData, Row, params, row_key, setting_key
 from leakbench.settings import Question, Setting
 from leakbench.spec import canonical
 from leakbench.verdict_words import plain

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakbench.names import METHODS
-from leakbench.report import Row
+from leakbench.report_data import Row
 
 FLAGS = {
     "control_failed": "the attack fails even with nothing defended: too weak to judge",

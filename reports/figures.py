@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.judging import find_questions
 from leakbench.questions import better, words
-from leakbench.report import Picture, Report, ReportData
+from leakbench.report_data import Picture, Report, ReportData
 from leakbench.settings import Judged, Question, Utility, find_settings
 from leakbench.store import write_bytes
 from leakbench.verdict import Number

@@ -10,7 +10,7 @@ from typing import Any
 from leakbench.headline import headline
 from leakbench.judging import find_questions
 from leakbench.questions import METRICS
-from leakbench.report import Report, ReportData
+from leakbench.report_data import Report, ReportData
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
 from reports._page import view

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.report import Check, Picture, ReportData, row_key, setting_key
+from leakbench.report_data import Check, Picture, ReportData, row_key, setting_key
 from leakbench.spec import canonical
 
 CLIENTS = 20

@@ -32,11 +32,11 @@ def test_the_package_itself_has_the_commands(name):
 
 
 def test_a_command_is_no_module_whatever_was_imported_before():
-    """leakbench.attack and leakbench.report are modules, too: importing one must not put it in the function's place."""
+    """No module may have a command's name: importing it would put it in the function's place."""
     lines = [
         "import leakbench",
-        "from leakbench.attack import Attack",
-        "from leakbench.report import Report",
+        "from leakbench.attacker import Attack",
+        "from leakbench.report_data import Report",
         "from leakbench import api, attacking",
     ]
     lines += [f"assert callable(leakbench.{n}) and leakbench.{n} is api.{n}" for n in ("train", "attack", "report", "check", "load")]

@@ -9,7 +9,7 @@ import torch
 from small_runs import FEATURES, again, build, copied, plugged, results, trained, tree_of, units
 
 from leakbench import api, attacking, registry, scoring, work
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.guess import Guess
 from leakbench.runs import load
@@ -21,7 +21,7 @@ CHEAP = {"gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "rest
 MODULE = '''
 """An attack for tests."""
 
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.guess import Guess
 from leakbench.prototype_metrics import P_LEAK
 from leakbench.view import ThreatModel

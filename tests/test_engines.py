@@ -9,6 +9,7 @@ from torch import nn
 
 from leakbench import Defense, registry
 from leakbench.errors import LeakbenchError, MethodError, UsageError
+from leakbench.federation import Federation
 from leakbench.models import Stages
 
 TOLERANCE = 1e-9
@@ -330,3 +331,18 @@ class IntoBank(Defense):
 def test_writing_into_what_one_was_given_is_refused(wrong, what, fraction, engine):
     with pytest.raises(MethodError, match=f"wrote into '{what}'"):
         run(federation(wrong(fraction=fraction), engine), 1)
+
+
+class Twice(Defense):
+    """Uploads the same thing twice in a round: under one name its noise would repeat."""
+
+    def round(self, fed):
+        super().round(fed)
+        fed.train(self.loss)
+
+
+def test_a_function_that_runs_twice_in_a_round_is_refused():
+    task = registry.load("tasks", "digits")(model="mlp", width=8)
+    fed = Federation(Twice(), task, task.load(), engine="loop")
+    with pytest.raises(MethodError, match="loss ran twice in one round"):
+        fed.step()

@@ -93,7 +93,7 @@ def test_no_attack_and_no_method_opens_the_truth(package):
 
 
 def test_what_an_attack_is_given_leads_to_no_truth_and_no_seed():
-    for name in ("view", "replay", "attack", "attacking", "recording", "guess"):
+    for name in ("view", "replay", "attacker", "attacking", "recording", "guess"):
         assert not opens_truth(modules("leakbench")[f"leakbench.{name}"]), name
 
 

@@ -125,8 +125,8 @@ def test_public_names():
     commands = ("train", "attack", "score", "report", "check", "load")
     assert set(commands) <= set(leakbench.__all__)
     # Modules of some of these names exist; importing them must not put them in the functions' place.
-    importlib.import_module("leakbench.attack")
-    importlib.import_module("leakbench.report")
+    importlib.import_module("leakbench.attacker")
+    importlib.import_module("leakbench.report_data")
     for name in commands:
         assert callable(getattr(leakbench, name)), name
 

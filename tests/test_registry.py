@@ -74,7 +74,7 @@ LAST_ONE = '''
 from typing import ClassVar
 
 from leakbench import Guess
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.prototype_metrics import P_LEAK
 from leakbench.view import ThreatModel
 

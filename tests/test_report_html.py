@@ -18,7 +18,7 @@ from report_data import SETTINGS, report_data, row, setting
 
 from leakbench.errors import UsageError
 from leakbench.judging import find_questions
-from leakbench.report import Check, Picture, ReportData, setting_key
+from leakbench.report_data import Check, Picture, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.spec import canonical
 from reports._labels import beside, column

@@ -10,7 +10,7 @@ import torch
 from small_runs import FEATURES, again, build, by_hand, copied, listed, plugged, results, trained, tree_of, units
 
 from leakbench import api, attacking, registry, scoring
-from leakbench.attack import Attack
+from leakbench.attacker import Attack
 from leakbench.columns import RESULTS, UNITS, typed
 from leakbench.errors import BrokenFile, MethodError
 from leakbench.guess import Guess

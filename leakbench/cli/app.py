@@ -18,7 +18,9 @@ app = typer.Typer(
     help="What does a federated-learning method really leak, and what does it gain for it?",
 )
 
-Settings = Annotated[list[str], typer.Option("-s", "--set", metavar="K=V", help="A parameter; a comma list sweeps; dotted keys name whose it is.")]
+Settings = Annotated[
+    list[str], typer.Option("-s", "--set", metavar="K=V", help="A parameter; a comma list sweeps; dotted keys name whose it is.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
@@ -47,7 +49,7 @@ def demo(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
-    """Everything on digits: train, attack, report, check, in about three minutes."""
+    """Everything on digits: train, attack, report, in about three minutes."""
     from leakbench.cli import demo as _demo
 
     return _demo.run(out, Console(quiet, verbose))
@@ -77,8 +79,12 @@ def train(
     from leakbench.cli import commands, options
 
     plan = options.read_spec(spec) if spec else options.Plan()
-    commands.amend(plan, defense, wrapper, setting, {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record}, seeds)
-    return commands.train(plan, out, device=device, jobs=jobs, deterministic=deterministic, console=Console(quiet, verbose), as_json=as_json)
+    commands.amend(
+        plan, defense, wrapper, setting, {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record}, seeds
+    )
+    return commands.train(
+        plan, out, device=device, jobs=jobs, deterministic=deterministic, console=Console(quiet, verbose), as_json=as_json
+    )
 
 
 @app.command()
@@ -111,7 +117,9 @@ def report(
     run: Runs,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the report goes.")] = Path("report"),
     title: Annotated[str, typer.Option(help="The page's title.")] = "leakbench",
-    formats: Annotated[str, typer.Option("--format", help="A comma list of `leakbench list reports`; the CSV files are always written.")] = "html,figures",
+    formats: Annotated[
+        str, typer.Option("--format", help="A comma list of `leakbench list reports`; the CSV files are always written.")
+    ] = "html,csv,json,figures",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

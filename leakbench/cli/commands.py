@@ -54,6 +54,8 @@ def amend(
     for owner, values in routed.items():
         if owner in ("task", "model"):
             plan.task_values.update(values)
+        elif owner == "record":
+            plan.record_values.update(values)
         elif any(name == owner for name, _ in owners):
             for _, own in (o for o in owners if o[0] == owner):
                 own.update(values)
@@ -61,9 +63,8 @@ def amend(
             from leakbench.errors import suggestion
 
             key = f"{owner}.{next(iter(values))}"
-            raise UsageError(
-                f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, ['task', 'model', *(name for name, _ in owners)])}"
-            )
+            parts = ["task", "model", "record", *(name for name, _ in owners)]
+            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, parts)}")
 
 
 def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
@@ -193,12 +194,20 @@ def tradeoff(rows: Sequence[Mapping[str, Any]]) -> None:
         return {
             **r,
             "setting": setting(r["defense"], json.loads(r["defense_params"])) + wraps,
+            "attack": titled(r["attack"], json.loads(r["attack_params"])),
             "leak": f"{r['value']:.3f} ({r['low']:.3f} to {r['high']:.3f})",
         }
 
     final = [shown(r) for r in rows if r["stage"] in ("final", "all")]
     heads = {"task": "task", "setting": "setting", "utility": "utility", "attack": "attack", "metric": "metric", "leak": "value (95 %)"}
     table(final, {**heads, "floor": "floor", "control": "control", "n": "n", "flags": "flags"})
+
+
+def titled(name: str, params: Mapping[str, Any]) -> str:
+    """gradient_inversion(attacker=naive): the fields that differ from the attack's own."""
+    from leakbench import work
+
+    return work.build(name, dict(params)).title if params else name
 
 
 def setting(name: str, params: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ DIGITS: tuple[dict[str, Any], ...] = (
     {"defense": "fedgn", "params": {"sigma": 1.0}},
     {"defense": "fedaws", "wrappers": [("clip_noise", NOISY)]},
 )
-INVERSION = {"targets": 4, "at": ["final"], "restarts": 2}
+INVERSION = {"targets": 4, "at": ["final"], "restarts": 2, "steps": 120}
 
 
 def specs() -> list[RunSpec]:
@@ -47,26 +46,28 @@ def specs() -> list[RunSpec]:
 
 def run(out: Path, console: Console) -> int:
     """Train, attack, report; prints the table and where the page is."""
-    from leakbench import api, columns, runs, work
+    from leakbench import api, columns, runs
 
-    console.say(f"training {len(PAIRS) + len(DIGITS)} federations on handwritten digits, {JOBS} at a time")
-    trained = _do([Job(s.folder(), work.train, (s, str(out / "runs"), "cpu")) for s in specs()], console)
-    found = [runs.load(o.value.path) for o in trained if not o.error]
-    console.say("attacking what they shared")
-    chosen = [(r, work.build(a["name"], a["params"])) for r in found for a in r.spec["attacks"]]
-    attacked = _do(
-        [Job(f"{c.title} on {r.id}", work.attack, (str(r.path), c.name, c.attack.parameters(), "cpu")) for r, c in chosen], console
-    )
+    console.say(f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits, {JOBS} at a time")
+    todo = [Job(s.folder(), whole, (s, str(out / "runs"))) for s in specs()]
+    with console.progress(len(todo)) as tell:
+        done = jobs.run(todo, workers=JOBS, tell=tell)
+    found = [runs.load(out / "runs" / o.name) for o in done if not o.error]
     console.say("writing the report")
     page = api.report(found, out / "report", title="leakbench demo") / "index.html"
     commands.tradeoff([columns.typed(r, page) for r in runs.read_csv(page.with_name("tradeoff.csv"), columns.TRADEOFF)])
     emit(f"\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report: {page}")
-    failed = [o for o in (*trained, *attacked) if o.error]
+    failed = [o for o in done if o.error]
     for outcome in failed:
-        console.warn(f"failed: {outcome.error}")
+        console.warn(f"failed: {outcome.name}: {outcome.error}")
     return commands.SOME_FAILED if failed else 0
 
 
-def _do(todo: Sequence[Job], console: Console) -> list[Any]:
-    with console.progress(len(todo)) as tell:
-        return jobs.run(todo, workers=JOBS, tell=tell)
+def whole(spec: RunSpec, out: str, *, progress: Any) -> str:
+    """One run from training to its last attack, in one process."""
+    from leakbench import work
+
+    path = str(work.train(spec, out, "cpu", progress=progress).path)
+    for a in spec.attacks:
+        work.attack(path, a.name, dict(a.params), "cpu", progress=progress)
+    return path

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.errors import UsageError, suggestion
+from leakbench.policy import Policy
 
 Values = dict[str, list[Any]]  # key -> the values it sweeps over
 
@@ -94,6 +95,18 @@ def product(values: Values) -> Iterator[dict[str, Any]]:
         yield dict(zip(values, combination, strict=True))
 
 
+def _single(values: Values) -> dict[str, Any]:
+    """Values that do not sweep.
+
+    Raises:
+        UsageError: one does.
+    """
+    for key, several in values.items():
+        if len(several) != 1:
+            raise UsageError(f"-s record.{key}: one record policy serves all runs; give a single value.")
+    return {k: v[0] for k, v in values.items()}
+
+
 @dataclass
 class Plan:
     """What `leakbench train` is to do; every value is a list that sweeps."""
@@ -108,6 +121,7 @@ class Plan:
     engine: str = "auto"
     dtype: str = "float32"
     record: str = "standard"
+    record_values: Values = field(default_factory=dict)
 
     def specs(self) -> Iterator[dict[str, Any]]:
         """Keyword arguments of ``leakbench.runspec.make_spec``, one for each run."""
@@ -116,7 +130,7 @@ class Plan:
             "rounds": self.rounds,
             "engine": self.engine,
             "dtype": self.dtype,
-            "record": self.record,
+            "record": Policy.build({"name": self.record, **_single(self.record_values)}, "--record"),
             "attacks": self.attacks,
         }
         wraps = [[(name, p) for p in product(v)] for name, v in self.wrappers]

@@ -1,0 +1,18 @@
+"""The five tables as CSV, the form people script against; always written, whatever other formats are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakbench import results
+from leakbench.columns import TABLES
+from leakbench.report_data import Report, ReportData
+
+
+class Csv(Report):
+    """results.csv, tradeoff.csv, utility.csv, missing.csv and diagnostics.csv, full precision."""
+
+    def write(self, data: ReportData, out: Path) -> list[Path]:
+        """One file per table."""
+        tables = {name: [dict(row) for row in getattr(data, name)] for name in TABLES}
+        return results.write(results.Tables(**tables), out)
