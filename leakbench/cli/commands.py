@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.cli import options
+from leakbench.cli import options, summary
 from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.errors import PartFailed, UsageError
 from leakbench.jobs import Job, Outcome
@@ -176,49 +176,13 @@ def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it
     if as_json:
         emit_json({"report": str(out / "index.html"), "rows": rows})
     else:
-        tradeoff(rows)
+        summary.tradeoff(rows)
         emit(f"\n{out / 'index.html'}")
     if open_it:
         import webbrowser
 
         webbrowser.open((out / "index.html").resolve().as_uri())
     return 0
-
-
-def tradeoff(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The trade-off in one table: what each setting gains and what it leaks at the end."""
-    import json
-
-    def shown(r: Mapping[str, Any]) -> dict[str, Any]:
-        wraps = "".join(f" + {w['name']}" for w in json.loads(r["wrappers"]))
-        return {
-            **r,
-            "setting": setting(r["defense"], json.loads(r["defense_params"])) + wraps,
-            "attack": titled(r["attack"], json.loads(r["attack_params"])),
-            "leak": f"{r['value']:.3f} ({r['low']:.3f} to {r['high']:.3f})",
-        }
-
-    final = [shown(r) for r in rows if r["stage"] in ("final", "all")]
-    heads = {"task": "task", "setting": "setting", "utility": "utility", "attack": "attack", "metric": "metric", "leak": "value (95 %)"}
-    table(final, {**heads, "floor": "floor", "control": "control", "n": "n", "flags": "flags"})
-
-
-def titled(name: str, params: Mapping[str, Any]) -> str:
-    """gradient_inversion(attacker=naive): the fields that differ from the attack's own."""
-    from leakbench import work
-
-    return work.build(name, dict(params)).title if params else name
-
-
-def setting(name: str, params: Mapping[str, Any]) -> str:
-    """fedhide(alpha=0.1, k=5): the fields that the method adds to the base's."""
-    from leakbench import registry
-    from leakbench.defense import Defense
-
-    fields = registry.load("defenses", name).model_fields if name in registry.names("defenses") else params
-    base = {*Defense.model_fields, "lam", "margin", "server_lr"}
-    own = ", ".join(f"{k}={params[k]}" for k in fields if k in params and k not in base)
-    return f"{name}({own})" if own else name
 
 
 def check(
