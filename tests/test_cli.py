@@ -439,7 +439,7 @@ class TestReport:
     def test_tables_page_and_where_it_is(self, cli, made, tmp_path):
         code, out, err = cli("report", made, "-o", tmp_path / "rep", "--title", "A <title>")
         assert (code, err) == (0, "")
-        assert out.splitlines()[0].split()[:4] == ["task", "setting", "utility", "attack"]
+        assert out.splitlines()[0].split()[:4] == ["task", "setting", "utility", "metric"]
         assert out.splitlines()[-1] == str(tmp_path / "rep" / "index.html")
         names = {p.name for p in (tmp_path / "rep").iterdir()}
         assert names >= {"index.html", "results.csv", "tradeoff.csv", "utility.csv", "missing.csv", "diagnostics.csv"}

@@ -37,7 +37,7 @@ INVERSION = {"targets": 4, "at": ["final"], "restarts": 2, "steps": 120}
 
 def specs() -> list[RunSpec]:
     """Ten runs, one seed each: modest on purpose, and the report says so."""
-    leakage = [("prototype_leakage", {}), ("prototype_leakage", {"candidates": "public"})]
+    leakage = [("prototype_leakage", {}), ("prototype_leakage", {"candidates": "public"}), ("prototype_averaging", {})]
     inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
     few, none = Policy(probes=1), Policy(probes=0, audited=1)  # what is not attacked need not fill the disk
     pairs = [make_spec(task="digit-pairs", attacks=leakage, record=none, **s) for s in PAIRS]
