@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +54,14 @@ class Strip:
 
 @dataclass(frozen=True)
 class Album:
-    """All rows of one attack on one task over the same units; ``left_out`` units are not shown."""
+    """All rows of one attack on one task over the same units; ``left_out`` units are not shown.
+
+    ``how``: the parameters in which the task's attacks of this name differ.
+    """
 
     task: str
     attack: str
+    how: str
     probe: bool
     strips: tuple[Strip, ...]
     columns: int
@@ -74,10 +79,11 @@ def albums(pictures: Sequence[Picture], settings: Sequence[Setting]) -> list[Alb
         units = tuple(dict.fromkeys(p.place for p in found))
         grouped[task, attack, params, units].append((names.get(key, "unknown setting"), found))
     out = []
-    for (task, attack, _, units), members in grouped.items():
+    for (task, attack, how, units), members in grouped.items():
+        rivals = {p for t, a, p, _ in grouped if (t, a) == (task, attack)}
         shown = units[:MOST_UNITS]
         probe = any(p.probe is not None for _, found in members for p in found)
-        out.append(Album(task, attack, probe, _strips(members, shown), len(shown), len(units) - len(shown)))
+        out.append(Album(task, attack, _differing(how, rivals), probe, _strips(members, shown), len(shown), len(units) - len(shown)))
     return sorted(out, key=lambda a: (a.task, a.attack))
 
 
@@ -110,6 +116,12 @@ def _strip(role: str, names: list[str], row: Sequence[Picture | None], *, named:
         return Strip(title, about, cells, f"{len(row)} drawn without looking at what came out", "none")
     tone = "none" if role != "attack" else "leak" if hits and max(hits) >= 0.5 else "none"
     return Strip(title, about, cells, found, tone)
+
+
+def _differing(params: str, rivals: Iterable[str]) -> str:
+    """The parameters, as in "attacker naive", whose values are not the same in all ``rivals``."""
+    mine, others = json.loads(params), [json.loads(r) for r in rivals]
+    return ", ".join(f"{k} {v}" for k, v in mine.items() if any(o.get(k) != v for o in others))
 
 
 def _cell(picture: Picture | None, title: str) -> Cell:
