@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,8 @@ def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it
     """Write the report; stdout gets the trade-off at the last stage and where the page is."""
     from leakbench import api, columns, runs
 
-    api.report(runs.find(names), out, title=title, formats=[f for f in formats.split(",") if f])
+    with console.busy("reading runs and writing the report"):
+        api.report(runs.find(names), out, title=title, formats=[f for f in formats.split(",") if f])
     rows = [runs.typed(r, out) for r in runs.read_csv(out / "tradeoff.csv", columns.TRADEOFF)]
     if as_json:
         emit_json({"report": str(out / "index.html"), "rows": rows})
@@ -193,10 +195,9 @@ def check(
 
     if accept and not update:
         raise UsageError("--accept goes with --update: it names rows that the new baseline may make worse.")
-    found = runs.find(names)
-    verdict = (
-        api.update(found, baseline=baseline, accept=accept, named=named) if update else api.check(found, baseline=baseline, named=named)
-    )
+    compare = partial(api.update, accept=accept) if update else api.check
+    with console.busy("reading runs and comparing"):
+        verdict = compare(runs.find(names), baseline=baseline, named=named)
     if as_json:
         emit_json({"exit": verdict.exit_code, "lines": list(verdict.lines)})
     else:

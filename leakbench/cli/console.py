@@ -34,6 +34,17 @@ class Console:
         sys.stderr.write(text + "\n")
 
     @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """A spinner for work of which nobody knows how long it takes, on a terminal."""
+        if self.quiet or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console as Rich
+
+        with Rich(stderr=True).status(what):
+            yield
+
+    @contextmanager
     def progress(self, total: int) -> Iterator[Tell]:
         """Bars for jobs: one line each while it runs, on a terminal; else a line when a job begins."""
         if self.quiet:
