@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks._lbfgs import Solution, minimise
+from leakbench.errors import MethodError
 from leakbench.parties import Batch
 from leakbench.replay import Replay
 
@@ -92,6 +93,9 @@ class _Given:
 
     def __call__(self, x: Tensor, **_: Any) -> Tensor:
         return self.output
+
+    def __getattr__(self, name: str) -> Any:
+        raise MethodError(f"the method's loss reads net.{name}, and breaching sees the network's output alone; use engine=lbfgs.")
 
 
 class _Loss:

@@ -16,6 +16,7 @@ from leakbench.image_metrics import RECONSTRUCTION
 from leakbench.metrics import Metric
 from leakbench.recording import Recording
 from leakbench.replay import Replay
+from leakbench.traffic import party
 from leakbench.transcript import Message
 from leakbench.view import ThreatModel, View
 
@@ -129,5 +130,6 @@ class GradientInversion(Attack):
         """
         kind = name.rpartition("/")[2]
         said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round] if kind in view.threat.kinds else []
-        said.sort(key=lambda e: (e.round < m.round, e.round))
+        earlier = [t for t, sender, _ in view.traffic(kind).tolist() if sender == party(m.sender) and t < m.round] if said else []
+        said.sort(key=lambda e: (e.round in earlier[-1:], e.round))  # one that is older still stands in for nothing newer
         return said[-1].payload.to(guess) if said and said[-1].payload.shape == guess.shape else guess

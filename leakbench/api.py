@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench import runs as _runs
+from leakbench.jobs import Progress
 from leakbench.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from leakbench.gate import Verdict
-
-Progress = Any  # Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Results:
         """The lines of results.csv, typed."""
         from leakbench import columns
 
-        return [_runs.typed(r, self.path) for r in _runs.read_csv(self.path / "results.csv", columns.RESULTS)]
+        return _runs.read_table(self.path / "results.csv", columns.RESULTS)
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from leakbench import provenance
 from leakbench.attacker import Attack
 from leakbench.errors import UsageError
 from leakbench.guess import Guess
+from leakbench.jobs import Progress
 from leakbench.recording import Recording
 from leakbench.spec import canonical
 from leakbench.store import SCHEMA, read_json, read_tree, write_json, write_tree
@@ -22,7 +22,6 @@ from leakbench.view import View
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
 CURVE = 20  # points of a curve over rounds, beside the stages
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)

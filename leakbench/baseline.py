@@ -53,6 +53,7 @@ class GateRow(Spec):
     guesses: dict[int, list[str]] = Field(default={}, description="seed -> SHA-256 of every guess file that the row is made from")
     truths: dict[int, list[str]] = Field(default={}, description="seed -> SHA-256 of every truth file that it was scored with")
     version: int = Field(default=1, description="the metric's")
+    setting: dict[str, Any] = Field(default={}, description="rounds and the task's parameters; empty in older files")
     engine: str
     dtype: str
     run_schema: int = SCHEMA

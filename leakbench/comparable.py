@@ -42,6 +42,9 @@ def blocked(now: GateRow, then: GateRow) -> str:
             return text if flag in now.flags else f"in the baseline {text}"
     changed = {"engine": (then.engine, now.engine), "dtype": (then.dtype, now.dtype), "schema": (then.run_schema, now.run_schema)}
     changed["version of the metric"] = (then.version, now.version)
+    if now.setting and then.setting:  # trained less or on an easier task, the same method may seem to leak less
+        names = {k: "number of rounds" if k == "rounds" else f"value of {k}" for k in sorted(now.setting.keys() | then.setting.keys())}
+        changed |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
     for what, (old, new) in changed.items():
         if old != new:
             return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"

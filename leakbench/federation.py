@@ -73,8 +73,8 @@ class Federation:
         self.state: dict[str, Tree] = {}
         self._open(self.everyone)
         self.server(self.method.start_server)
-        each = [row(self._each(self.everyone), i) for i in range(n)]
-        made = [self.desk.client("start", 0, e, {"model": self.model}, self._data(i)) for i, e in enumerate(each)]
+        each = [row(self.holdings(self.everyone), i) for i in range(n)]
+        made = [self.desk.client("start", 0, e, {"model": self.model}, self.data_of(i)) for i, e in enumerate(each)]
         self.columns.update(own=stack([m["own"] for m in made]), state=stack([m["state"] for m in made]))
 
     def _kept_names(self, names: set[str]) -> set[str]:
@@ -101,7 +101,7 @@ class Federation:
         name = fn.__name__
         if getattr(type(self.method), name, None) is not getattr(Defense, name, self):  # the base's do nothing
             self._once(name)
-            each = self._each(self.chosen)
+            each = self.holdings(self.chosen)
             with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
                 out = self.ask(self.desk, name, each)
             self._keep({"own": out["own"], "state": out["state"]})
@@ -116,7 +116,7 @@ class Federation:
         self._once(name)
         steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
         todo = plan(self.data, self.chosen, seed=self.seed, round=self.t, phase=self.phase, batch=m.batch, steps=steps, epochs=epochs)
-        each = self._each(self.chosen)
+        each = self.holdings(self.chosen)
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":
             self._arrive("count", each["count"])
@@ -153,7 +153,7 @@ class Federation:
     def ask(self, desk: Desk, name: str, each: Tree, *, log: bool = False) -> Tree:
         """Run the client function ``name`` of the clients ``each`` at ``desk``; leaves stacked over them.
 
-        With ``log``, also the draws each of them made and its secrets before anything was sent.
+        With ``log``, also the draws that each of them made.
         """
         inbox = self.inbox
 
@@ -170,7 +170,7 @@ class Federation:
                 self.phases[name] = "vectorised"
                 return out
         self.phases[name] = "one by one"
-        return stack([one(row(each, j), self._data(int(i))) for j, i in enumerate(each["index"])])
+        return stack([one(row(each, j), self.data_of(int(i))) for j, i in enumerate(each["index"])])
 
     def _named(self, function: str) -> str:
         return f"{type(self.method).__name__}.{function}"
@@ -189,8 +189,8 @@ class Federation:
         else:
             self.received[kind] = payload
 
-    def _each(self, who: Tensor) -> Tree:
-        """The tensors of the clients ``who``, (M, ...) each."""
+    def holdings(self, who: Tensor) -> Tree:
+        """What the clients ``who`` hold in this phase, (M, ...) each: their columns, their own mail, their trained models."""
         everyone = who is self.everyone
 
         def pick(v: Tensor) -> Tensor:
@@ -222,7 +222,8 @@ class Federation:
             )
         self.ran.add(name)
 
-    def _data(self, i: int) -> Callable[[], Batch]:
+    def data_of(self, i: int) -> Callable[[], Batch]:
+        """Client i's examples, made when they are asked for."""
         rows = self.data.rows[i, : int(self.data.counts[i])]
         return lambda: Batch(self.data.train.x[rows], self.data.train.y[rows])
 

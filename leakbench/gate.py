@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from leakbench.baseline import UTILITY, Baseline, GateRow, load, save
+from leakbench.baseline import ALWAYS_GATED, UTILITY, Baseline, GateRow, load, save
 from leakbench.comparable import blocked, difference, margin_of, moved, unchanged
 from leakbench.compare import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
 from leakbench.errors import UsageError
@@ -62,7 +62,7 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     here, there = Baseline.of(now).by_name(), then.by_name()
     _known(named, here | there)
     gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
-    rows = _judge_all({n: (here.get(n), there[n]) for n in gated})
+    rows = _judge_all({n: (here.get(n), there[n]) for n in gated}, {n: _lost(there[n], here, there) for n in gated})
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
     rows += [Judged(n, "new", f"{here[n].value:.4g}; not in the baseline, so it is not gated: --update adds it") for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
@@ -110,12 +110,32 @@ def update(
     return Baseline.of([*rows, *kept]), Verdict(FINE, (*lines, f"{len(rows)} rows written, {len(kept)} kept"), verdict.rows)
 
 
-def _judge_all(pairs: Mapping[str, tuple[GateRow | None, GateRow]]) -> list[Judged]:
-    """Every gated row; Holm's levels are shared among those that are compared."""
+def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRow]) -> str:
+    """Why `cascade` or `any_attack` is of fewer attacks now: with the strongest left out it would look safer than it is."""
+    if then.attack not in ALWAYS_GATED or then.attack == UTILITY:
+        return ""
+
+    def place(r: GateRow) -> tuple[object, ...]:
+        stage = "all" if r.stage == "final" else r.stage  # one question, as in the cascade
+        return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, stage
+
+    for name, part in there.items():
+        entered = part.attack not in ALWAYS_GATED and "control_failed" not in part.flags and place(part) == place(then)
+        if not entered or (then.attack == "cascade" and part.rung == "paper"):
+            continue
+        if name not in here:
+            return f"{name} entered it in the baseline and was not run now: run it, or drop it with --update --accept {name}"
+        if "control_failed" in here[name].flags:
+            return f"{name} entered it in the baseline; now its control failed, so it is of fewer attacks"
+    return ""
+
+
+def _judge_all(pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]) -> list[Judged]:
+    """Every gated row; Holm's levels are shared among those that are compared. ``lost``: why a row is of fewer attacks."""
     rows: list[Judged] = []
     compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
     for name, (now, then) in pairs.items():
-        reason = "no such row now: run the same defenses and attacks" if now is None else blocked(now, then)
+        reason = "no such row now: run the same defenses and attacks" if now is None else blocked(now, then) or lost[name]
         if now is None or reason:
             rows.append(Judged(name, "cannot tell", reason))
         elif unchanged(now, then):

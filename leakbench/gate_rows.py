@@ -102,6 +102,7 @@ def _setting(config: Configuration, runs: Sequence[Run]) -> dict[str, Any]:
         "defense": spec["defense"]["name"],
         "defense_params": spec["defense"]["params"],
         "wrappers": list(spec["wrappers"]),
+        "setting": {"rounds": spec["rounds"], **{f"task.{k}": v for k, v in spec["task"]["params"].items()}},
         "engine": "|".join(sorted({str(r.meta["engine"]) for r in runs})),
         "dtype": "|".join(sorted({str(r.meta["dtype"]) for r in runs})),
         "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from leakbench.questions import better, words
 from leakbench.settings import Judged, Question, Utility
 from leakbench.verdict import Side, Word, margin
-from leakbench.verdict_words import ATTACKERS, amount, plain, plural
+from leakbench.verdict_words import ATTACKERS, amount, plain
 
 # What a word counts as, where settings that cannot be judged are counted.
 UNJUDGED: dict[Word, str] = {
@@ -172,6 +172,3 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
             out.append(f"On {other.label}: {found.verdict.word}.")
     left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
     return out + ([f"Its {' and '.join(left)} were not attacked{' but by probes' if any(q.probe for q in every) else ''}."] if left else [])
-
-
-__all__ = ["Span", "counts", "headline", "lede", "others", "plural", "reference", "unjudged"]

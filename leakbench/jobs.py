@@ -14,7 +14,8 @@ from typing import Any
 
 from leakbench.errors import BrokenFile, LeakbenchError, UsageError
 
-Tell = Callable[[str, int, int, str], None]  # job, done, total, what is going on
+Progress = Callable[[int, int, str], None]  # done, total, what is going on
+Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each under its name
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
     """(C,): how near ``vector`` (dim,) is to each of ``candidates`` (C, dim); cosine, or minus the Euclidean distance."""
     if distance == "euclidean":
         return -(candidates - vector).norm(dim=-1)
-    return torch.nn.functional.cosine_similarity(candidates, vector[None], dim=-1)
+    # At any length: a message clipped to nearly nothing keeps its direction, and torch's own epsilon would make them all tie.
+    whole = vector / vector.abs().max() if bool(vector.any()) else vector
+    return torch.nn.functional.cosine_similarity(candidates, whole[None], dim=-1)
 
 
 def _named(alike: Tensor, client: int) -> float:
@@ -39,7 +41,7 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 def _cosine(guess: Guess, answer: Answer) -> list[Score]:
     true = answer.prototypes()[answer.client]
-    value = torch.nn.functional.cosine_similarity(guess.tensors["prototype"].double(), true, dim=0)
+    value = likeness(guess.tensors["prototype"].double(), true[None], "cosine")[0]
     return [Score(guess.unit, guess.unit, float(value.clamp(-1, 1)))]
 
 

@@ -81,9 +81,9 @@ class Recorder(NoRecorder):
         bare = fed.ask(Desk(fed.method.undefended(), (), fed.module, fed.facts, fed.seed, fed.dtype), name, each)["sent"]
         self._messages(fed, kinds, sent, bare)
         again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
-        now = fed._each(fed.chosen)
+        now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
-            me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed._data(i))
+            me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
             entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": fed.method.inputs(me)}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
 

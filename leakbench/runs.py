@@ -16,8 +16,6 @@ from leakbench.store import read_csv, read_json, read_tree, verify
 if TYPE_CHECKING:
     from leakbench.tree import Tree
 
-__all__ = ["AttackFolder", "Folder", "Run", "find", "load", "read_csv", "typed"]
-
 _ALWAYS = (
     "status",
     "id",
@@ -72,7 +70,7 @@ class Folder:
             BrokenFile: it is missing, changed, or a cell is not what its column says.
         """
         self.check(name)
-        return [typed(row, self.path / name) for row in read_csv(self.path / name, columns)]
+        return read_table(self.path / name, columns)
 
     def tree(self, name: str) -> tuple[Tree, Any]:
         """A safetensors file of this folder and its header.
@@ -159,6 +157,15 @@ def find(patterns: Iterable[str | Path]) -> list[Run]:
             )
         found.update({f.resolve(): f for f in folders if f.resolve() not in found})
     return [load(f) for f in found.values()]
+
+
+def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
+    """The rows of a CSV of ours: floats, whole numbers and booleans as such.
+
+    Raises:
+        BrokenFile: it is missing, or a cell is not what its column says.
+    """
+    return [typed(row, path) for row in read_csv(path, columns)]
 
 
 def _below(place: Path) -> Iterator[Path]:

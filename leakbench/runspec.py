@@ -91,7 +91,11 @@ def make_spec(
     if isinstance(record, str):
         record = Policy.build({"name": record}, "--record")
     chosen = registry.load("tasks", task).build(task_params or {}, f"task {task}")
-    method = registry.load("defenses", defense).build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
+    kind = registry.load("defenses", defense)
+    for name in params or {}:
+        if name not in kind.model_fields and name in type(chosen).model_fields:
+            raise UsageError(f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=..., in Python task_params.")
+    method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     wraps = [(name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers]
     values = {
         "task": {"name": task, "params": chosen.parameters()},

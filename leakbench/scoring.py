@@ -213,15 +213,16 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[st
     """How many clients sent something of the attacked kind of which nothing was kept: they are no units."""
     kinds = attack.attacks(recording)
     if attack.over == "stages" and kinds and kinds[0] not in ("model", "update", "sum"):
-        final = [g for g in saved(folder) if g.role == "attack" and g.stage == "final"]
-        rows = recording.traffic.get(kinds[0])
-        senders = set(rows[rows[:, 1] >= 0][:, 1].tolist()) if rows is not None else set()
-        lost = len(senders) - len({g.guess.unit for g in final})
-        if lost > 0:
-            return [
-                {
-                    "metric": "all",
-                    "reason": f"{lost} of {len(senders)} clients: their newest {kinds[0]} was not kept by the recording policy",
-                }
-            ]
+        rows, out = recording.traffic.get(kinds[0]), []
+        stages: dict[tuple[int, str], set[str]] = defaultdict(set)
+        for g in saved(folder):
+            if g.role == "attack" and g.stage != "curve":
+                stages[g.guess.round, g.stage].add(g.guess.unit)
+        for (t, stage), units in sorted(stages.items()):
+            senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist()) if rows is not None else set()
+            if len(senders) > len(units):
+                lost = f"{len(senders) - len(units)} of {len(senders)} clients"
+                reason = f"{lost}: their newest {kinds[0]} was not kept by the recording policy (stage {stage})"
+                out.append({"metric": "all", "reason": reason})
+        return out
     return []

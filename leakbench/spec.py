@@ -68,6 +68,12 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
             parts.append(f"unknown parameter {name!r}.{suggestion(name, cls.model_fields)}")
         elif problem["type"] == "missing":
             parts.append(f"parameter {name!r} is missing.")
+        elif problem["type"] == "tuple_type":
+            # A shell takes the quotes off ["a"] unless it is told not to.
+            items = (
+                [t.strip() for t in problem["input"].strip("[]").split(",")] if isinstance(problem["input"], str) else [problem["input"]]
+            )
+            parts.append(f"{name} = {problem['input']!r}: expected a list, for example '{name}={json.dumps(items)}'.")
         else:
             message = problem["msg"][0].lower() + problem["msg"][1:]
             parts.append(f"{name} = {problem['input']!r}: {message}.")

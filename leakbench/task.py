@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -69,9 +70,9 @@ class Task(Spec):
     dim: int = Field(ge=2, le=4096, description="width of the embedding, for methods that compare embeddings")
     evaluations: int = Field(20, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
 
+    @abstractmethod
     def load(self) -> TaskData:
         """The data, split over the clients; the same in every run of this task."""
-        raise NotImplementedError  # pragma: no cover (abstract)
 
     def defaults(self, method: str) -> dict[str, Any]:
         """The values that this task states for ``method``."""

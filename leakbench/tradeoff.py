@@ -75,7 +75,8 @@ def mark_front(rows: Sequence[Row], better: Mapping[str, str], about: Mapping[in
     for row in rows:
         row["on_front"] = False
         if not {"dead_run", "control_failed"} & flags.split(row["flags"]):
-            groups[about[id(row)], *(row[c] for c in ("attack", "metric", "stage", "probe", "utility_metric"))].append(row)
+            stage = "all" if row["stage"] == "final" else row["stage"]  # one question: else who was attacked less is alone there
+            groups[about[id(row)], stage, *(row[c] for c in ("attack", "metric", "probe", "utility_metric"))].append(row)
     for group in groups.values():
         worst: dict[tuple[Any, ...], tuple[float, float, Row]] = {}
         for row in group:

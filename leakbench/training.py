@@ -13,22 +13,21 @@ from typing import Any
 
 import torch
 
-from leakbench import provenance, stats
+from leakbench import checkpoint, provenance, stats
 from leakbench.budget import fitted
+from leakbench.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.evaluate import Evaluations, evaluated
 from leakbench.federation import Federation
+from leakbench.jobs import Progress
 from leakbench.policy import Policy
 from leakbench.recorder import Recorder
 from leakbench.runspec import Parts, RunSpec, parts
-from leakbench.store import SCHEMA, digests, read_json, read_tree, write_csv, write_json, write_tree
+from leakbench.store import SCHEMA, digests, read_json, write_csv, write_json, write_tree
 from leakbench.task import TaskData
-from leakbench.tree import Tree, flat, unflat
+from leakbench.tree import Tree
 
 CHECKPOINT_SECONDS = 10.0
-UTILITY = ("round", "metric", "value", "low", "high", "n", "unit")
-DIAGNOSTICS = ("round", "name", "value")
-Progress = Callable[[int, int, str], None]  # rounds done, rounds in all, what is going on
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def train(
     if _complete(folder, spec):
         return Trained(folder, skipped=True)
     fed = federation(Recorder(folder, spec.rounds, spec.record))
-    saved = _saved(folder)  # if damaged, that is said before anything is written
+    saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
     meta = _meta(spec, made, fed, where)
     write_json(folder / "run.json", {**meta, "status": "running"})
     try:
@@ -96,30 +95,11 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
     return True
 
 
-def _saved(folder: Path) -> tuple[Tree, Any] | None:
-    """The last checkpoint, if there is one.
-
-    Raises:
-        BrokenFile: it is damaged.
-    """
-    path = folder / "checkpoint" / "state.safetensors"
-    if not path.exists():
-        return None
-    try:
-        tree, meta = read_tree(path)
-    except BrokenFile as error:
-        raise BrokenFile(str(error).replace("Make it again.", "Delete it to train this run anew.")) from None
-    whole = {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta)
-    if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
-        raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
-    return tree, meta
-
-
 def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any] | None, times: int, progress: Progress) -> Evaluations:
     """All rounds that are not behind the last checkpoint."""
     at = evaluated(spec.rounds, times)
     if saved:
-        scores = _restore(fed, *saved)
+        scores = checkpoint.restore(fed, *saved)
     else:
         scores = Evaluations()
         fed.begin()
@@ -131,7 +111,7 @@ def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any
             _finite(fed, scores)
         progress(fed.t, spec.rounds, "training")
         if time.monotonic() - last > CHECKPOINT_SECONDS:  # between rounds only: an interrupted round is run again
-            _checkpoint(fed, folder / "checkpoint" / "state.safetensors", scores)
+            checkpoint.write(fed, folder, scores)
             last = time.monotonic()
     fed.end()
     return scores
@@ -141,23 +121,6 @@ def _finite(fed: Federation, scores: Evaluations) -> None:
     bad = next((f"{name} is {value}" for t, name, value in scores.diagnostics if t == fed.t and not abs(value) < float("inf")), "")
     if bad or not all(bool(v.isfinite().all()) for v in fed.model.values()):
         raise MethodError(f"training diverged by round {fed.t} ({bad or 'the model is not finite'}): lower lr or own_lr.")
-
-
-def _checkpoint(fed: Federation, path: Path, scores: Evaluations) -> None:
-    rows, totals = fed.traffic.state()
-    tree = {"federation": fed.snapshot(), "traffic": rows, "scores": {f"{t:06d}": v for t, v in scores.scores.items()}}
-    # safetensors sorts names, and a sum over a model's tensors depends on their order in the last bit.
-    meta = {"order": list(flat(tree["federation"])), "phases": fed.phases, "fallbacks": fed.fallbacks}
-    write_tree(path, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
-
-
-def _restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
-    leaves = flat(tree["federation"])
-    fed.restore(unflat({name: leaves[name] for name in meta["order"]}))
-    fed.traffic.restore(tree.get("traffic", {}), meta["totals"])
-    fed.phases, fed.fallbacks = dict(meta["phases"]), dict(meta["fallbacks"])
-    scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
-    return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])
 
 
 def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, Any]:
@@ -189,15 +152,15 @@ def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores
         values = v.double().tolist()
         e = stats.estimate(values, [str(i) for i in range(len(values))], share=True, low=0.0, high=1.0, unit="test image")
         rows.append({"round": t, "metric": made.task.metric, "value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit})
-    write_csv(folder / "utility.csv", UTILITY, rows)
+    write_csv(folder / "utility.csv", RUN_UTILITY, rows)
     write_tree(folder / "utility.safetensors", {f"{t:06d}": v for t, v in scores.scores.items()}, {"metric": made.task.metric})
-    write_csv(folder / "diagnostics.csv", DIAGNOSTICS, [dict(zip(DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics])
+    write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics])
     write_tree(folder / "transcript" / "rounds.safetensors", fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]})
     write_tree(folder / "known" / "aux_data.safetensors", {"x": data.aux.x, "y": data.aux.y}, {"task": spec.task.name})
     truth = {"x": data.train.x, "y": data.train.y, "rows": data.rows, "counts": data.counts, "client_class": data.client_class}
     write_tree(folder / "truth" / "data.safetensors", truth, {"task": spec.task.name})
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
-    (folder / "checkpoint" / "state.safetensors").unlink(missing_ok=True)
+    (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
         part.unlink()
     done = {"status": "done", "sent": fed.traffic.table(), "phases": fed.phases, "fallbacks": fed.fallbacks}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ from typing import Any
 from leakbench import attacking, provenance, registry, runs, scoring
 from leakbench.attacker import Attack
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.jobs import Progress
 from leakbench.recording import Recording
 from leakbench.runspec import RunSpec
 from leakbench.store import read_json
 from leakbench.training import Trained
 from leakbench.training import train as _train
 
-Progress = Callable[[int, int, str], None]
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
 # What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the others go on.
 FAULTS = (

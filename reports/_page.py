@@ -99,9 +99,9 @@ def view(index: int, question: Question, every: Sequence[Question], marks: Mappi
 
 
 def number_text(metric: str, row: Number | None) -> str:
-    """A value with its interval, or why there is none."""
+    """A value with its interval, or that there is none."""
     if row is None:
-        return "not run"
+        return "none"
     unit = words(metric).suffix
     value, low, high = (plain(metric, v).removesuffix(unit) for v in (row.value, row.low, row.high))
     return f"{value} ({low} to {high}){unit}"

@@ -20,14 +20,6 @@ IMAGES, LABELS = torch.tensor(DIGITS.images / 16.0).float()[:, None], torch.tens
 X, Y = IMAGES[50:51], LABELS[50:51]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def drawn(net):
     dice = torch.Generator().manual_seed(0)
     with torch.no_grad():

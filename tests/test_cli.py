@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from small_runs import ON_THE_LINE, TASK, copied, plugged, trained, tree_of
 
 import leakbench
 from leakbench import api, registry, runs
-from leakbench.cli import options, run
+from leakbench.cli import keys, options, run, summary
 from leakbench.columns import RESULTS
 from leakbench.errors import UsageError
 from leakbench.store import read_csv, read_json, write_json
@@ -231,12 +232,10 @@ class TestSpecFiles:
         assert (found["defense"]["name"], found["defense"]["params"]["cos_theta"], found["seed"], found["rounds"]) == ("fedcs", 0.4, 5, 1)
 
     def test_a_key_goes_to_every_table_of_that_name(self, tmp_path):
-        from leakbench.cli.commands import amend
-
         plan = options.read_spec(
             self.written(tmp_path, '[[defense]]\nname = "fedgn"\nsigma = 0.1\n[[defense]]\nname = "fedgn"\nsigma = 0.2\n')
         )
-        amend(plan, [], [], ["lam=3"], dict.fromkeys(("task", "rounds", "engine", "dtype", "record")), None)
+        options.amend(plan, [], [], ["lam=3"], dict.fromkeys(("task", "rounds", "engine", "dtype", "record")), None)
         assert [s["params"] for s in plan.specs()] == [{"sigma": 0.1, "lam": 3}, {"sigma": 0.2, "lam": 3}]
 
     @pytest.mark.parametrize(
@@ -275,12 +274,12 @@ class TestOptions:
         ("text", "seeds"), [("7", [7]), ("0-2", [0, 1, 2]), ("7,9", [7, 9]), ("0,4,7", [0, 4, 7]), ("1-2,2-3", [1, 2, 3]), (" 5 ", [5])]
     )
     def test_seeds(self, text, seeds):
-        assert options.seeds(text) == seeds
+        assert keys.seeds(text) == seeds
 
     @pytest.mark.parametrize("text", ["", "a", "2-1", "-1", "1,", "1.5", "1-2-3"])
     def test_what_is_no_seed(self, text):
         with pytest.raises(UsageError, match="expected a seed, a range or a list"):
-            options.seeds(text)
+            keys.seeds(text)
 
     @pytest.mark.parametrize(
         ("text", "values"),
@@ -297,17 +296,17 @@ class TestOptions:
         ],
     )
     def test_values_are_json_or_text_and_commas_sweep(self, text, values):
-        assert options.settings([text]) == {"k": values}
+        assert keys.settings([text]) == {"k": values}
 
     def test_bare_and_dotted_keys(self):
-        assert options.route({"sigma": [1], "task.clients": [5]}, ["fedgn"], "defense") == {
+        assert keys.route({"sigma": [1], "task.clients": [5]}, ["fedgn"], "defense") == {
             "fedgn": {"sigma": [1]},
             "task": {"clients": [5]},
         }
         with pytest.raises(UsageError, match=r"with 2 attacks only a dotted key .* write -s a.seed=VALUE"):
-            options.route({"seed": [1]}, ["a", "b"], "attack")
+            keys.route({"seed": [1]}, ["a", "b"], "attack")
         with pytest.raises(UsageError, match="without a named attack"):
-            options.route({"seed": [1]}, [], "attack")
+            keys.route({"seed": [1]}, [], "attack")
 
 
 class TestAttack:
@@ -449,11 +448,32 @@ class TestReport:
         assert "A &lt;title&gt;" in (tmp_path / "rep" / "index.html").read_text(encoding="utf-8")
         assert "fedgn(sigma=0.5)" in out
 
+    def test_settings_that_differ_are_called_different_names(self):
+        def row(params, *wraps, task="digits"):
+            wrapped = [{"name": "clip_noise", "params": {"clip": 1.0, "noise": n}} for n in wraps]
+            return {"task": task, "defense": "fedgn", "defense_params": json.dumps(params), "wrappers": json.dumps(wrapped)}
+
+        one, two = ({"sigma": 0.1, "lam": lam, "lr": 0.1} for lam in (1.0, 10.0))
+        rows = [row(one), row(two), row(one, 0.3), row(one, 0.5), row(one, task="digit-pairs")]
+        assert list(summary.labels(rows).values()) == [
+            *("fedgn(sigma=0.1, lam=1.0)", "fedgn(sigma=0.1, lam=10.0)"),
+            *("fedgn(sigma=0.1) + clip_noise(noise=0.3)", "fedgn(sigma=0.1) + clip_noise(noise=0.5)"),
+            "fedgn(sigma=0.1)",
+        ]
+
     def test_json(self, cli, made, tmp_path):
         code, out, _ = cli("report", made, "-o", tmp_path / "rep", "--format", "html", "--json")
         found = json.loads(out)
         assert (code, found["report"]) == (0, str(tmp_path / "rep" / "index.html"))
         assert {r["attack"] for r in found["rows"]} >= {"prototype_leakage", "any_attack"}
+
+    def test_what_was_not_asked_for_is_not_named(self, cli, made, tmp_path):
+        code, out, _ = cli("report", made, "-o", tmp_path / "rep", "--format", "json")
+        assert (code, out.splitlines()[-1]) == (0, str(tmp_path / "rep"))
+        assert not (tmp_path / "rep" / "index.html").exists()
+        code, _, err = cli("report", made, "-o", tmp_path / "other", "--format", "json", "--open")
+        assert (code, err) == (2, "leakbench: --open needs the page, but --format is json; add html to it.\n")
+        assert not (tmp_path / "other").exists()
 
     def test_formats_are_those_of_the_list(self, cli, made, tmp_path):
         code, _, err = cli("report", made, "-o", tmp_path / "rep", "--format", "htm")
@@ -594,6 +614,29 @@ class TestListAndShow:
             assert out.splitlines()[0] == f"{name} ({'defense' if kind == 'defenses' else kind.removesuffix('s')})"
         (about,) = json.loads(cli("show", name, "--json")[1])
         assert {p["name"] for p in about["parameters"]} == set(registry.load(kind, name).model_fields)
+
+    @pytest.mark.parametrize("kind", ["metrics", "models"])
+    def test_show_knows_what_else_is_listed(self, cli, kind):
+        for name, about in json.loads(cli("list", kind, "--json")[1])[kind].items():
+            assert cli("show", name) == (0, f"{name} ({kind.removesuffix('s')})\n  {about}\n", "")
+
+    def test_a_parameter_is_shown_as_a_shell_takes_it(self, cli):
+        (line,) = [line for line in cli("show", "clip_noise")[1].splitlines() if "kinds" in line]
+        flag, pair, *_ = shlex.split(line)
+        assert (flag, keys.settings([pair])) == ("-s", {"kinds": [["update"]]})
+
+    @pytest.mark.parametrize("text", ["prototype", "[prototype]"])  # the second is what a shell leaves of ["prototype"]
+    def test_a_word_where_a_list_is_wanted_is_told_how(self, cli, text):
+        code, _, err = cli("train", "-d", "fedavg", "-w", "clip_noise", "-s", f"clip_noise.kinds={text}")
+        assert code == 2
+        assert """expected a list, for example 'kinds=["prototype"]'.""" in err
+
+    def test_a_parameter_of_the_task_is_told_whose_it_is(self, cli):
+        code, _, err = cli("train", "-d", "fedgn", "-s", "width=8")
+        assert (code, err) == (
+            2,
+            "leakbench: defense fedgn: 'width' is a parameter of the task; write -s task.width=..., in Python task_params.\n",
+        )
 
     def test_show_says_what_is_shared_and_known(self, cli):
         out = cli("show", "fedgn")[1]

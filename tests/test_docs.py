@@ -129,7 +129,6 @@ def test_commands_are_those_of_the_command_line():
 
 
 def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
-    from leakbench.cli import commands as cli
     from leakbench.cli import options
 
     (line,) = [line for line in README.splitlines() if "leakbench train " in line]
@@ -137,7 +136,7 @@ def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
     value = {flag: words[words.index(flag) + 1] for flag in ("-t", "-d", "-s", "--seeds")}
     plan = options.Plan()
     single = dict.fromkeys(("rounds", "engine", "dtype", "record")) | {"task": value["-t"]}
-    cli.amend(plan, [value["-d"]], [], [value["-s"]], single, value["--seeds"])
+    options.amend(plan, [value["-d"]], [], [value["-s"]], single, value["--seeds"])
     assert f"# {len(list(plan.specs()))} runs" in line
 
 

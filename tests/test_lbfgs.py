@@ -14,15 +14,6 @@ from attacks._lbfgs import minimise
 from leakbench.images import psnr
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Nets this small lose time by threads, much of it where two test processes share two cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def rosenbrock(x):
     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 

@@ -49,7 +49,7 @@ def demo(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
-    """Everything on digits: train, attack, report, in about three minutes."""
+    """Try all of it on digits. Trains, attacks and reports in about three minutes."""
     from leakbench.cli import demo as _demo
 
     return _demo.run(out, Console(quiet, verbose))
@@ -59,7 +59,7 @@ def demo(
 def train(
     spec: Annotated[Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")] = None,
     defense: Annotated[list[str], typer.Option("-d", "--defense", metavar="DEFENSE", help="A federated method; may be repeated.")] = [],  # noqa: B006
-    task: Annotated[str | None, typer.Option("-t", "--task", help="A task (digits).")] = None,
+    task: Annotated[str | None, typer.Option("-t", "--task", help="A task; digits unless given.")] = None,
     setting: Settings = [],  # noqa: B006
     wrapper: Annotated[list[str], typer.Option("-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire; may be repeated.")] = [],  # noqa: B006
     rounds: Annotated[int | None, typer.Option(min=1, help="Communication rounds; the task's own number unless given.")] = None,
@@ -75,11 +75,11 @@ def train(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Train federated methods and record what they share; goes on where it was interrupted."""
+    """Train methods and record what they share. Goes on where it was interrupted."""
     from leakbench.cli import commands, options
 
     plan = options.read_spec(spec) if spec else options.Plan()
-    commands.amend(
+    options.amend(
         plan, defense, wrapper, setting, {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record}, seeds
     )
     return commands.train(
@@ -98,7 +98,7 @@ def attack(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Replay attacks on recorded runs; without -a every attack that fits what a run shared."""
+    """Replay attacks on recorded runs. Without -a, every attack that fits what a run shared."""
     from leakbench.cli import commands
 
     return commands.attack(run, attack, setting, device=device, jobs=jobs, console=Console(quiet, verbose), as_json=as_json)
@@ -106,7 +106,7 @@ def attack(
 
 @app.command()
 def score(run: Runs, attack: Attacks = [], quiet: Quiet = False, verbose: Verbose = False, as_json: AsJson = False) -> int:  # noqa: B006
-    """Score saved guesses again; never reruns an attack."""
+    """Score saved guesses again. Never reruns an attack."""
     from leakbench.cli import commands
 
     return commands.score(run, attack, console=Console(quiet, verbose), as_json=as_json)
@@ -125,7 +125,7 @@ def report(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Turn runs into utility-versus-privacy tables, figures and one HTML page."""
+    """Turn runs into tables, figures and a page. They set utility beside leakage."""
     from leakbench.cli import commands
 
     return commands.report(run, out, title=title, formats=formats, open_it=open_it, console=Console(quiet, verbose), as_json=as_json)
@@ -141,7 +141,7 @@ def check(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compare with a committed baseline: exit 0 fine, 1 leaks more or utility lost, 3 cannot tell."""
+    """Compare with a committed baseline. Exit 0 fine, 1 leaks more or utility lost, 3 cannot tell."""
     from leakbench.cli import commands
 
     return commands.check(run, baseline, update=update, accept=accept, named=gate, console=Console(quiet), as_json=as_json)
@@ -149,7 +149,10 @@ def check(
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(metavar="[defenses|attacks|tasks|metrics|models|reports|wrappers]")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[KIND]", help="One of the lists: defenses, attacks, ...; all unless given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """What there is, a line each."""
@@ -159,8 +162,8 @@ def list_(
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson = False) -> int:
-    """What a method shares with whom, its threat model, its parameters with ranges, its paper."""
+def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `leakbench list`.")], as_json: AsJson = False) -> int:
+    """What one of them is and how to set it. What a method shares, an attack's threat model, parameters with ranges, paper."""
     from leakbench.cli import show as _show
 
     return _show.one(name, as_json=as_json)
@@ -168,7 +171,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson =
 
 @app.command()
 def doctor(as_json: AsJson = False) -> int:
-    """Device, data, LPIPS weights, versions; and what to do for what is missing."""
+    """What is here and what is missing. Device, data, LPIPS weights, versions; and what to do."""
     from leakbench.cli import doctor as _doctor
 
     return _doctor.run(as_json=as_json)

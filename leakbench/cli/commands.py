@@ -8,71 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.cli import options, summary
+from leakbench.cli import keys, summary
 from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.cli.options import Plan
 from leakbench.errors import PartFailed, UsageError
 from leakbench.jobs import Job, Outcome
 from leakbench.jobs import run as run_jobs
 
 SOME_FAILED = PartFailed.exit_code
-RESULT = {
-    "run": "run",
-    "attack": "attack",
-    "metric": "metric",
-    "stage": "stage",
-    "probe": "probe",
-    "value": "value",
-    "low": "low",
-    "high": "high",
-}
-RESULT |= {"n": "n", "floor": "floor", "control": "control", "flags": "flags"}
+TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
+ATTACKED = ("run", "attack", "metric", "stage", "probe", "value", "low", "high", "n", "floor", "control", "flags")
 
 
-def amend(
-    plan: options.Plan, defenses: Sequence[str], wrappers: Sequence[str], given: Sequence[str], single: Mapping[str, Any], seeds: str | None
-) -> None:
-    """Lay the command line over a SPEC.toml's plan.
-
-    Raises:
-        UsageError: there is no defense, or a key names nothing that is part of the run.
-    """
-    if defenses:
-        plan.defenses = [(name, {}) for name in defenses]
-    plan.wrappers += [(name, {}) for name in wrappers]
-    if single["task"] is not None and single["task"] != plan.task:
-        plan.task, plan.task_values = single["task"], {}
-    for key in ("rounds", "engine", "dtype", "record"):
-        if single[key] is not None:
-            setattr(plan, key, single[key])
-    if seeds is not None:
-        plan.seeds = options.seeds(seeds)
-    if not plan.defenses:
-        raise UsageError(
-            "no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them."
-        )
-    routed = options.route(options.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense")
-    owners = [*plan.wrappers, *plan.defenses]
-    for owner, values in routed.items():
-        if owner in ("task", "model"):
-            plan.task_values.update(values)
-        elif owner == "record":
-            plan.record_values.update(values)
-        elif any(name == owner for name, _ in owners):
-            for _, own in (o for o in owners if o[0] == owner):
-                own.update(values)
-        else:
-            from leakbench.errors import suggestion
-
-            key = f"{owner}.{next(iter(values))}"
-            parts = ["task", "model", "record", *(name for name, _ in owners)]
-            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, parts)}")
-
-
-def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
+def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
     """Train every run of the plan; the table says where each lies and what its utility is."""
     import torch
 
-    from leakbench import budget, provenance, runs, work
+    from leakbench import budget, columns, provenance, runs, work
     from leakbench.runspec import make_spec, parts
 
     provenance.device(device)
@@ -92,27 +44,15 @@ def train(plan: options.Plan, out: Path, *, device: str, jobs: int, deterministi
         run = runs.load(outcome.value.path)
         if outcome.value.skipped:
             console.say(f"{run.path} is complete; it was not trained again.")
-        last = runs.read_csv(run.path / "utility.csv", ("metric", "value", "low", "high"))[-1]
-        numbers = {k: float(last[k]) for k in ("value", "low", "high")}
-        rows.append(
-            {
-                "run": str(run.path),
-                "engine": run.meta["engine"],
-                "metric": last["metric"],
-                **numbers,
-                "chance": run.meta["utility"]["chance"],
-            }
-        )
+        last = runs.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
+        numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
+        rows.append({"run": str(run.path), "engine": run.meta["engine"], **numbers, "chance": run.meta["utility"]["chance"]})
         uncovered = [s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]]
         if run.spec["wrappers"] and uncovered:
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
             console.detail(f"{run.id}: {phase} was not vectorised: {why}")
-    _result(
-        rows,
-        {"run": "run", "engine": "engine", "metric": "metric", "value": "value", "low": "low", "high": "high", "chance": "chance"},
-        as_json,
-    )
+    _result(rows, TRAINED, as_json)
     return _code(done, console)
 
 
@@ -169,21 +109,25 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
 
 
 def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it: bool, console: Console, as_json: bool) -> int:
-    """Write the report; stdout gets the trade-off at the last stage and where the page is."""
+    """Write the report; stdout gets the trade-off at the last stage and where the page is, or the folder where none was asked for."""
     from leakbench import api, columns, runs
 
+    wanted = [f for f in formats.split(",") if f]
+    if open_it and "html" not in wanted:
+        raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
-        api.report(runs.find(names), out, title=title, formats=[f for f in formats.split(",") if f])
-    rows = [runs.typed(r, out) for r in runs.read_csv(out / "tradeoff.csv", columns.TRADEOFF)]
+        api.report(runs.find(names), out, title=title, formats=wanted)
+    made = out / "index.html" if "html" in wanted else out
+    rows = runs.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
-        emit_json({"report": str(out / "index.html"), "rows": rows})
+        emit_json({"report": str(made), "rows": rows})
     else:
         summary.tradeoff(rows)
-        emit(f"\n{out / 'index.html'}")
+        emit(f"\n{made}")
     if open_it:
         import webbrowser
 
-        webbrowser.open((out / "index.html").resolve().as_uri())
+        webbrowser.open(made.resolve().as_uri())
     return 0
 
 
@@ -216,11 +160,11 @@ def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     for name in attacks:
         if name not in known:
             raise UnknownName("attack", name, known)
-    routed = options.route(options.settings(given), list(attacks), "attack")
+    routed = keys.route(keys.settings(given), list(attacks), "attack")
     for owner, values in routed.items():
         if owner not in attacks:
             raise UsageError(f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with -a.{suggestion(owner, attacks)}")
-    return [work.build(name, p) for name in dict.fromkeys(attacks) for p in options.product(routed.get(name, {}))]
+    return [work.build(name, p) for name in dict.fromkeys(attacks) for p in keys.product(routed.get(name, {}))]
 
 
 def _do(todo: Sequence[Job], workers: int, console: Console) -> list[Outcome]:
@@ -232,14 +176,14 @@ def _results(done: Sequence[Outcome], as_json: bool) -> None:
     from leakbench.api import Results
 
     rows = [r for o in done for r in Results(Path(o.value)).rows]
-    _result(rows if as_json else [r for r in rows if r["stage"] != "curve"], RESULT, as_json)
+    _result(rows if as_json else [r for r in rows if r["stage"] != "curve"], ATTACKED, as_json)
 
 
-def _result(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool) -> None:
+def _result(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
     if as_json:
         emit_json(list(rows))
     elif rows:
-        table(rows, columns)
+        table(rows, {c: c for c in columns})
 
 
 def _code(done: Sequence[Outcome], console: Console) -> int:

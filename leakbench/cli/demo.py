@@ -55,7 +55,7 @@ def run(out: Path, console: Console) -> int:
     found = [runs.load(out / "runs" / o.name) for o in done if not o.error]
     console.say("writing the report")
     page = api.report(found, out / "report", title="leakbench demo") / "index.html"
-    summary.tradeoff([columns.typed(r, page) for r in runs.read_csv(page.with_name("tradeoff.csv"), columns.TRADEOFF)])
+    summary.tradeoff(runs.read_table(page.with_name("tradeoff.csv"), columns.TRADEOFF))
     emit(f"\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report: {page}")
     failed = [o for o in done if o.error]
     for outcome in failed:

@@ -1,98 +1,20 @@
-"""From what was typed, or a SPEC.toml, to run specs and attacks: keys, values, sweeps, seeds."""
+"""From a SPEC.toml and what was typed to a plan: which runs `leakbench train` is to make."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakbench.cli import keys
+from leakbench.cli.keys import Values, product
 from leakbench.errors import UsageError, suggestion
 from leakbench.policy import Policy
 
-Values = dict[str, list[Any]]  # key -> the values it sweeps over
-
 _TOP = ("task", "rounds", "seeds", "engine", "dtype", "record", "wrapper", "defense", "attack")
-
-
-def settings(given: Sequence[str]) -> Values:
-    """{"sigma": [0.1, 0.3]} of `-s sigma=0.1,0.3`; a value is JSON, or else text; a comma list sweeps.
-
-    Raises:
-        UsageError: something has no `=`, or a key comes twice.
-    """
-    out: Values = {}
-    for text in given:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise UsageError(f"-s {text!r}: expected KEY=VALUE, for example -s sigma=0.1.")
-        if key in out:
-            raise UsageError(f"-s {key} was given twice; sweep with a comma list, for example -s {key}=1,2.")
-        out[key] = [_value(v) for v in _listed(value)]
-    return out
-
-
-def _listed(text: str) -> list[str]:
-    """Split at commas outside of brackets and quotes."""
-    parts, depth, quoted, begin = [], 0, False, 0
-    for i, c in enumerate(text):
-        quoted ^= c == '"'
-        depth += 0 if quoted else (c in "[{") - (c in "]}")
-        if c == "," and not depth and not quoted:
-            parts.append(text[begin:i])
-            begin = i + 1
-    return [*parts, text[begin:]]
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def seeds(text: str) -> list[int]:
-    """`7` -> [7], `0-2` -> [0, 1, 2], `0,4,7` -> those.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    out: list[int] = []
-    for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if not found or (found[2] and int(found[2]) < int(found[1])):
-            raise UsageError(f"--seeds {text!r}: expected a seed, a range or a list, for example 7, 0-2 or 0,4,7.")
-        out += range(int(found[1]), int(found[2] or found[1]) + 1)
-    return list(dict.fromkeys(out))
-
-
-def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
-    """Whose key is it? A bare key belongs to the one method in ``names``, a dotted key to what it names.
-
-    Raises:
-        UsageError: a bare key with several methods named, or a dotted key that names none of them.
-    """
-    out: dict[str, Values] = {}
-    for key, value in values.items():
-        owner, dot, field_name = key.partition(".")
-        if not dot:
-            if len(names) != 1:
-                several = f"with {len(names)} {what}s" if names else f"without a named {what}"
-                example = f"{names[0]}.{key}" if names else f"NAME.{key}"
-                raise UsageError(f"-s {key}: {several} only a dotted key says whose parameter it is; write -s {example}=VALUE.")
-            owner, field_name = names[0], key
-        out.setdefault(owner, {})[field_name] = value
-    return out
-
-
-def product(values: Values) -> Iterator[dict[str, Any]]:
-    """Every combination of a sweep."""
-    for combination in itertools.product(*values.values()):
-        yield dict(zip(values, combination, strict=True))
 
 
 def _single(values: Values) -> dict[str, Any]:
@@ -196,3 +118,41 @@ def _of_type(value: Any, kind: type, what: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise UsageError(f"{what} = {value!r}: expected {'text' if kind is str else 'a whole number'}.")
     return value
+
+
+def amend(
+    plan: Plan, defenses: Sequence[str], wrappers: Sequence[str], given: Sequence[str], single: Mapping[str, Any], seeds: str | None
+) -> None:
+    """Lay the command line over a SPEC.toml's plan.
+
+    Raises:
+        UsageError: there is no defense, or a key names nothing that is part of the run.
+    """
+    if defenses:
+        plan.defenses = [(name, {}) for name in defenses]
+    plan.wrappers += [(name, {}) for name in wrappers]
+    if single["task"] is not None and single["task"] != plan.task:
+        plan.task, plan.task_values = single["task"], {}
+    for key in ("rounds", "engine", "dtype", "record"):
+        if single[key] is not None:
+            setattr(plan, key, single[key])
+    if seeds is not None:
+        plan.seeds = keys.seeds(seeds)
+    if not plan.defenses:
+        raise UsageError(
+            "no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them."
+        )
+    routed = keys.route(keys.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense")
+    owners = [*plan.wrappers, *plan.defenses]
+    for owner, values in routed.items():
+        if owner in ("task", "model"):
+            plan.task_values.update(values)
+        elif owner == "record":
+            plan.record_values.update(values)
+        elif any(name == owner for name, _ in owners):
+            for _, own in (o for o in owners if o[0] == owner):
+                own.update(values)
+        else:
+            key = f"{owner}.{next(iter(values))}"
+            parts = ["task", "model", "record", *(name for name, _ in owners)]
+            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, parts)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import shlex
 from typing import Any
 
 from leakbench import registry
@@ -44,15 +46,21 @@ def _first(thing: Any) -> str:
     """The first line of its module's docstring after the name, or of its own."""
     module = inspect.getmodule(thing)
     text = (inspect.getdoc(module) if inspect.isclass(thing) else inspect.getdoc(thing)) or ""
-    return text.splitlines()[0] if text else ""
+    return _plain(text.splitlines()[0]) if text else ""
+
+
+def _plain(text: str) -> str:
+    """A docstring's text without its markup."""
+    return text.replace("``", "`")
 
 
 def one(name: str, *, as_json: bool) -> int:
-    """All about one method."""
-    found = [(kind, name) for kind in registry.KINDS if name in registry.names(kind)]
-    if not found:
-        raise UnknownName("name", name, [n for kind in registry.KINDS for n in registry.names(kind)])
-    facts = [_facts(kind, registry.load(kind, name)) for kind, _ in found]
+    """All about one method; of a metric or a model its line."""
+    known = {kind: _lines(kind) for kind in KINDS}
+    kinds = [kind for kind, lines in known.items() if name in lines]
+    if not kinds:
+        raise UnknownName("name", name, [n for lines in known.values() for n in lines])
+    facts = [_facts(k, registry.load(k, name)) if k in registry.KINDS else _line(k, known[k][name]) for k in kinds]
     if as_json:
         emit_json(facts)
         return 0
@@ -63,12 +71,18 @@ def one(name: str, *, as_json: bool) -> int:
             for line in about.get(key, []):
                 emit(f"  {key}: {line}")
         for p in about["parameters"]:
-            emit(f"  -s {p['name']}={p['default']}  {p['range']}  {p['description']}".rstrip())
+            default = p["default"] if isinstance(p["default"], str) else json.dumps(p["default"])  # as -s takes it
+            words = shlex.quote(f"{p['name']}={default}")
+            emit("  ".join(w for w in (f"  -s {words}", p["range"], p["description"]) if w))
     return 0
 
 
+def _line(kind: str, about: str) -> dict[str, Any]:
+    return {"kind": kind.removesuffix("s"), "about": about, "parameters": []}
+
+
 def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
-    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": " ".join((inspect.getdoc(cls) or "").split())}
+    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": _plain(" ".join((inspect.getdoc(cls) or "").split()))}
     about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
     if kind == "defenses":
         about["shares"] = _shares(cls)
