@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import leakbench
 from leakbench import provenance
 from leakbench.attacker import Attack
 from leakbench.errors import UsageError
@@ -143,6 +144,9 @@ def saved(folder: Path) -> list[Guessed]:
 
 
 def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Is this attack on this run there already, scored, made by this version of it?"""
+    """Is this attack on this run there already, scored, and made by this version of leakbench?"""
     path = folder_of(recording, name, attack) / "attack.json"
-    return path.exists() and read_json(path).get("status") == "done"
+    if not path.exists():
+        return False
+    meta = read_json(path)
+    return meta.get("status") == "done" and meta.get("versions", {}).get("leakbench") == leakbench.__version__

@@ -12,7 +12,7 @@ from leakbench import engines
 from leakbench.batches import Plan, plan
 from leakbench.defense import Defense, Wrapper
 from leakbench.desk import Desk
-from leakbench.errors import MethodError
+from leakbench.errors import MethodError, UsageError
 from leakbench.guard import unwritten
 from leakbench.models import initialise
 from leakbench.parties import Batch, Client, weighted_mean
@@ -55,6 +55,8 @@ class Federation:
         self.phases: dict[str, str] = {}  # phase -> how it really ran
         self.fallbacks: dict[str, str] = {}  # phase -> why it could not be vectorised
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
+        if self.summed and max(1, round(method.fraction * self.facts.clients)) < 2:
+            raise UsageError("a sum over one client is that client's own message: with secure_sum use a fraction of at least two clients.")
         self.everyone = torch.arange(self.facts.clients, device=self.device)
         self.lasting: dict[str, Tree] = {}  # what was sent to everybody before round 1
         self.local: dict[str, Tree] = {}  # the trained local models, where the method reads them

@@ -22,7 +22,7 @@ def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
 
 
 def _named(alike: Tensor, client: int) -> float:
-    best = alike >= alike.max() - _TIE
+    best = alike >= alike.max() - _TIE * alike.abs().max()  # relative: Euclidean distances have any scale
     return float(best[client]) / int(best.sum())
 
 

@@ -7,7 +7,7 @@ import torch
 from federations import FAST, ONE_STEP, federation, method, run, wrapper
 from scipy import stats
 
-from leakbench.errors import LeakbenchError, MethodError
+from leakbench.errors import LeakbenchError, MethodError, UsageError
 from leakbench.recording import Recording
 from leakbench.runs import load
 from leakbench.runspec import make_spec
@@ -178,3 +178,8 @@ def test_clipping_then_summing_sums_what_was_clipped():
     assert fed.engine == "loop"
     assert size(fed.means["update"]) <= 1e-3 * (1 + 1e-9)
     assert method("fedavg").hides() is False
+
+
+def test_a_sum_over_one_client_is_refused():
+    with pytest.raises(UsageError, match="at least two clients"):
+        federation("fedavg", wrappers=[wrapper("secure_sum")], fraction=0.1)
