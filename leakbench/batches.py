@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,41 +12,74 @@ from leakbench.parties import Batch
 from leakbench.streams import Rng
 from leakbench.task import TaskData
 
+Augment = Callable[[Tensor, Rng], Tensor]  # images (*party, B, ...) and the step's dice -> images of the same shape
+
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,) where they differ."""
+    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,) where they differ.
 
+    ``chosen`` (M,): the clients. ``rng``: whose draws augment their batches; one draw per client, step and image.
+    """
+
+    chosen: Tensor
     even: Tensor | None
     ragged: list[list[Tensor]]
+    rng: Rng
+    augment: Augment | None = None
 
     def rows(self, j: int) -> list[Tensor]:
         """The steps of the j-th chosen client."""
         return self.ragged[j] if self.even is None else list(self.even[j])
 
     def batches(self, data: TaskData, j: int) -> list[Batch]:
-        """The same, as examples."""
-        return [Batch(data.train.x[r], data.train.y[r]) for r in self.rows(j)]
+        """The same, as examples, augmented."""
+        return [self._batch(data, r, self.chosen[j], s) for s, r in enumerate(self.rows(j))]
+
+    def first(self, data: TaskData, some: slice = slice(None)) -> Batch:
+        """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B); needs ``even``."""
+        if self.even is None:
+            raise ValueError("clients' steps differ: take them one by one")
+        return self._batch(data, self.even[some, 0], self.chosen[some], 0)
+
+    def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
+        x = data.train.images(rows)
+        if self.augment is not None:
+            r = self.rng
+            x = self.augment(x, Rng(r.seed, "augment", party, data.train.dtype, round=r.round, phase=r.phase, step=step))
+        return Batch(x, data.train.y[rows])
 
 
-def plan(data: TaskData, chosen: Tensor, *, seed: int, round: int, phase: int, batch: int, steps: int, epochs: int) -> Plan:
+def plan(
+    data: TaskData,
+    chosen: Tensor,
+    *,
+    seed: int,
+    round: int,
+    phase: int,
+    batch: int,
+    steps: int,
+    epochs: int,
+    augment: Augment | None = None,
+) -> Plan:
     """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients ``chosen`` (M,).
 
     Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out (as long as every
-    client has a complete one); by epochs they are used.
+    client has a complete one); by epochs they are used. ``augment``: a task's, for what the steps see.
     """
     counts, width = data.counts[chosen], data.rows.shape[1]
     least = int(counts.min())
     passes = epochs if not steps else -(-steps // max(least // batch, 1))
+    dice = Rng(seed, "batch", chosen, torch.float64, round=round, phase=str(phase))
     orders = []
     for p in range(passes):
-        rng = Rng(seed, "batch", chosen, torch.float64, round=round, phase=str(phase), step=p)
-        order = rng.uniform("order", width).masked_fill(torch.arange(width, device=chosen.device) >= counts[:, None], 2.0)
+        order = dice.at(dice.phase, p).uniform("order", width)
+        order = order.masked_fill(torch.arange(width, device=chosen.device) >= counts[:, None], 2.0)
         orders.append(data.rows[chosen[:, None], order.argsort(1)])  # (M, width), padding last
     full = least // batch
     if steps and full:
-        return Plan(torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[:, :steps], [])
+        even = torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[:, :steps]
+        return Plan(chosen, even, [], dice, augment)
     ragged = [[b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None] for j, c in enumerate(counts.tolist())]
-    if len({tuple(len(b) for b in r) for r in ragged}) == 1 and len({len(b) for b in ragged[0]}) <= 1:
-        return Plan(torch.stack([torch.stack(r) for r in ragged]), []) if ragged[0] else Plan(None, ragged)
-    return Plan(None, ragged)
+    alike = len({tuple(len(b) for b in r) for r in ragged}) == 1 and len({len(b) for b in ragged[0]}) <= 1 and bool(ragged[0])
+    return Plan(chosen, torch.stack([torch.stack(r) for r in ragged]) if alike else None, ragged, dice, augment)

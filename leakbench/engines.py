@@ -23,6 +23,7 @@ from leakbench.task import TaskData
 from leakbench.tree import Tree, each_row, row, stack, tmap
 
 Engine = Literal["loop", "fused"]
+GROUP = 2**18  # input numbers of one backward pass on a CPU: 80 images of 3x32x32
 
 
 def obstacle(method: Defense, wrappers: Sequence[Wrapper]) -> str:
@@ -55,19 +56,41 @@ def loop(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, dat
     return stack([desk.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients])
 
 
-def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, rows: Tensor, share: Tensor, data: TaskData) -> Tree:
+def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, share: Tensor, data: TaskData) -> Tree:
     """One step of all chosen clients at once: the mean update, and each client's own new private parameters.
 
     With L = sum_j M q_j L_j (q_j the averaging weights), the shared gradient over M is the averaged one, and a private
-    parameter of client j has M q_j times its own gradient, which is divided out.
+    parameter of client j has M q_j times its own gradient, which is divided out. The sum is taken over groups of clients,
+    one backward pass each: on a CPU a batch of all of them does not fit into the cache.
     """
+    n = len(each["index"])
+    received = inbox.get("model", {})
+    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in desk.trained}
+    one = plan.first(data, slice(1)).x.numel()
+    size = n if each["index"].is_cuda else min(n, max(1, GROUP // max(one, 1)))
+    parts, total = [], [torch.zeros_like(v) for v in common.values()]
+    for some in (slice(i, min(i + size, n)) for i in range(0, n, size)):
+        part, grads = _group(desk, name, t, tmap(lambda v, s=some: v[s], each), inbox, common, plan.first(data, some), share[some] * n)
+        parts.append(part)
+        total = [a + g for a, g in zip(total, grads, strict=True)]
+    out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
+    moved = Optimizer(desk.method, t).step({f"model/{k}": v for k, v in common.items()}, [g / n for g in total])
+    delta = {k: moved[f"model/{k}"] - v for k, v in received.items() if k in common}
+    floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
+    delta |= weighted_mean({k: v - received[k] for k, v in floats.items()}, share)
+    return {"mean": delta, "own": out["own"], "kept": {k: {**out["buffers"], **out["kept"]}[k] for k in each["kept"]}, "loss": out["loss"]}
+
+
+def _group(
+    desk: Desk, name: str, t: int, each: Tree, inbox: Tree, common: dict[str, Tensor], batch: Batch, scale: Tensor
+) -> tuple[Tree, Sequence[Tensor]]:
+    """Some clients' step: what changed at each of them, and the gradient of sum_j scale_j L_j with respect to ``common``."""
     n = len(each["index"])
     received = inbox.get("model", {})
 
     def spread(v: Tensor) -> Tensor:
         return v.expand(n, *v.shape).clone()
 
-    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in desk.trained}
     buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {
         k: v.clone() for k, v in each["kept"].items() if k not in desk.trained
     }
@@ -82,18 +105,12 @@ def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, rows: Tensor, 
         me.net, me.rng = Net(desk.module, {**common, **kept, **e["buffers"]}), me.rng.at(name, 0)
         return loss(me.net, Batch(e["x"], e["y"]), me)
 
-    batch = {"x": data.train.x[rows], "y": data.train.y[rows]}
     with training(desk.module, True):
-        losses = each_row(one, {**each, "mine": mine, "buffers": buffers, **batch})
-        scale = (share * n).to(losses.dtype)
+        losses = each_row(one, {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y})
+        scale = scale.to(losses.dtype)
         grads = torch.autograd.grad((losses * scale).sum(), [*common.values(), *mine.values()], materialize_grads=True)
-    mean_grads = [g / n for g in grads[: len(common)]]
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
-    moved = Optimizer(desk.method, t).step({f"model/{k}": v for k, v in common.items()}, mean_grads)
     mine = Optimizer(desk.method, t).step(mine, own_grads)
-    delta = {k: moved[f"model/{k}"] - v for k, v in received.items() if k in common}
-    floats = {k: v for k, v in buffers.items() if k in received and v.is_floating_point()}
-    delta |= weighted_mean({k: v - received[k] for k, v in floats.items()}, share)
-    trained = {**buffers, **{k[6:]: v for k, v in mine.items() if k.startswith("model/")}}
+    kept = {k[6:]: v for k, v in mine.items() if k.startswith("model/")}
     own = {k[4:]: v for k, v in mine.items() if k.startswith("own/")}
-    return {"mean": delta, "own": own, "kept": {k: trained[k] for k in each["kept"]}, "loss": tmap(torch.detach, losses)}
+    return {"buffers": buffers, "kept": kept, "own": own, "loss": losses.detach()}, grads[: len(common)]

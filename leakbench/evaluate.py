@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,12 @@ from torch import Tensor
 
 from leakbench.parties import weighted_mean
 from leakbench.tree import Tree, each_row, row
+from leakbench.utility_metrics import METRICS
 
 if TYPE_CHECKING:
     from leakbench.federation import Federation
+
+CHUNK = 500  # test images at a time
 
 
 @dataclass
@@ -24,7 +28,7 @@ class Evaluations:
 
     def add(self, fed: Federation) -> None:
         """Evaluate the federation as it stands after its newest round."""
-        self.scores[fed.t] = accuracy_scores(fed).float().cpu()
+        self.scores[fed.t] = utility_scores(fed).float().cpu()
         self.diagnostics += [(fed.t, name, value) for name, value in diagnose(fed).items()]
 
 
@@ -34,36 +38,45 @@ def evaluated(rounds: int, times: int) -> set[int]:
 
 
 @torch.no_grad()
-def accuracy_scores(fed: Federation) -> Tensor:
-    """(test units,) in [0, 1]: was the example's class named?
+def utility_scores(fed: Federation) -> Tensor:
+    """(test units,) of the task's metric, whose mean is its value.
 
-    Methods whose ``predict`` says how well x fits one client: the class of the best-fitting client, ties shared. Methods
-    with class logits: the global model's class, or where clients keep parts, the share of clients that name it.
+    Methods whose ``predict`` says how well x fits one client: the clients' fits are those to their classes. Methods with
+    class logits: the global model's log-probabilities, or where clients keep parts, the mean over clients of what each
+    scores with its own.
     """
-    test, method = fed.data.test, fed.method
-    each = fed.tables()
-
-    def ask(e: Tree) -> Tensor:
-        return method.predict(fed.outside(e).net, test.x, fed.outside(e))
-
-    first = ask(row(each, 0))
-    if first.dim() == 2:
-        same = not any(fed.columns[k] for k in ("own", "state", "kept"))
-        logits = first[None] if same else _over_clients(fed, each)
-        return (logits.argmax(-1) == test.y).double().mean(0)
-    fits = _over_clients(fed, each).T  # (n, C)
-    best = fits >= fits.max(1, keepdim=True).values
-    right = fed.data.client_class[None] == test.y[:, None]
-    return (best & right).sum(1).double() / best.sum(1)
+    score = METRICS[fed.task.metric].score
+    logits, fits = _answers(fed)
+    y = fed.data.test.y[:, None]
+    if logits:
+        classes = torch.arange(fits.shape[-1], device=y.device)
+        return torch.stack([score(f.double().log_softmax(-1), y == classes) for f in fits]).mean(0)
+    return score(fits.T, y == fed.data.client_class)
 
 
-def _over_clients(fed: Federation, each: Tree) -> Tensor:
-    test = fed.data.test
+def _answers(fed: Federation) -> tuple[bool, Tensor]:
+    """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some at a time."""
+    test, each = fed.data.test, fed.tables()
+    same = not any(fed.columns[k] for k in ("own", "state", "kept"))
+    parts, logits = [], False
+    for rows in _chunks(len(test), test.y.device):
+        x = test.images(rows)
 
-    def ask(e: Tree) -> Tensor:
-        me = fed.outside(e)
-        return fed.method.predict(me.net, test.x, me)
+        def ask(e: Tree, x: Tensor = x) -> Tensor:
+            me = fed.outside(e)
+            return fed.method.predict(me.net, x, me)
 
+        first = ask(row(each, 0))
+        logits = first.dim() == 2
+        parts.append(first[None] if logits and same else _over_clients(fed, ask, each))
+    return logits, torch.cat(parts, dim=1)
+
+
+def _chunks(n: int, device: torch.device) -> tuple[Tensor, ...]:
+    return torch.split(torch.arange(n, device=device), CHUNK)
+
+
+def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) -> Tensor:
     try:
         return each_row(ask, each)
     except RuntimeError:  # vmap refused it: one by one, or the real error
@@ -93,8 +106,10 @@ def diagnose(fed: Federation) -> dict[str, float]:
 
 def _distance_ratio(fed: Federation, true: Tensor) -> float:
     """Mean distance between true prototypes over the test embeddings' mean distance to their own."""
-    embedded = fed.outside(row(fed.tables(), 0)).net(fed.data.test.x).double()
-    own = {int(c): i for i, c in enumerate(fed.data.client_class)}
-    index = torch.tensor([own[int(y)] for y in fed.data.test.y])
+    net = fed.outside(row(fed.tables(), 0)).net
+    test = fed.data.test
+    embedded = torch.cat([net(test.images(rows)) for rows in _chunks(len(test), test.y.device)]).double()
+    own = {c: i for i, c in enumerate(fed.data.client_class.tolist())}
+    index = torch.tensor([own[y] for y in test.y.tolist()], device=true.device)
     spread = torch.pdist(true).mean()
     return float(spread / (embedded - true[index]).norm(dim=-1).mean().clamp(min=1e-12))

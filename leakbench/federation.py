@@ -48,6 +48,7 @@ class Federation:
         self.engine = engines.resolve(engine, method, self.wrappers)
         self.facts = task.facts(method)
         self.data = data.to(self.device, dtype)
+        self.augment = task.augment if type(task).augment is not Task.augment else None
         self.module = method.module(task.module(self.facts), self.facts).to(self.device, dtype).eval()
         self.desk = Desk(method, self.wrappers, self.module, self.facts, seed, dtype)
         self.recorder = recorder or NoRecorder()
@@ -117,7 +118,8 @@ class Federation:
         name, m = fn.__name__, self.method
         self._once(name)
         steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
-        todo = plan(self.data, self.chosen, seed=self.seed, round=self.t, phase=self.phase, batch=m.batch, steps=steps, epochs=epochs)
+        where = {"seed": self.seed, "round": self.t, "phase": self.phase}
+        todo = plan(self.data, self.chosen, batch=m.batch, steps=steps, epochs=epochs, augment=self.augment, **where)
         each = self.holdings(self.chosen)
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":
@@ -143,7 +145,7 @@ class Federation:
     def _trained(self, name: str, each: Tree, todo: Plan, share: Tensor) -> Tree:
         if self.engine == "fused" and todo.even is not None and todo.even.shape[1] == 1 and name not in self.fallbacks:
             try:
-                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo.even[:, 0], share, self.data)
+                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo, share, self.data)
             except RuntimeError as error:  # vmap refused the loss: the reference runs it, or raises what is really wrong
                 self.fallbacks[name] = str(error).splitlines()[0]
             else:
@@ -227,14 +229,14 @@ class Federation:
     def data_of(self, i: int) -> Callable[[], Batch]:
         """Client i's examples, made when they are asked for."""
         rows = self.data.rows[i, : int(self.data.counts[i])]
-        return lambda: Batch(self.data.train.x[rows], self.data.train.y[rows])
+        return lambda: Batch(self.data.train.images(rows), self.data.train.y[rows])
 
     def _rows(self, each: Tree) -> Callable[[], Batch]:
         def get() -> Batch:
             if int(self.data.counts.min()) != self.data.rows.shape[1]:
                 raise Ragged("clients have different numbers of examples")
             rows = self.data.rows[each["index"]]
-            return Batch(self.data.train.x[rows], self.data.train.y[rows])
+            return Batch(self.data.train.images(rows), self.data.train.y[rows])
 
         return get
 

@@ -28,14 +28,14 @@ def _identified(guess: Guess, answer: Answer) -> list[Score]:
     found = guess.tensors["x"].double().cpu().reshape(x.shape)
     found = found[images.match(found, x)]
     return [
-        Score(f"{guess.unit}/{int(r)}", guess.unit, images.identification(image, *answer.gallery(int(r))))
-        for image, r in zip(found, rows, strict=True)
+        Score(f"{guess.unit}/{int(r)}", guess.unit, images.identification(image, *answer.gallery(int(r), true)))
+        for image, true, r in zip(found, x, rows, strict=True)
     ]
 
 
 def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
-    _, _, rows = answer.batch()
-    return [Score(f"{guess.unit}/{int(r)}", guess.unit, 1 / len(answer.gallery(int(r))[0])) for r in rows]
+    x, _, rows = answer.batch()
+    return [Score(f"{guess.unit}/{int(r)}", guess.unit, 1 / len(answer.gallery(int(r), true)[0])) for true, r in zip(x, rows, strict=True)]
 
 
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:

@@ -15,21 +15,38 @@ from leakbench.errors import UsageError, suggestion
 from leakbench.models import MODELS, Stages
 from leakbench.parties import Facts
 from leakbench.spec import Spec
+from leakbench.streams import Rng
 
 
 @dataclass(frozen=True)
 class Examples:
-    """x (n, ...) floats in [0, 1] (sensors: standardised), y (n,) int64 classes."""
+    """Inputs with their classes. ``stored`` (n, ...): uint8 (0 to 255 stands for 0 to 1, and stays uint8 on the device) or floats
+    in [0, 1] (sensors: standardised); ``y`` (n,) int64; ``dtype``: of the floats that are made of ``stored``.
+    """
 
-    x: Tensor
+    stored: Tensor
     y: Tensor
+    dtype: torch.dtype = torch.float64
 
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def x(self) -> Tensor:
+        """All inputs (n, ...) as floats; for large sets take ``images`` of some rows."""
+        return self._floats(self.stored)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The inputs in ``rows`` (any shape) as floats, (*rows.shape, ...)."""
+        return self._floats(self.stored[rows])
+
+    def _floats(self, stored: Tensor) -> Tensor:
+        return stored.to(self.dtype) / 255 if stored.dtype == torch.uint8 else stored.to(self.dtype)
+
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
         """The same on another device and in another precision."""
-        return Examples(self.x.to(device, dtype), self.y.to(device))
+        stored = self.stored.to(device)
+        return Examples(stored if stored.dtype == torch.uint8 else stored.to(dtype), self.y.to(device), dtype)
 
 
 @dataclass(frozen=True)
@@ -61,18 +78,24 @@ class Task(Spec):
     classes: ClassVar[int]
     rounds: ClassVar[int]  # unless the user says otherwise
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
-    metric: ClassVar[str] = "accuracy"
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
 
     clients: int = Field(ge=2, description="clients")
-    model: str = Field(description="network: lenet or mlp")
+    model: str = Field(description="network, one of `leakbench list models`")
     width: int = Field(ge=1, le=4096, description="channels or hidden units of the network")
     dim: int = Field(ge=2, le=4096, description="width of the embedding, for methods that compare embeddings")
     evaluations: int = Field(20, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
+    utility: Literal["accuracy", "auroc"] = Field(
+        "accuracy", description="accuracy of the best-fitting class, or area under ROC of one class against the others, mean over classes"
+    )
 
     @abstractmethod
     def load(self) -> TaskData:
         """The data, split over the clients; the same in every run of this task."""
+
+    def augment(self, x: Tensor, rng: Rng) -> Tensor:
+        """What local training sees instead of the images ``x`` (*party, B, ...) of a step; ``rng.party``: () or (M,)."""
+        return x
 
     def defaults(self, method: str) -> dict[str, Any]:
         """The values that this task states for ``method``."""
@@ -95,9 +118,14 @@ class Task(Spec):
         return MODELS[self.model](facts.shape, facts.dim, self.width)
 
     @property
+    def metric(self) -> str:
+        """The utility metric."""
+        return self.utility
+
+    @property
     def chance(self) -> float:
         """What the utility metric gives to someone who guesses."""
-        return 1 / self.classes
+        return 0.5 if self.utility == "auroc" else 1 / self.classes
 
     @property
     def better(self) -> Literal["up", "down"]:

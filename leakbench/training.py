@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from leakbench import checkpoint, provenance, stats
+from leakbench import checkpoint, private_data, provenance
 from leakbench.budget import fitted
 from leakbench.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
@@ -26,6 +26,7 @@ from leakbench.runspec import Parts, RunSpec, parts
 from leakbench.store import SCHEMA, digests, read_json, write_csv, write_json, write_tree
 from leakbench.task import TaskData
 from leakbench.tree import Tree
+from leakbench.utility_metrics import METRICS
 
 CHECKPOINT_SECONDS = 10.0
 
@@ -136,7 +137,7 @@ def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, 
         "facts": {"clients": facts.clients, "classes": facts.classes, "dim": facts.dim, "shape": list(facts.shape)},
         "stages": spec.record.stages(spec.rounds),
         "stand_in": made.task.stand_in,
-        "test_data": _digest(fed.data.test.x, fed.data.test.y),
+        "test_data": _digest(fed.data.test.stored, fed.data.test.y),
         "sent": [],
         "missing": [],
         "files": {},
@@ -149,16 +150,14 @@ def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores
     """Everything that is written once, after the last round; run.json last."""
     rows = []
     for t, v in sorted(scores.scores.items()):
-        values = v.double().tolist()
-        e = stats.estimate(values, [str(i) for i in range(len(values))], share=True, low=0.0, high=1.0, unit="test image")
+        e = METRICS[made.task.metric].estimate(v.double().tolist())
         rows.append({"round": t, "metric": made.task.metric, "value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit})
     write_csv(folder / "utility.csv", RUN_UTILITY, rows)
     write_tree(folder / "utility.safetensors", {f"{t:06d}": v for t, v in scores.scores.items()}, {"metric": made.task.metric})
     write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics])
     write_tree(folder / "transcript" / "rounds.safetensors", fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]})
-    write_tree(folder / "known" / "aux_data.safetensors", {"x": data.aux.x, "y": data.aux.y}, {"task": spec.task.name})
-    truth = {"x": data.train.x, "y": data.train.y, "rows": data.rows, "counts": data.counts, "client_class": data.client_class}
-    write_tree(folder / "truth" / "data.safetensors", truth, {"task": spec.task.name})
+    write_tree(folder / "known" / "aux_data.safetensors", {"x": data.aux.stored, "y": data.aux.y}, {"task": spec.task.name})
+    private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakbench import private_data, registry
 from leakbench.errors import BrokenFile, NotMeasured
 from leakbench.guess import Guess
 from leakbench.runs import Run
 from leakbench.store import read_meta
 from leakbench.streams import shared
+from leakbench.task import Task
 from leakbench.transcript import round_file
 from leakbench.tree import Tree
 
@@ -27,9 +29,27 @@ class Truth:
     run: Run
 
     @cached_property
+    def _file(self) -> tuple[Tree, Any]:
+        return self.run.tree("truth/data.safetensors")
+
+    @property
     def data(self) -> Tree:
-        """The clients' data: x (n, ...), y (n,), rows (C, n_max), counts (C,), client_class (C,)."""
-        return self.run.tree("truth/data.safetensors")[0]
+        """Who holds what: y (n,), rows (C, n_max), counts (C,), client_class (C,)."""
+        return self._file[0]
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The training images in ``rows`` (k,), (k, ...) float64.
+
+        Raises:
+            NotMeasured: the run does not hold them (its set is large), and neither does this machine.
+        """
+        return private_data.images(*self._file, self.run.spec["task"], rows)
+
+    @cached_property
+    def task(self) -> Task:
+        """The run's task."""
+        chosen = self.run.spec["task"]
+        return registry.load("tasks", chosen["name"]).build(chosen["params"], f"task {chosen['name']}")
 
     @cached_property
     def rounds(self) -> dict[int, str]:
@@ -129,11 +149,13 @@ class Answer:
                     return true.double()
         raise BrokenFile(f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}. Train the run again.")
 
-    def gallery(self, row: int) -> tuple[Tensor, int]:
-        """(up to 100, ...) float64 images of the class of example ``row``, and its place among them.
+    def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
+        """(up to 100, ...) float64 images of the class of example ``row``, and the place of ``true`` among them.
 
-        From the victim's split: the client's own images of the class first; where they are too few, the task's others of
-        the class. Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
+        ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the client's own images of the
+        class first; where they are too few, the task's others of the class, augmented as the task augments, or a turned
+        image would be known by its corners alone. Never auxiliary or test data. Drawn by a named stream, the same in every
+        attack and seed.
         """
         data = self.truth.data
         own = data["rows"][self.client, : int(data["counts"][self.client])]
@@ -144,8 +166,8 @@ class Answer:
         rng = shared(0, f"gallery/{row}")
         chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
         chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
-        rows = [row, *chosen]
-        return data["x"][torch.tensor(rows)].double(), 0
+        others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
+        return torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]), 0
 
 
 def _some(rows: list[int], count: int, order: Tensor) -> list[int]:

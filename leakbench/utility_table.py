@@ -14,11 +14,11 @@ from leakbench.columns import RUN_DIAGNOSTICS, RUN_UTILITY, Row
 from leakbench.configurations import Configuration
 from leakbench.errors import BrokenFile
 from leakbench.runs import Run
-from leakbench.stats import Estimate, estimate, pool
+from leakbench.stats import Estimate, estimate
+from leakbench.utility_metrics import METRICS
 
 STATISTICS = ("final", "best", "last10")
 LAST = 10
-_COUNTS = ("accuracy",)  # a test unit scores 0 or 1
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -122,23 +122,12 @@ def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def _over_seeds(seeds: dict[int, Evaluation], metric: str) -> Estimate:
-    """Test units are the same in every seed: n counts them once, and each is averaged over the seeds first.
-
-    The interval goes from the lowest low to the highest high of Student over the units' means and that of ``stats.pool``
-    (which has Student over the seeds' values from three seeds on). Where the metric is no mean of units: of the runs' own
-    intervals and Student over the seeds' values.
+    """Test units are the same in every seed: n counts them once. Where scores of units are lacking or the metric is not one of
+    ours: from the lowest low to the highest high of the runs' own intervals and Student over the seeds' values.
     """
-    arrays = [e.scores for e in seeds.values() if e.scores is not None]
-    share = metric in _COUNTS
-    if len(arrays) == len(seeds) and len({len(a) for a in arrays}) == 1:
-        units = [str(i) for i in range(len(arrays[0]))]
-        means = [float(v) for v in np.clip(np.mean(arrays, axis=0), 0.0, 1.0)]
-        found = estimate(means, units, share=share and len(arrays) == 1, low=0.0, high=1.0, unit="test unit")
-        if len(seeds) == 1:
-            return found
-        parts = {s: ([float(v) for v in np.clip(a, 0.0, 1.0)], units, units) for s, a in zip(seeds, arrays, strict=True)}
-        pooled = pool(parts, share=share, low=0.0, high=1.0, unit="test unit")
-        return replace(found, low=min(found.low, pooled.low), high=max(found.high, pooled.high))
+    arrays = {s: e.scores.tolist() for s, e in seeds.items() if e.scores is not None}
+    if metric in METRICS and len(arrays) == len(seeds) and len({len(a) for a in arrays.values()}) == 1:
+        return METRICS[metric].pooled(arrays, "test unit")
     each = list(seeds.values())
     value = math.fsum(e.value for e in each) / len(each)
     low, high = min(e.low for e in each), max(e.high for e in each)

@@ -28,9 +28,13 @@ class Known:
         self.data = data or {"counts": torch.ones(3)}
         self.rounds = rounds or {}
         self.memo = {}
+        self.task = SimpleNamespace(augment=lambda x, rng: x)
 
     def round(self, t):
         return self.rounds[t]
+
+    def images(self, rows):
+        return self.data["x"][rows].double()
 
 
 def prototypes(*rows, distance="cosine"):
@@ -172,7 +176,7 @@ class TestIdentification:
         data = truth.data
         for client, place in ((3, 0), (3, 50), (7, 2)):
             row = int(data["rows"][client, place])
-            found, at = Answer(truth, client, 1).gallery(row)
+            found, at = Answer(truth, client, 1).gallery(row, data["x"][row])
             assert (len(found), at) == (GALLERY, 0)
             assert torch.equal(found[0], data["x"][row].double())
             own = {data["x"][r].float().numpy().tobytes() for r in data["rows"][client, : int(data["counts"][client])]}
@@ -180,7 +184,8 @@ class TestIdentification:
             assert bool((data["y"][data["rows"][client, : int(data["counts"][client])]] == client).all())
 
     def test_no_auxiliary_or_test_image_is_in_a_gallery(self, truth):
-        found, _ = Answer(truth, 3, 1).gallery(int(truth.data["rows"][3, 0]))
+        row = int(truth.data["rows"][3, 0])
+        found, _ = Answer(truth, 3, 1).gallery(row, truth.data["x"][row])
         others = {x.float().numpy().tobytes() for part in ("test", "aux") for x in split()[part][0]}
         train = {x.float().numpy().tobytes() for x in split()["train"][0]}
         mine = {g.float().numpy().tobytes() for g in found}
@@ -189,21 +194,37 @@ class TestIdentification:
 
     def test_a_gallery_is_the_same_whoever_asks(self, truth):
         row = int(truth.data["rows"][3, 5])
-        assert torch.equal(Answer(truth, 3, 1).gallery(row)[0], Answer(truth, 3, 99, probe=2).gallery(row)[0])
+        true = truth.data["x"][row]
+        assert torch.equal(Answer(truth, 3, 1).gallery(row, true)[0], Answer(truth, 3, 99, probe=2).gallery(row, true)[0])
 
     def test_own_images_come_first_then_the_tasks_others_of_the_class(self):
         y = [0, 0, 1, 0, 0, 1]
         truth = Known(data=gallery_data(torch.arange(6.0)[:, None], y, [[0, 1, 2], [3, 4, 5]], [3, 3]))
-        found, at = Answer(truth, 0, 1).gallery(0)
+        found, at = Answer(truth, 0, 1).gallery(0, truth.data["x"][0])
         assert (at, found.flatten().tolist()[:2]) == (0, [0, 1])
         assert sorted(found.flatten().tolist()) == [0, 1, 3, 4]
 
     def test_a_class_of_more_than_a_hundred_gives_the_victims_own_precedence(self):
         n = 200
         truth = Known(data=gallery_data(torch.arange(float(n))[:, None], [0] * n, [list(range(60))], [60]))
-        found = Answer(truth, 0, 1).gallery(7)[0].flatten().tolist()
+        found = Answer(truth, 0, 1).gallery(7, truth.data["x"][7])[0].flatten().tolist()
         assert len(set(found)) == len(found) == GALLERY
         assert set(found) >= set(range(60))
+
+    def test_the_others_are_augmented_as_the_true_image_was(self):
+        truth = Known(data=gallery_data(torch.arange(6.0)[:, None], [0] * 6, [list(range(6))], [6]))
+        seen = []
+
+        def augment(x, rng):
+            seen.append(rng.uniform("shift", len(x)))
+            return x + 100
+
+        truth.task = SimpleNamespace(augment=augment)
+        found, at = Answer(truth, 0, 1).gallery(2, torch.tensor([7.0]))
+        assert (at, sorted(found.flatten().tolist())) == (0, [7, 100, 101, 103, 104, 105])
+        again, _ = Answer(truth, 0, 9).gallery(2, torch.tensor([7.0]))
+        assert torch.equal(found, again)
+        assert torch.equal(*seen)
 
     def identified(self, values, guess, row=0):
         n = len(values)
