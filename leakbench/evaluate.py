@@ -16,7 +16,7 @@ from leakbench.utility_metrics import METRICS
 if TYPE_CHECKING:
     from leakbench.federation import Federation
 
-CHUNK = 500  # test images at a time
+CHUNK = 250  # test images at a time
 
 
 @dataclass
@@ -66,9 +66,8 @@ def _answers(fed: Federation) -> tuple[bool, Tensor]:
             me = fed.outside(e)
             return fed.method.predict(me.net, x, me)
 
-        first = ask(row(each, 0))
-        logits = first.dim() == 2
-        parts.append(first[None] if logits and same else _over_clients(fed, ask, each))
+        logits = ask(row(each, 0), x[:1]).dim() == 2
+        parts.append(ask(row(each, 0))[None] if logits and same else _over_clients(fed, ask, each))
     return logits, torch.cat(parts, dim=1)
 
 

@@ -7,31 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from leakbench.resnets import group_norm, resnet8, resnet18, resnet32
+from leakbench.stages import Stages
 from leakbench.streams import Rng
 
-
-class Stages(nn.Module):
-    """Named stages in order. ``start`` and ``stop`` name the stage *after* which to cut; "input" is before the first.
-
-    Args:
-        gain: of the initial weights, uniform with standard deviation gain / sqrt(fan in).
-        stages: name -> module, in order.
-    """
-
-    def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0) -> None:
-        super().__init__()
-        self.gain = gain
-        for name, stage in stages.items():
-            self.add_module(name, stage)
-
-    def forward(self, x: Tensor, start: str | None = None, stop: str | None = None) -> Tensor:
-        """X (B, ...) -> (B, out), or the features after ``stop``."""
-        names = [n for n, _ in self.named_children()]
-        first = 0 if start in (None, "input") else names.index(start) + 1
-        last = len(names) if stop is None else 0 if stop == "input" else names.index(stop) + 1
-        for name in names[first:last]:
-            x = self.get_submodule(name)(x)
-        return x
+__all__ = ["MODELS", "Stages", "initialise"]
 
 
 def mlp(shape: tuple[int, ...], out: int, width: int) -> Stages:
@@ -60,7 +40,35 @@ def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     )
 
 
-MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {"lenet": lenet, "mlp": mlp}
+def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
+    """DeepSVDD's LeNet: x (B, *shape) -> (B, out), without a bias anywhere.
+
+    From Ruff et al. (ICML 2018, Section 4): 5x5 convolutions, leaky ReLU (0.1) and 2x2 max pooling, then a linear layer; on
+    grey images two convolutions of 8 and 4 channels, on colour ones three of 32, 64 and 128. A bias could map every image to
+    the centre (their Proposition 2). From FedMetric (Section 4.1): GroupNorm, here without learnt parameters, whose shift
+    would be a bias. Ours: ``width`` sets the channels, width and width / 2 (grey) or width, 2 width and 4 width (colour);
+    odd sides are pooled upwards. Stages first, second, (third,) head.
+    """
+    channels, height, breadth = shape
+    widths = [width, max(width // 2, 1)] if channels == 1 else [width, 2 * width, 4 * width]
+    stages: dict[str, nn.Module] = {}
+    for name, outputs in zip(("first", "second", "third"), widths, strict=False):
+        convolution = nn.Conv2d(channels, outputs, 5, padding=2, bias=False)
+        norm = group_norm(outputs, affine=False)
+        stages[name] = nn.Sequential(convolution, norm, nn.LeakyReLU(0.1), nn.MaxPool2d(2, ceil_mode=True))
+        channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)
+    head = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * breadth, out, bias=False))
+    return Stages({**stages, "head": head}, gain=2**0.5)
+
+
+MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
+    "lenet": lenet,
+    "mlp": mlp,
+    "resnet8": resnet8,
+    "resnet18": resnet18,
+    "resnet32": resnet32,
+    "svdd_lenet": svdd_lenet,
+}
 
 
 def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:

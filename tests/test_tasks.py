@@ -119,27 +119,16 @@ def test_data_are_the_same_whenever_they_are_loaded(name):
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
-def test_models_can_be_cut_at_every_stage(model):
-    net = MODELS[model]((1, 8, 16), 7, 5).double()
-    x = torch.rand(3, 1, 8, 16, dtype=torch.float64)
-    whole = net(x)
-    assert whole.shape == (3, 7)
-    for stage in ("input", "first", "second", "head"):
-        assert torch.equal(net(net(x, stop=stage), start=stage), whole)
-    assert torch.equal(net(x, stop="input"), x)
-
-
-@pytest.mark.parametrize("model", sorted(MODELS))
 def test_first_numbers_come_from_a_named_stream(model):
     nets = [MODELS[model]((1, 8, 8), 10, 6) for _ in range(2)]  # torch gave them different ones
     one, two = (initialise(n, shared(3, "init")) for n in nets)
     other = initialise(nets[0], shared(4, "init"))
+    normed = {f"{path}.{k}" for path, m in nets[0].named_modules() if isinstance(m, torch.nn.GroupNorm) for k in ("weight", "bias")}
     assert all(torch.equal(one[k], two[k]) for k in one)
-    assert not any(torch.equal(one[k], other[k]) for k in one)
-    wide = MODELS[model]((1, 8, 8), 10, 200)
-    weights = initialise(wide, shared(0, "init"))
-    fan_in = weights["second.0.weight"][0].numel()
-    assert float(weights["second.0.weight"].std()) == pytest.approx(wide.gain / fan_in**0.5, rel=0.02)
+    assert not any(torch.equal(one[k], other[k]) for k in one if k not in normed)
+    wide = MODELS[model]((1, 8, 8), 10, 128)
+    name, weight = max(((k, v) for k, v in initialise(wide, shared(0, "init")).items() if v.dim() > 1), key=lambda item: item[1].numel())
+    assert float(weight.std()) == pytest.approx(wide.gain / weight[0].numel() ** 0.5, rel=0.02), name
 
 
 def test_wrong_parameters_of_a_task_are_refused():

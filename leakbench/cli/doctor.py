@@ -44,11 +44,18 @@ def _device() -> dict[str, Any]:
 
 def _data() -> dict[str, Any]:
     from leakbench import places, registry
+    from leakbench.tasks import _images
 
-    folder = places.data()
-    embedded = ", ".join(registry.names("tasks"))
-    text = f"{embedded} need no download; other sets are looked for in {folder}"
-    return _item("data", text, do="" if folder.is_dir() else "Set LEAKBENCH_DATA to the folder that holds your data sets.")
+    where = {name: _images.found(name) for name in _images.LAYOUTS}
+    embedded = ", ".join(n for n in registry.names("tasks") if n not in where)
+    here = "".join(f"; {name} in {folder}" for name, folder in where.items() if folder)
+    absent = [name for name, folder in where.items() if not folder]
+    text = f"{embedded} need no download{here}"
+    if not absent:
+        return _item("data", text)
+    looked = "; ".join(f"{name} ({_images.layouts(name)})" for name in absent)
+    do = "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the folder that has it."
+    return _item("data", f"{text}; not in {places.data()}: {looked}", ok=False, do=do)
 
 
 def _lpips() -> dict[str, Any]:

@@ -38,7 +38,7 @@ class DigitPairs(Task):
     }
 
     clients: int = Field(100, ge=100, le=100, description="clients, one per class")
-    model: str = Field("mlp", description="network: lenet or mlp")
+    model: str = Field("mlp", description="network, one of `leakbench list models`")
     width: int = Field(128, ge=1, le=4096, description="hidden units, or channels")
     dim: int = Field(128, ge=2, le=4096, description="width of the embedding")
 

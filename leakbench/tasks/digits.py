@@ -27,7 +27,7 @@ class Digits(Task):
     }
 
     clients: int = Field(10, ge=10, le=10, description="clients, one per class")
-    model: str = Field("lenet", description="network: lenet or mlp")
+    model: str = Field("lenet", description="network, one of `leakbench list models`")
     width: int = Field(12, ge=1, le=4096, description="channels of each convolution")
     dim: int = Field(32, ge=2, le=4096, description="width of the embedding")
 

@@ -1,0 +1,29 @@
+"""Networks that can be cut: a row of named stages."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class Stages(nn.Module):
+    """Named stages in order. ``start`` and ``stop`` name the stage *after* which to cut; "input" is before the first.
+
+    Args:
+        gain: of the initial weights, uniform with standard deviation gain / sqrt(fan in).
+        stages: name -> module, in order.
+    """
+
+    def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0) -> None:
+        super().__init__()
+        self.gain = gain
+        for name, stage in stages.items():
+            self.add_module(name, stage)
+
+    def forward(self, x: Tensor, start: str | None = None, stop: str | None = None) -> Tensor:
+        """X (B, ...) -> (B, out), or the features after ``stop``."""
+        names = [n for n, _ in self.named_children()]
+        first = 0 if start in (None, "input") else names.index(start) + 1
+        last = len(names) if stop is None else 0 if stop == "input" else names.index(stop) + 1
+        for name in names[first:last]:
+            x = self.get_submodule(name)(x)
+        return x

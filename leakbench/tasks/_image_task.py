@@ -1,0 +1,73 @@
+"""What the image tasks share: one class per client, and auxiliary images out of the official test set."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.augment import flip, rotate
+from leakbench.errors import UsageError
+from leakbench.streams import Rng, shared
+from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.tasks import _images
+
+
+class ImageTask(Task):
+    """Client c has the official training images of class c; the official test set is split, by class, into auxiliary and test images.
+
+    So clients keep every image that the papers give them, and utility is measured on a part of the papers' test set. Both
+    splits are by named permutations: a smaller ``per_client`` or ``aux_per_class`` is a part of a larger one.
+    """
+
+    source: ClassVar[str]  # the set's name in leakbench.tasks._images; also of the streams
+
+    per_client: int = Field(0, ge=0, description="training images kept of each client; 0: all")
+    aux_per_class: int = Field(
+        100, ge=1, description="auxiliary images of each class, out of the official test set; never more than half of a class"
+    )
+    flip: bool = Field(False, description="mirror half of the training images, drawn afresh in every step")
+    rotation: float = Field(0.0, ge=0, le=180, description="turn training images by up to so many degrees, drawn afresh in every step")
+
+    def load(self) -> TaskData:
+        """Images as uint8.
+
+        Raises:
+            BrokenFile: a file is not what its name says.
+            UsageError: the set is nowhere, or a class has too few images.
+        """
+        (x, y), (x_test, y_test) = _images.load(self.source)
+        kept = torch.cat([self._kept(rows) for rows in self._shuffled("train", y, least=1)])
+        aux, test = [], []
+        for rows in self._shuffled("aux", y_test, least=2):
+            n = min(self.aux_per_class, len(rows) // 2)
+            aux.append(rows[:n])
+            test.append(rows[n:])
+        train = Examples(x[kept], y[kept])
+        rows, counts = by_class(train.y, self.clients)
+        tested, granted = (Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux)))
+        return TaskData(train, tested, granted, rows, counts, client_class=torch.arange(self.clients))
+
+    def augment(self, x: Tensor, rng: Rng) -> Tensor:
+        """Mirrored and turned as ``flip`` and ``rotation`` say."""
+        x = flip(x, rng) if self.flip else x
+        return rotate(x, rng, self.rotation) if self.rotation else x
+
+    def _shuffled(self, part: str, y: Tensor, *, least: int) -> list[Tensor]:
+        """The rows of each class in a named order."""
+        rng = shared(0, f"task/{self.source}/{part}")
+        found = [(y == c).nonzero().flatten() for c in range(self.classes)]
+        for c, rows in enumerate(found):
+            if len(rows) < least:
+                of = "training" if part == "train" else "test"
+                raise UsageError(
+                    f"{self.source} in {_images.found(self.source)} has {len(rows)} {of} images of class {c}; at least {least} are needed."
+                )
+        return [rows[rng.permutation(str(c), len(rows))] for c, rows in enumerate(found)]
+
+    def _kept(self, rows: Tensor) -> Tensor:
+        if len(rows) < self.per_client:
+            raise UsageError(f"task.per_client = {self.per_client}, but a class has {len(rows)} training images; use at most so many.")
+        return rows[: self.per_client or None]
