@@ -14,9 +14,10 @@ from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, u
 class Prototypes(Defense):
     """A round (FedHide, Algorithm 1): model and bank of proxies down; one step on L_pos + lam L_neg; update and a fresh proxy up.
 
-    Left open by the paper, decided here: prototypes start as random normal vectors and are stored as they are (norm about
-    sqrt(dim)), normalised in the loss only, so that ``own_lr`` = 0.1 is an angular rate of 0.1/dim; the bank starts as random
-    directions; a client's own stale proxy is neither among its neighbours nor in its negative term.
+    Left open by the paper, decided here: prototypes start as random normal vectors and are ``stored`` as they are (norm about
+    sqrt(dim)), normalised in the loss only, so that ``own_lr`` = 0.1 is an angular rate of 0.1/dim; stored at norm 1, and brought
+    back to it after each round's local training, ``own_lr`` is the angular rate itself, and 0.1 is far too fast. The bank starts
+    as random directions; a client's own stale proxy is neither among its neighbours nor in its negative term.
     """
 
     outputs: ClassVar[Literal["logits", "embedding"]] = "embedding"
@@ -25,9 +26,13 @@ class Prototypes(Defense):
     select: Literal["random", "round_robin"] = Field("round_robin", description="how a round's clients are chosen")
     fraction: float = Field(1.0, gt=0, le=1, description="share of the clients in a round (the paper on CIFAR-100: 0.1)")
     lam: float = Field(10.0, ge=0, description="weight of the negative loss (the paper: 10)")
+    stored: Literal["as_drawn", "unit"] = Field(
+        "as_drawn", description="norm of a prototype at its client: as it becomes, or 1 after each round"
+    )
 
     def start(self, me: Client) -> None:
-        me.own["prototype"] = me.rng.normal("prototype", me.facts.dim)
+        w = me.rng.normal("prototype", me.facts.dim)
+        me.own["prototype"] = unit(w) if self.stored == "unit" else w
 
     def start_server(self, server: Server) -> None:
         server.state["bank"] = unit(server.rng.normal("bank", server.facts.clients, server.facts.dim))
@@ -45,7 +50,10 @@ class Prototypes(Defense):
         return (1 - unit(net(batch.x)) @ w).square().mean()
 
     def uplink(self, me: Client) -> Sent:
-        return {"prototype": self.proxy(unit(me.own["prototype"]), me)}
+        w = unit(me.own["prototype"])
+        if self.stored == "unit":
+            me.own["prototype"] = w
+        return {"prototype": self.proxy(w, me)}
 
     @abstractmethod
     def proxy(self, w: Tensor, me: Client) -> Tensor:

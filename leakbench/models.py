@@ -74,7 +74,7 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
 def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
     """Every parameter and buffer of ``module``, the trained ones drawn from the named stream ``rng``.
 
-    Weights are uniform with standard deviation gain / sqrt(fan in); normalisation layers and buffers keep their own start.
+    Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or else of the network; normalisation layers and buffers keep their own start.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
     trained = {k for k, _ in module.named_parameters()}
@@ -85,7 +85,7 @@ def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
             out[name] = value.detach().clone()
             continue
         fan_in = max(value[0].numel() if value.dim() > 1 else _fan_in(owner), 1)
-        bound = gain * (3 / fan_in) ** 0.5 if value.dim() > 1 else fan_in**-0.5
+        bound = getattr(owner, "gain", gain) * (3 / fan_in) ** 0.5 if value.dim() > 1 else fan_in**-0.5
         out[name] = ((2 * rng.uniform(name, *value.shape) - 1) * bound).to(value.dtype)
     return out
 

@@ -42,6 +42,15 @@ class Block(nn.Module):
         return (self.norm2(self.conv2(inner)) + self.shortcut(x)).relu()
 
 
+class Head(nn.Linear):
+    """A linear layer that starts as PyTorch's own, standard deviation 1/sqrt(3 fan in), and not as the layers before a ReLU.
+
+    With sqrt(2) in its place embeddings are 2.4 times as long, and what is learnt through their direction 6 times as slow.
+    """
+
+    gain = 3**-0.5
+
+
 def _resnet(shape: tuple[int, ...], out: int, width: int, *, groups: int, blocks: int) -> Stages:
     """A 3x3 stem, ``groups`` groups of ``blocks`` blocks that double the channels and halve the sides, average pool, linear head."""
     stem = nn.Sequential(nn.Conv2d(shape[0], width, 3, 1, 1, bias=False), group_norm(width), nn.ReLU())
@@ -52,7 +61,7 @@ def _resnet(shape: tuple[int, ...], out: int, width: int, *, groups: int, blocks
         first = Block(inputs, outputs, 1 if g == 0 else 2)
         stages[f"group{g + 1}"] = nn.Sequential(first, *(Block(outputs, outputs, 1) for _ in range(blocks - 1)))
         inputs = outputs
-    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, out))
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), Head(inputs, out))
     return Stages({**stages, "head": head}, gain=2**0.5)
 
 
