@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 from federations import each_defense, federation, run
+from image_files import write
 
 from leakbench import Defense, training
 from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
@@ -74,6 +75,16 @@ def check_killed_twice(spec, tmp_path, dice):
 )
 def test_killed_twice_and_resumed_is_the_same_bytes(tmp_path, name):
     check_killed_twice(spec_of(name, fraction=0.5), tmp_path, random.Random(name))
+
+
+@pytest.mark.slow
+def test_a_residual_network_on_turned_photographs_too(tmp_path, monkeypatch):
+    write("cifar100", tmp_path / "data")
+    monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "data"))
+    task = {"model": "resnet8", "width": 8, "dim": 16, "evaluations": 12}
+    spec = make_spec("fedhide", task="cifar100", params={"batch": 4, "k": 5}, task_params=task, rounds=ROUNDS, seed=3)
+    assert (spec.dtype, spec.engine, spec.task.params["rotation"]) == ("float32", "fused", 15.0)
+    check_killed_twice(spec, tmp_path, random.Random("photographs"))
 
 
 def stopped(spec, runs, monkeypatch, after=7, every=0.0):
