@@ -51,6 +51,7 @@ class Blank(Task):
 def main(rounds: int) -> None:
     task, kind = Blank(), registry.load("defenses", "fedhide")
     at = sorted({max(1, rounds // 5), rounds // 2, rounds})
+    enough = {"as_drawn": rounds, "unit": at[0]}  # what collapses has done so by then
     heads = " | ".join(f"cosine after {t}" for t in at)
     print(f"| stored | FedHide | the paper's cosine | {heads} | mean cosine of two prototypes |\n|---|---|---|{'---|' * len(at)}---|")
     for stored in ("as_drawn", "unit"):
@@ -60,11 +61,12 @@ def main(rounds: int) -> None:
                 fed = Federation(method, task, task.load())
                 fed.begin()
                 cells = []
-                while fed.t < rounds:
+                while fed.t < enough[stored]:
                     fed.step()
                     if fed.t in at:
                         cosine = (fed.secrets()["prototype"] * fed.state["bank"]).sum(1)
                         cells.append(f"{float(cosine.mean()):.2f} ± {float(cosine.std()):.2f}")
+                cells += ["" for _ in at[len(cells) :]]
                 fields = {"clients": 100, "fraction": 0.1, "rounds": rounds}
                 paper = claims.find("fedhide", method.parameters(), "cifar100", "prototype_cosine", fields)
                 known = f"{paper.value:.2f} ± {paper.high - paper.value:.2f}" if paper and paper.high is not None else "?"

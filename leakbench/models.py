@@ -74,7 +74,8 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
 def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
     """Every parameter and buffer of ``module``, the trained ones drawn from the named stream ``rng``.
 
-    Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or else of the network; normalisation layers and buffers keep their own start.
+    Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or else of the network;
+    normalisation layers and buffers keep their own start.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
     trained = {k for k, _ in module.named_parameters()}

@@ -147,6 +147,45 @@ def check(
     return commands.check(run, baseline, update=update, accept=accept, named=gate, console=Console(quiet), as_json=as_json)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A table or figure; --list names them.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke: minutes on two cores; small: hours; full: the paper's setting, for a GPU.")] = "smoke",
+    listed: Annotated[bool, typer.Option("--list", help="Name what there is, and about how long each takes.")] = False,
+    seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")] = None,
+    only: Annotated[list[str], typer.Option(metavar="LABEL", help="A row of the table to make, e.g. 'FedGN(0.1)'; may be repeated.")] = [],  # noqa: B006
+    jobs: Jobs = 1,
+    device: Device = "auto",
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where tables, figures and excerpts go.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
+    excerpts: Annotated[bool, typer.Option(help="Small copies of the runs for later attacks (not at scale smoke).")] = True,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make a paper's table or figure again. Its numbers beside ours, and what differs."""
+    from leakbench.cli import reproduce as _reproduce
+    from leakbench.errors import UsageError
+
+    if listed:
+        return _reproduce.listing(as_json=as_json)
+    if name is None:
+        raise UsageError("no table or figure was named; leakbench reproduce --list shows which there are.")
+    return _reproduce.run(
+        name,
+        scale,
+        seeds=seeds,
+        only=only,
+        jobs=jobs,
+        device=device,
+        out=out,
+        runs=runs,
+        excerpts=excerpts,
+        console=Console(quiet, verbose),
+        as_json=as_json,
+    )
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

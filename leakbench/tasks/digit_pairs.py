@@ -33,6 +33,9 @@ class DigitPairs(Task):
         "fedgn": _prototypes,
         "fedcs": _prototypes,
         "fedaws": _prototypes,
+        "fedmetric": {"normalised": True, "lr": 0.03, "fraction": 0.1},
+        "feduv": {"lr": 3.0, "fraction": 0.1},
+        "deepsvdd": {"fraction": 0.1},
         "fedavg": {"fraction": 0.1},
         "fedprox": {"fraction": 0.1},
     }

@@ -24,6 +24,8 @@ class Digits(Task):
         "fedgn": _prototypes,
         "fedcs": _prototypes,
         "fedaws": _prototypes,
+        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # at any norm the spheres blow each other up here
+        "feduv": {"lr": 3.0},
     }
 
     clients: int = Field(10, ge=10, le=10, description="clients, one per class")

@@ -1,0 +1,129 @@
+"""reproduce: run or resume what a table or figure of a paper needs, then print and write its numbers beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leakbench.cli import commands, keys
+from leakbench.cli.console import Console, emit, emit_json, table
+from leakbench.errors import PartFailed
+from leakbench.jobs import run as run_jobs
+
+if TYPE_CHECKING:
+    from leakbench.jobs import Outcome
+    from leakbench.reproduce.plan import Planned
+    from leakbench.reproduce.rows import Found
+    from leakbench.runs import Run
+
+
+def listing(*, as_json: bool) -> int:
+    """Each recipe with what it shows and about how long each scale takes."""
+    from leakbench.reproduce.catalogue import RECIPES
+
+    if as_json:
+        emit_json({n: {"about": r.about, "time": {s: x.time for s, x in r.scales.items()}} for n, r in RECIPES.items()})
+        return 0
+    for name, recipe in RECIPES.items():
+        emit(f"{name}: {recipe.about}")
+        for scale, x in recipe.scales.items():
+            emit(f"  --scale {scale}: {x.time}")
+    return 0
+
+
+def run(
+    name: str,
+    scale: str,
+    *,
+    seeds: str | None,
+    only: Sequence[str],
+    jobs: int,
+    device: str,
+    out: Path,
+    runs: Path,
+    excerpts: bool,
+    console: Console,
+    as_json: bool,
+) -> int:
+    """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``."""
+    from leakbench import provenance
+    from leakbench.reproduce import catalogue, figures, make, plan, rows, write
+
+    where = provenance.device(device)
+    recipe = catalogue.find(name)
+    planned = plan.plan(recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None)
+    for p in {p.setting.dataset: p for p in planned if p.lacking}.values():
+        console.warn(f"leakbench: {p.setting.dataset}: {p.lacking}")
+    todo = make.jobs(planned, str(runs), where)
+    console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
+    with console.progress(len(todo)) as tell:
+        done = run_jobs(todo, workers=jobs, tell=tell)
+    found = _found(planned, done, runs, console)
+    with console.busy("reading runs and writing the table"):
+        lines = rows.table(recipe, scale, planned, found)
+        datasets = list(dict.fromkeys(p.setting.dataset for p in planned))
+        said = [o.judge(lines, d) for d in datasets for o in recipe.orders if not o.datasets or d in o.datasets]
+        drawn = figures.draw(recipe, scale, lines, {k: f.runs for k, f in found.items()}, out)
+        files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
+        if excerpts and recipe.scales[scale].excerpts:
+            files += _excerpts([r for f in found.values() for r in f.runs], out / "runs", console)
+    if as_json:
+        emit_json({"recipe": name, "scale": scale, "rows": lines, "statements": [asdict(s) for s in said], "files": list(map(str, files))})
+    else:
+        for dataset in datasets:
+            mine = [r for r in lines if r["dataset"] == dataset]
+            emit(f"{recipe.about}\n{write.title(mine)}, {scale}; the paper's number, and ours with its 95 % interval")
+            table(write.wide(recipe, mine), write.headings(recipe, mine))
+            emit("")
+            for s in (s for s in said if s.dataset == dataset):
+                emit(f"* {s.sentence}")
+            emit("")
+        emit("\n".join(map(str, files)))
+    failed = any(o.value.failed for o in done if not o.error) or any(p.lacking and p.wanted for p in planned)
+    return max(commands._code(done, console), PartFailed.exit_code if failed else 0)
+
+
+def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console) -> Mapping[tuple[str, str], Found]:
+    """The complete runs of every case, of those too that were not asked for now; and what is to be said of the rest."""
+    from leakbench import runs as _runs
+    from leakbench.reproduce import plan
+    from leakbench.reproduce.rows import Found
+
+    by_name = {o.name: o for o in done}
+    out = {}
+    for p in planned:
+        folders, said = ([], []) if p.wanted else (plan.done(p, runs), [])
+        for spec in p.specs:
+            outcome = by_name.get(spec.folder())
+            if outcome is None:
+                continue
+            if outcome.error:
+                said.append(outcome.error)
+                continue
+            made = outcome.value
+            folders.append(Path(made.path))
+            if made.skipped:
+                console.say(f"{made.path} is complete; it was not trained again.")
+            for text in made.failed:
+                console.warn(f"leakbench: {spec.folder()}: {text}")
+            said += [*made.unfit, *made.failed]
+        if not folders and not said and not p.wanted:
+            said = ["not run: left out by --only"]
+        out[p.key] = Found(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
+    return out
+
+
+def _excerpts(made: Sequence[Run], out: Path, console: Console) -> list[Path]:
+    """One per run that shared prototypes, wherever the run is used; what is there of this very run stays."""
+    from leakbench.excerpt import excerpt, is_of
+
+    paths = []
+    for run in made:
+        if any(s["kind"] == "prototype" and s["sender"] == "client" for s in run.meta["sent"]):
+            paths.append(out / run.id)
+            if not is_of(paths[-1], run):
+                console.detail(f"excerpt of {run.id}")
+                excerpt(run, paths[-1])
+    return paths

@@ -1,0 +1,20 @@
+"""The recipes by name."""
+
+from __future__ import annotations
+
+from leakbench.errors import UnknownName
+from leakbench.reproduce import fedhide, fedmetric
+from leakbench.reproduce.recipe import Recipe
+
+RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES)}
+
+
+def find(name: str) -> Recipe:
+    """The recipe ``name``.
+
+    Raises:
+        UnknownName: there is none; says which was probably meant.
+    """
+    if name not in RECIPES:
+        raise UnknownName("recipe", name, RECIPES)
+    return RECIPES[name]

@@ -1,0 +1,61 @@
+"""Train and attack what a recipe needs: the same work as `leakbench train` and `leakbench attack`, one run in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench import runs, work
+from leakbench.errors import BrokenFile, LeakbenchError
+from leakbench.jobs import Job, Progress
+from leakbench.recording import Recording
+from leakbench.reproduce.plan import Planned
+from leakbench.runspec import RunSpec
+
+Attacks = tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Where a run lies, whether it was there already, which attacks do not fit what it shared, and which failed (why)."""
+
+    path: str
+    skipped: bool
+    unfit: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
+    """A job per run that is wanted and can be made; a run that two cases share is made once."""
+    todo: dict[str, tuple[RunSpec, Attacks]] = {}
+    for p in planned:
+        for spec in p.specs if p.wanted and not p.lacking else ():
+            before = todo.get(spec.folder(), (spec, ()))[1]
+            todo[spec.folder()] = spec, (*before, *(a for a in p.attacks if a not in before))
+    return [Job(name, whole, (spec, out, attacks, device)) for name, (spec, attacks) in todo.items()]
+
+
+def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> Made:
+    """One run from training to its last attack; an attack that fails does not stop the others.
+
+    Raises:
+        BrokenFile: an artifact is damaged.
+        LeakbenchError: training failed; the run folder says why.
+    """
+    trained = work.train(spec, out, device, progress=progress)
+    recording = Recording(runs.load(trained.path))
+    unfit, failed = [], []
+    for name, params in attacks:
+        choice = work.build(name, params)
+        why = choice.attack.obstacle(recording)
+        if why:
+            unfit.append(f"{choice.title}: {why}")
+            continue
+        try:
+            work.attack(str(trained.path), name, choice.attack.parameters(), device, progress=progress)
+        except BrokenFile:
+            raise
+        except LeakbenchError as error:
+            failed.append(f"{choice.title}: {error}")
+    return Made(str(trained.path), trained.skipped, tuple(unfit), tuple(failed))

@@ -1,0 +1,155 @@
+"""The kinds of order that a paper's statement may claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from leakbench.compare import default_margin
+from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Row, Statement, Verdict, high, is_dead, low, relation, shown
+
+
+@dataclass(frozen=True)
+class Falls(Order):
+    """The values fall along ``along``: no step rises, and the ends are apart (their intervals do not touch)."""
+
+    along: tuple[str, ...] = ()
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return self.along
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        rows = list(live.values())
+        if len(rows) < 2:
+            return OPEN, "fewer than two live runs"
+        steps = [relation(b, a) for a, b in pairwise(rows)]
+        ends = relation(rows[-1], rows[0])
+        if "above" in (*steps, ends):
+            return FAILS, "a step rises by more than its intervals"
+        if "out of order" in steps:
+            return WITHIN, "a step rises, but its intervals overlap"
+        apart = f"{steps.count('below')} of {len(steps)} steps beyond their intervals"
+        return (HOLDS, apart) if ends == "below" else (WITHIN, "even the ends' intervals overlap: neither shown nor contradicted")
+
+
+@dataclass(frozen=True)
+class Less(Order):
+    """In each pair the first value is below the second, and all of them apart."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return tuple(label for pair in self.pairs for label in pair)
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        found = [relation(live[a], live[b]) for a, b in self.pairs if a in live and b in live]
+        if not found:
+            return OPEN, "no pair of live runs"
+        if "above" in found:
+            return FAILS, "a pair is the other way round by more than its intervals"
+        shown = f"{found.count('below')} of {len(self.pairs)} pairs beyond their intervals"
+        if found.count("below") == len(found):
+            return HOLDS, shown
+        return WITHIN, f"{shown}, {found.count('out of order')} the other way round within them"
+
+
+@dataclass(frozen=True)
+class Equals(Order):
+    """Each value of ``values`` (label, number) is met to ``tolerance``."""
+
+    values: tuple[tuple[str, float], ...] = ()
+    tolerance: float = 0.0
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return tuple(label for label, _ in self.values)
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        asked = {label: v for label, v in self.values if label in live}
+        if not asked:
+            return OPEN, "no live run"
+        if all(abs(live[label]["value"] - v) <= self.tolerance + 1e-9 for label, v in asked.items()):
+            return HOLDS, f"to {self.tolerance:g}" if self.tolerance else "exactly"
+        if all(low(live[label]) - self.tolerance <= v <= high(live[label]) + self.tolerance for label, v in asked.items()):
+            return WITHIN, "the interval holds it"
+        return FAILS, "outside the interval"
+
+
+@dataclass(frozen=True)
+class Keeps(Order):
+    """Each of ``those`` loses at most the metric's margin (``leakbench check``'s) against ``reference``.
+
+    Holds if even the low end of the interval loses no more than that against the reference's value.
+    """
+
+    those: tuple[str, ...] = ()
+    reference: str = ""
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return (self.reference, *self.those)
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        asked = [live[label] for label in self.those if label in live]
+        if self.reference not in live or not asked:
+            return OPEN, "no live run to compare with"
+        ref = live[self.reference]
+        margin = default_margin(ref["metric"], 0.0, 1.0) or 0.0
+        if all(low(r) >= ref["value"] - margin for r in asked):
+            return HOLDS, f"a loss of more than {margin:g} is excluded"
+        if all(r["value"] >= ref["value"] - margin or high(r) >= low(ref) for r in asked):
+            return WITHIN, f"a loss of more than {margin:g} is not excluded"
+        return FAILS, f"one loses more than {margin:g} beyond the intervals"
+
+
+@dataclass(frozen=True)
+class Best(Order):
+    """The best of ``those`` is above ``reference``, apart from it."""
+
+    those: tuple[str, ...] = ()
+    reference: str = ""
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return (self.reference, *self.those)
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        asked = {label: live[label] for label in self.those if label in live}
+        if self.reference not in live or not asked:
+            return OPEN, "no live run to compare with"
+        best = max(asked, key=lambda label: asked[label]["value"])
+        found = relation(live[self.reference], asked[best])
+        verdict: Verdict = HOLDS if found == "below" else FAILS if found == "above" else WITHIN
+        return verdict, f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it"
+
+
+@dataclass(frozen=True)
+class Collapses(Order):
+    """Ours: this case must come out as a dead run. It is the check that dead runs are seen."""
+
+    label: str = ""
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return (self.label,)
+
+    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
+        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+        return (FAILS, "it lives") if live else (OPEN, "")
+
+    def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
+        """Holds if every number of the case is flagged as a dead run's."""
+        mine = [r for r in rows if r["dataset"] == dataset and r["label"] == self.label and r["value"] != ""]
+        if mine and all(is_dead(r) for r in mine):
+            numbers = ", ".join(f"{r['metric']} {shown(r)}" for r in mine)
+            text = f"{self.text}: holds. {self.label} is a dead run; flagged beside each of its numbers ({numbers}), which are no privacy."
+            return Statement(dataset, self.text, HOLDS, text)
+        return super().judge(rows, dataset)
