@@ -219,6 +219,9 @@ def test_fedmetric_direction_is_uniform_on_the_sphere():
         assert stats.kstest((1 + x @ axis) / 2, law).pvalue > 0.002
     assert stats.chi2(DIM).sf(DIM * 600 * np.square(x.mean(0)).sum()) > 0.001
     assert stats.kstest((1 + norm(x + 0.2)[:, 0]) / 2, law).pvalue < 0.001
+    cube = norm(np.random.default_rng(0).uniform(-1, 1, x.shape))
+    excess = [(f - 0.6).mean() / f.std() * 600**0.5 for f in ((v**4).sum(1) for v in (x, cube))]  # the mean is 3/5 on the sphere
+    assert abs(excess[0]) < 4 < abs(excess[1])
 
 
 def test_fedmetric_variants():

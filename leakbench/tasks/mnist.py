@@ -20,7 +20,11 @@ class Mnist(ImageTask):
     shape: ClassVar[tuple[int, ...]] = (1, 28, 28)
     classes: ClassVar[int] = 10
     rounds: ClassVar[int] = 10_000
-    tables: ClassVar[dict[str, dict[str, Any]]] = {"fedhide": {"k": 5}}  # ten clients have no ten neighbours
+    tables: ClassVar[dict[str, dict[str, Any]]] = {
+        "fedhide": {"k": 5},  # ten clients have no ten neighbours
+        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # as on digits: at any norm the spheres blow each other up
+        "feduv": {"lr": 3.0},
+    }
 
     clients: int = Field(10, ge=10, le=10, description="clients, one per class")
     model: str = Field("svdd_lenet", description="network, one of `leakbench list models`")
