@@ -107,7 +107,7 @@ class Defense(Spec):
 
     # for the evaluator and the scorer, neither of which is a party --------------------------------------------------
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
-        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client."""
+        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client (minus its distance, if euclidean)."""
         return net(x)
 
     def secrets(self, me: Client) -> dict[str, Tree]:

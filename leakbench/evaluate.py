@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leakbench.federation import Federation
 
 CHUNK = 250  # test images at a time
+Answers = tuple[bool, Tensor]  # (are they class logits?, what ``predict`` says of every test example)
 
 
 @dataclass
@@ -28,8 +29,9 @@ class Evaluations:
 
     def add(self, fed: Federation) -> None:
         """Evaluate the federation as it stands after its newest round."""
-        self.scores[fed.t] = utility_scores(fed).float().cpu()
-        self.diagnostics += [(fed.t, name, value) for name, value in diagnose(fed).items()]
+        answers = _answers(fed)
+        self.scores[fed.t] = utility_scores(fed, answers).float().cpu()
+        self.diagnostics += [(fed.t, name, value) for name, value in diagnose(fed, answers).items()]
 
 
 def evaluated(rounds: int, times: int) -> set[int]:
@@ -38,7 +40,7 @@ def evaluated(rounds: int, times: int) -> set[int]:
 
 
 @torch.no_grad()
-def utility_scores(fed: Federation) -> Tensor:
+def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     """(test units,) of the task's metric, whose mean is its value.
 
     Methods whose ``predict`` says how well x fits one client: the clients' fits are those to their classes. Methods with
@@ -46,7 +48,7 @@ def utility_scores(fed: Federation) -> Tensor:
     scores with its own.
     """
     score = METRICS[fed.task.metric].score
-    logits, fits = _answers(fed)
+    logits, fits = answers or _answers(fed)
     y = fed.data.test.y[:, None]
     if logits:
         classes = torch.arange(fits.shape[-1], device=y.device)
@@ -54,7 +56,7 @@ def utility_scores(fed: Federation) -> Tensor:
     return score(fits.T, y == fed.data.client_class)
 
 
-def _answers(fed: Federation) -> tuple[bool, Tensor]:
+def _answers(fed: Federation) -> Answers:
     """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some at a time."""
     test, each = fed.data.test, fed.tables()
     same = not any(fed.columns[k] for k in ("own", "state", "kept"))
@@ -83,7 +85,7 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
 
 
 @torch.no_grad()
-def diagnose(fed: Federation) -> dict[str, float]:
+def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
     """{name: value} after a round: training loss, norm of the mean update, how alike the true prototypes are."""
     out = {}
     if fed.losses is not None:
@@ -99,16 +101,12 @@ def diagnose(fed: Federation) -> dict[str, float]:
         n = len(w)
         out["prototype_mean_cosine"] = float(((w @ w.T).sum() - w.square().sum()) / (n * (n - 1)))
         if fed.method.distance == "euclidean":
-            out["prototype_distance_ratio"] = _distance_ratio(fed, true.double())
+            out["prototype_distance_ratio"] = _distance_ratio(fed, true.double(), (answers or _answers(fed))[1])
     return out
 
 
-def _distance_ratio(fed: Federation, true: Tensor) -> float:
-    """Mean distance between true prototypes over the test embeddings' mean distance to their own."""
-    net = fed.outside(row(fed.tables(), 0)).net
-    test = fed.data.test
-    embedded = torch.cat([net(test.images(rows)) for rows in _chunks(len(test), test.y.device)]).double()
+def _distance_ratio(fed: Federation, true: Tensor, fits: Tensor) -> float:
+    """Mean distance between true prototypes over the test embeddings' mean distance to their own; a fit (C, n) is minus a distance."""
     own = {c: i for i, c in enumerate(fed.data.client_class.tolist())}
-    index = torch.tensor([own[y] for y in test.y.tolist()], device=true.device)
-    spread = torch.pdist(true).mean()
-    return float(spread / (embedded - true[index]).norm(dim=-1).mean().clamp(min=1e-12))
+    index = torch.tensor([own[y] for y in fed.data.test.y.tolist()], device=fits.device)
+    return float(torch.pdist(true).mean() / -fits.double().gather(0, index[None]).mean().clamp(max=-1e-12))

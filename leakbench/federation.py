@@ -131,11 +131,11 @@ class Federation:
         self._keep({"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
         self.local = {} if m.fusible else {"local": out["local"]}
-        if "mean" in out:  # fused: single updates were never made
+        if out.get("mean"):  # fused: single updates were never made
             self.senders = self.chosen
             self.means["update"] = out["mean"]
             self.traffic.up(self.t, "update", self.chosen, out["mean"], summed="update" in self.summed, stacked=False)
-        elif out["update"]:
+        elif out.get("update"):
             self._arrive("update", out["update"])
         if "update" in self.summed and "update" in self.means:
             self.recorder.summed(self, "update", self.means["update"])

@@ -13,7 +13,8 @@ import leakbench
 import reports
 
 OURS = {p.__name__: Path(p.__path__[0]) for p in (leakbench, attacks, defenses, reports)}
-MAY_OPEN = {"truth", "scoring", "pictures"} | {"training", "recorder"}  # those who read it, and those who write it
+# Those who read it (the papers' tables show it), and those who write it.
+MAY_OPEN = {"truth", "scoring", "pictures", "prototype_views"} | {"training", "recorder", "excerpt_parts"}
 MAY_NAME = {"gate_rows"}  # compares the hashes of its files, as run.json lists them
 
 
@@ -156,7 +157,8 @@ CALLS = ("torch.load", "torch.save", "torch.manual_seed", "np.random.seed", "num
 @pytest.mark.parametrize("package", OURS)
 def test_no_pickle_and_no_global_dice_anywhere(package):
     for name, tree in modules(package).items():
-        assert not roots(imported(tree)) & FORBIDDEN, name
+        allowed = {"pickle"} if name == "leakbench.tasks._image_files" else set()  # CIFAR's own format, by an allow-list
+        assert not roots(imported(tree)) & FORBIDDEN - allowed, name
         called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
         assert not called & set(CALLS), name
         assert not [
