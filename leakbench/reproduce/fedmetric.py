@@ -70,9 +70,9 @@ CIFAR_SMOKE = Setting(
     dataset="cifar10",
     task="cifar10",
     rounds=100,
-    task_params={"model": "resnet8", "evaluations": 10},
+    task_params={"model": "resnet8", "width": 8, "evaluations": 10, "aux_per_class": 500},
     params=_sampled(32),
-    differs=("ResNet-8, not ResNet-32", _TESTED),
+    differs=("ResNet-8 of 8 channels, not ResNet-32", "5,000 of the 10,000 test images kept as auxiliary data"),
     needs="cifar10",
 )
 MNIST_SMALL = Setting(dataset="mnist", task="mnist", rounds=3000, params=_sampled(200), differs=(_TESTED,), needs="mnist")
