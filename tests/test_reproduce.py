@@ -384,7 +384,8 @@ class TestOrders:
         assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.15)).verdict == "holds within intervals only"
         assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.9), row("d", 0.1)).verdict == "does not hold here"
         one = verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.0, marks="dead_run"))
-        assert (one.verdict, "1 of 2 pairs" in one.sentence) == ("holds", True)
+        assert one.verdict == "holds"
+        assert "1 of 1 pairs beyond their intervals; 1 of 2 pairs cannot be judged" in one.sentence
         assert verdict(less, row("a", 0.1), row("c", 0.1)).verdict == "cannot be judged here"
 
     def test_equals(self):

@@ -59,7 +59,7 @@ def _params(**shared: Any) -> dict[str, dict[str, Any]]:
 
 SCALES = {
     "smoke": Scale(
-        time="10 minutes on two cores",
+        time="5 minutes on two cores",
         settings=(
             Setting(
                 dataset="cifar100",

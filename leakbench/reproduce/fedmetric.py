@@ -148,7 +148,7 @@ RECIPES = (
             (MNIST_SMOKE, CIFAR_SMOKE),
             (MNIST_SMALL, CIFAR_SMALL),
             (MNIST, CIFAR),
-            ("10 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds"),
+            ("12 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds"),
         ),
         orders=_IN_TABLE,
         choices=CHOICES,
@@ -160,7 +160,7 @@ RECIPES = (
         cases=(POS, *(weighted("proxy", x) for x in LAMBDAS), *(weighted("true", x) for x in LAMBDAS)),
         measures=(Measure(UTILITY, "AUROC", printed=False), P_LEAK),
         scales=_scales(
-            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("20 minutes on two cores", "a day on two cores", "weeks on one GPU, three seeds")
+            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("25 minutes on two cores", "a day on two cores", "weeks on one GPU, three seeds")
         ),
         orders=_OVER_LAMBDA,
         figure="lam",
@@ -173,7 +173,7 @@ RECIPES = (
         cases=tuple(distant(s) for s in DISTANCES),
         measures=(Measure(UTILITY, "AUROC", printed=False), P_LEAK, SPHERES),
         scales=_scales(
-            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("10 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds")
+            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("7 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds")
         ),
         orders=_OVER_DISTANCE,
         figure="scale",

@@ -52,10 +52,10 @@ class Less(Order):
             return OPEN, "no pair of live runs"
         if "above" in found:
             return FAILS, "a pair is the other way round by more than its intervals"
-        shown = f"{found.count('below')} of {len(self.pairs)} pairs beyond their intervals"
-        if found.count("below") == len(found):
-            return HOLDS, shown
-        return WITHIN, f"{shown}, {found.count('out of order')} the other way round within them"
+        said = f"{found.count('below')} of {len(found)} pairs beyond their intervals"
+        said += f", {found.count('out of order')} the other way round within them" if "out of order" in found else ""
+        said += f"; {len(self.pairs) - len(found)} of {len(self.pairs)} pairs cannot be judged" if len(found) < len(self.pairs) else ""
+        return (HOLDS if found.count("below") == len(found) else WITHIN), said
 
 
 @dataclass(frozen=True)
