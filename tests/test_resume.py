@@ -26,6 +26,7 @@ from pathlib import Path
 from leakbench import training
 from leakbench.runspec import RunSpec
 
+__import__("torch").set_num_threads(int(sys.argv[3]))  # a convolution's sums depend on it in the last bit
 training.CHECKPOINT_SECONDS = 0.0
 spec = RunSpec.build(__import__("json").loads(sys.argv[1]), "run")
 training.train(spec, Path(sys.argv[2]), device="cpu", progress=lambda t, *_: print(t, flush=True))
@@ -44,7 +45,9 @@ def content(folder):
 def killed(spec, runs, dice):
     """Start or resume the run in another process and kill it somewhere in the next rounds; returns the round it had reached."""
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, json.dumps(spec.model_dump(mode="json")), str(runs)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER, json.dumps(spec.model_dump(mode="json")), str(runs), str(torch.get_num_threads())],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         for _ in range(dice.randint(1, ROUNDS // 3)):
@@ -84,7 +87,12 @@ def test_a_residual_network_on_turned_photographs_too(tmp_path, monkeypatch):
     task = {"model": "resnet8", "width": 8, "dim": 16, "evaluations": 12}
     spec = make_spec("fedhide", task="cifar100", params={"batch": 4, "k": 5}, task_params=task, rounds=ROUNDS, seed=3)
     assert (spec.dtype, spec.engine, spec.task.params["rotation"]) == ("float32", "fused", 15.0)
-    check_killed_twice(spec, tmp_path, random.Random("photographs"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        check_killed_twice(spec, tmp_path, random.Random("photographs"))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def stopped(spec, runs, monkeypatch, after=7, every=0.0):
