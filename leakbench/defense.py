@@ -22,7 +22,11 @@ Sent = Mapping[str, Any] | None
 
 
 class Choreography(Protocol):
-    """The verbs of a round; the federation is the only thing that has them."""
+    """The verbs of a round; the federation is the only thing that has them. ``t``: the number of the round, from 1 on."""
+
+    @property
+    def t(self) -> int:
+        """The round; 0 before the first."""
 
     def server(self, fn: Any) -> None:
         """Run a function of the server; what it returns goes to this round's clients."""
@@ -49,7 +53,10 @@ class Defense(Spec):
     batch: int = Field(16, ge=1, description="examples in a local step")
     steps: int = Field(1, ge=0, description="local steps; 0: by epochs")
     epochs: int = Field(0, ge=0, description="local epochs when steps is 0")
-    optimizer: Literal["sgd", "adam"] = Field("sgd", description="of the local steps, without momentum, begun anew each round")
+    optimizer: Literal["sgd", "adam", "adam_each_step"] = Field(
+        "sgd",
+        description="of the local steps, without momentum, begun anew each round; adam_each_step: at every step, so lr sign(gradient)",
+    )
     lr: float = Field(0.1, gt=0, description="local learning rate of the model")
     own_lr: float = Field(0.1, ge=0, description="local learning rate of what the client keeps for itself")
     decay: float = Field(1.0, gt=0, le=1, description="factor on both rates per round")
@@ -83,6 +90,10 @@ class Defense(Spec):
 
     def start_server(self, server: Server) -> None:
         """Name and fill ``server.state``."""
+
+    def schedule(self, round: int) -> float:
+        """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
+        return self.decay ** max(round - 1, 0)
 
     # who does what in a round ---------------------------------------------------------------------------------------
     def downlink(self, server: Server) -> Sent:

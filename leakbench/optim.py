@@ -13,12 +13,13 @@ from leakbench.defense import Defense
 class Optimizer:
     """One client's local optimiser. Leaves are named "model/..." or "own/..." and use the method's ``lr`` or ``own_lr``.
 
-    Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
+    Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round. "adam_each_step" forgets at
+    every step, so that each is lr g / (|g| + 1e-8), the sign of the gradient: what FLea's released code does.
     """
 
     def __init__(self, method: Defense, round: int) -> None:
-        scale = method.decay ** max(round - 1, 0)
-        self.adam = method.optimizer == "adam"
+        scale = method.schedule(round)
+        self.adam, self.fresh = method.optimizer != "sgd", method.optimizer == "adam_each_step"
         self.rates = {"model": method.lr * scale, "own": method.own_lr * scale}
         self.mean: dict[str, Tensor] = {}
         self.square: dict[str, Tensor] = {}
@@ -26,6 +27,8 @@ class Optimizer:
 
     def step(self, leaves: dict[str, Tensor], grads: Sequence[Tensor]) -> dict[str, Tensor]:
         """The new values; nothing is changed in place."""
+        if self.fresh:
+            self.mean, self.square, self.steps = {}, {}, 0
         self.steps += 1
         out = {}
         for (name, value), grad in zip(leaves.items(), grads, strict=True):

@@ -45,6 +45,9 @@ class _Guessed(Rng):
     def at(self, phase: str, step: int = 0) -> _Guessed:
         return self
 
+    def always(self) -> _Guessed:
+        return self
+
 
 class Replay:
     """The method's own loss where ``message`` (an update) was made.

@@ -63,6 +63,12 @@ class Rng:
         rng.log = self.log
         return rng
 
+    def always(self) -> Rng:
+        """The same party's dice outside all rounds: a draw that is the same whenever it is asked for."""
+        rng = type(self)(self.seed, self.domain, self.party, self.dtype)
+        rng.log = self.log
+        return rng
+
     def _draw(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         value = make()
         if self.log is not None:

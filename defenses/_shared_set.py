@@ -1,0 +1,27 @@
+"""Before round 1 everybody contributes to one set that all then train with (FedMix, FedData)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+
+from defenses._local_epochs import LocalEpochs
+from leakbench import Client, Sent, Server
+from leakbench.defense import Choreography
+
+
+class SharedSet(LocalEpochs):
+    """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds with it in the mail."""
+
+    def before(self, fed: Choreography) -> None:
+        fed.clients(self.contribute)
+        fed.server(self.pool)
+
+    @abstractmethod
+    def contribute(self, me: Client) -> Sent:
+        """Client, once: {kind: inputs (n, ...), "labels": (n, classes) or (n,)}."""
+
+    def pool(self, server: Server) -> Sent:
+        """Server, once: what came in, as one set, to everybody."""
+        return {kind: torch.cat(list(sent)) for kind, sent in server.inbox.items()}
