@@ -25,7 +25,8 @@ class Attack(Spec):
 
     ``over``: "stages", each audited round is attacked with what was sent until then; "all", one attack over all rounds.
     ``curve``: also at every surveyed round, for curves over rounds. ``variants``: the settings that are run where no attack
-    is named. ``order``: place within its rung in the cascade.
+    is named. ``order``: place within its rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
+    something may be no unit; such clients are counted in missing.csv.
     """
 
     about: ClassVar[str]
@@ -34,6 +35,7 @@ class Attack(Spec):
     order: ClassVar[int] = 0
     over: ClassVar[Literal["stages", "all"]] = "stages"
     curve: ClassVar[bool] = False
+    left_out: ClassVar[str] = ""
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     seed: int = Field(0, ge=0, description="the attack's own dice; the run's seed is never shown to it")
@@ -49,10 +51,16 @@ class Attack(Spec):
         return self.threat
 
     def obstacle(self, recording: Recording) -> str:
-        """Why this attack does not fit what the run shared; empty where it fits."""
+        """Why this attack does not fit what the run shared, or what an excerpt kept of that; empty where it fits."""
         sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
         lacking = [k for k in self.attacks(recording) if k not in sent]
-        return f"clients send the {self.threat.observer} no {lacking[0]}" if lacking else ""
+        if lacking:
+            return f"clients send the {self.threat.observer} no {lacking[0]}"
+        if "excerpt" not in recording.run.meta:
+            return ""
+        from leakbench.excerpt_parts import lost
+
+        return lost(recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
     def attacks(self, recording: Recording) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
@@ -61,6 +69,14 @@ class Attack(Spec):
     def stages(self) -> tuple[str, ...]:
         """The audited rounds that are attacked; all of them where this is empty."""
         return ()
+
+    def stages_of(self, recording: Recording) -> tuple[str, ...]:
+        """The same where it depends on what the run shared."""
+        return self.stages()
+
+    def covers(self, guess: Guess) -> set[str]:
+        """The clients that a guess is about; its unit, unless the units are no clients."""
+        return {guess.unit}
 
     def seconds(self, recording: Recording) -> float:
         """Predicted time on two cores; over ten minutes it is not run unless named."""

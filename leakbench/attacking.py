@@ -48,7 +48,8 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     last = recording.spec.rounds
     between = [t for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()]
     curve = [("curve", t) for t in between[:: max(1, -(-len(between) // CURVE))]]
-    chosen = [(s, t) for s, t in stages.items() if not attack.stages() or s in attack.stages()]
+    wanted = attack.stages_of(recording)
+    chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
     if not chosen:  # a short run has fewer stages; the last is always there
         chosen = [("final", last)]
     return sorted([*chosen, *curve], key=lambda s: s[1])

@@ -11,7 +11,8 @@ from typing import Any
 
 from leakbench import work
 from leakbench.errors import UsageError
-from leakbench.excerpt_parts import KINDS, LIMIT, Copy, Source
+from leakbench.excerpt_parts import LIMIT, Copy, Source
+from leakbench.recording import Recording
 from leakbench.runs import Run, load
 from leakbench.store import digest, digests, read_json, write_json
 
@@ -82,17 +83,6 @@ def _meta(copy: Copy) -> dict[str, Any]:
     run, last = copy.run, copy.source.last
     # Of an earlier stage not every client's newest message would be there.
     stages = {s: t for s, t in run.meta["stages"].items() if copy.first == 1 or t == last}
-    fits, missing = [], []
-    for choice in work.variants():
-        if choice.attack.obstacle(copy.source.recording):
-            continue  # it does not fit the run either
-        threat = choice.attack.threat
-        lacking = [k for k in threat.kinds if k not in (*KINDS, *(("model",) if copy.model else ()))]
-        lacking += [k for k in threat.knows if k in ("aux_data", "labels") and not (k == "aux_data" and copy.model)]
-        if lacking:
-            missing.append({"attack": choice.title, "metric": "", "reason": f"left out of this excerpt: {', '.join(lacking)}"})
-        else:
-            fits.append({"name": choice.name, "params": choice.attack.parameters()})
     earlier = [s for s in run.meta["stages"] if s not in stages]
     gone = [
         *(f"stage {s} (round {run.meta['stages'][s]})" for s in earlier),
@@ -102,8 +92,21 @@ def _meta(copy: Copy) -> dict[str, Any]:
         *copy.left_out,
     ]
     most = max((sum(m.sender == s and m.kind == "prototype" for m in copy.sent) for s in {m.sender for m in copy.sent}), default=0)
-    missing.append({"attack": "", "metric": "", "reason": f"an excerpt: {most} messages of a client at most; left out: {'; '.join(gone)}"})
     about = {"of": run.id, "run_json": digest(run.path / "run.json"), "rounds": [copy.first, last], "left_out": gone}
-    spec = run.meta["spec"] | {"attacks": fits}
     files = digests(copy.folder, without=("attacks/", "checkpoint/", "run.json"))
-    return run.meta | {"spec": spec, "stages": stages, "missing": [*run.meta["missing"], *missing], "excerpt": about, "files": files}
+    meta = run.meta | {"stages": stages, "excerpt": about, "files": files}
+    fits, missing = _attacks(copy, Recording(Run(copy.folder, meta)))
+    missing.append({"attack": "", "metric": "", "reason": f"an excerpt: {most} messages of a client at most; left out: {'; '.join(gone)}"})
+    return meta | {"spec": run.meta["spec"] | {"attacks": fits}, "missing": [*run.meta["missing"], *missing]}
+
+
+def _attacks(copy: Copy, small: Recording) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of the attacks that fit the run: those that can be made of the excerpt, and why the others cannot."""
+    tried = {c: c.attack.obstacle(small) for c in work.variants() if not c.attack.obstacle(copy.source.recording)}
+    fits = [c for c, why in tried.items() if not why]
+    some = {c.name for c in fits}
+    unfit = dict.fromkeys((c.title if c.name in some else c.name, why) for c, why in tried.items() if why)
+    return (
+        [{"name": c.name, "params": c.attack.parameters()} for c in fits],
+        [{"attack": attack, "metric": "", "reason": why} for attack, why in unfit],
+    )

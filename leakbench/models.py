@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from leakbench.harnet import harnet, harnet_padded
+from leakbench.mobilenet import mobilenetv2
 from leakbench.resnets import group_norm, resnet8, resnet18, resnet32
 from leakbench.stages import Stages
 from leakbench.streams import Rng
@@ -62,8 +64,11 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
+    "harnet": harnet,
+    "harnet_padded": harnet_padded,
     "lenet": lenet,
     "mlp": mlp,
+    "mobilenetv2": mobilenetv2,
     "resnet8": resnet8,
     "resnet18": resnet18,
     "resnet32": resnet32,

@@ -24,6 +24,7 @@ class Facts:
     classes: int
     dim: int  # width of the network's output: embedding or logits
     shape: tuple[int, ...]  # of one input
+    context: str = ""  # the marker that some clients' inputs carry, a kind of leakbench.context; "": none
 
 
 @dataclass(frozen=True)

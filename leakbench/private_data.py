@@ -23,14 +23,19 @@ LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 
 
 def write(path: Path, data: TaskData, task: Choice) -> None:
-    """Y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) as stored (uint8 or floats) where it is small."""
+    """Y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) as stored (uint8 or floats) where it is small.
+
+    Where the task plants a marker, also context (C,) bool.
+    """
     tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts, "client_class": data.client_class}
+    if data.context is not None:
+        tree["context"] = data.context
     whole = nbytes(data.train.stored) <= LARGEST
     write_tree(path, tree | ({"x": data.train.stored} if whole else {}), {"task": task.name, "images": _digest(data.train.stored)})
 
 
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
-    """(len(rows), ...) float64 in [0, 1], out of the file or out of the task's data.
+    """(len(rows), ...) float64, in [0, 1] (sensors: standardised), out of the file or out of the task's data.
 
     Args:
         tree: of the file.

@@ -60,10 +60,10 @@ TOPICS = (
     ),
     Topic(
         "context",
-        frozenset({"features"}),
+        frozenset({"features", "mean_data", "data"}),
         "features",
         ("context_accuracy", "samples_to_90"),
-        "share features of their examples. Can an attacker tell where an example comes from?",
+        "share features, means or a part of their data. Can an attacker tell whose carry a certain trait, such as a camera's defect?",
     ),
     Topic(
         "resemblance",
@@ -74,10 +74,17 @@ TOPICS = (
     ),
     Topic(
         "exposure",
-        frozenset({"features"}),
+        frozenset({"features", "mean_data", "data"}),
         "features",
         ("exposure", "exposure_undirected"),
-        "pass features on to each other. How many clients get to see another's?",
+        "pass features, means or data on to each other. How many clients get to see another's?",
+    ),
+    Topic(
+        "identity",
+        frozenset({"features"}),
+        "features",
+        ("reidentified",),
+        "share features of their examples again and again. Can an attacker tell that two sets come from the same client?",
     ),
 )
 
@@ -175,6 +182,12 @@ METRICS = {
         "share of the others that got or gave features",
         "with no skill trades features with this share of the others:",
         "Per client, the share of the other clients whose features it got, or who got its own.",
+    ),
+    "reidentified": Words(
+        "share of clients recognised in a later round",
+        "recognises",
+        "Share of clients whose features of a later round are, of all sent then, the likest to what they sent before.",
+        "clients",
     ),
     "label_overlap": Words(
         "share of a batch's labels recovered",

@@ -82,7 +82,7 @@ def make_spec(
     """A run from names: the user's values win over the task's table for the method, and that over the method's own.
 
     Raises:
-        UsageError: a name, a field or a value is wrong; the engine is not exact for the method.
+        UsageError: a name, a field or a value is wrong; the method does not suit the task; the engine is not exact for the method.
     """
     if engine not in ("auto", "loop", "fused"):
         raise UsageError(f"engine {engine!r} is not known. Use auto, loop or fused.")
@@ -96,6 +96,7 @@ def make_spec(
         if name not in kind.model_fields and name in type(chosen).model_fields:
             raise UsageError(f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=..., in Python task_params.")
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
+    chosen.suits(method)
     wraps = [(name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers]
     values = {
         "task": {"name": task, "params": chosen.parameters()},

@@ -45,6 +45,7 @@ class Line:
     beside: dict[str, list[Score]]
     failed: dict[str, bool]  # unit -> did the attack fail on it
     accepted: dict[str, bool]
+    remark: str = ""  # what a reader would miss in the row
 
 
 def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
@@ -83,6 +84,7 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
             rows.append(_row(recording, name, attack, line, meta))
         except stats.NoInterval as error:
             missing.append({"metric": line.metric.name, "reason": f"round {line.cell.round}: {error}"})
+    missing += [{"metric": line.metric.name, "reason": line.remark} for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
     write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
@@ -125,17 +127,18 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
         floor = _checked(metric, metric.floor or metric.score, blind, answer)
         scores["floor"] += floor
         control = cell.guesses["control"][key]
-        scores["control"] += floor if control.failed else _checked(metric, metric.score, control, answer)
+        scores["control"] += floor if control.failed else _checked(metric, metric.control or metric.score, control, answer)
         mine = floor if guess.failed else _checked(metric, metric.score, guess, answer)
         scores["attack"] += mine
         for name, measure in metric.beside if not guess.failed else ():
             beside.setdefault(name, []).extend(measure(guess, answer))
-        failed.update({s.unit: bool(guess.failed) for s in mine})
-        accepted.update({s.unit: guess.accepted and not guess.failed for s in mine})
+        failed.update({s.unit: bool(guess.failed) or s.failed for s in mine})
+        accepted.update({s.unit: guess.accepted and not failed[s.unit] for s in mine})
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         scores = {r: [replace(s, cluster=s.unit) for s in v] for r, v in scores.items()}
-    return Line(cell, metric, scores, beside, failed, accepted)
+    remark = metric.remark(list(cell.guesses["attack"].values()), answer, scores["attack"]) if metric.remark else ""
+    return Line(cell, metric, scores, beside, failed, accepted, remark)
 
 
 def _checked(metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess: Guess, answer: Answer) -> list[Score]:
@@ -149,7 +152,8 @@ def _checked(metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess
 def _estimate(line: Line, role: str) -> Estimate:
     m, scores = line.metric, line.scores[role]
     values = [s.value for s in scores]
-    if role == "floor" and m.floor is not None and max(values) - min(values) < 1e-12:
+    formula = {"floor": m.floor, "control": m.control}.get(role) is not None
+    if m.exact or (formula and max(values) - min(values) < 1e-12):
         return stats.exact(math.fsum(values) / len(values), len(values), m.unit)
     return stats.estimate(values, [s.cluster for s in scores], share=m.share, low=m.low, high=m.high, unit=m.unit)
 
@@ -212,17 +216,17 @@ def _described(m: Metric) -> dict[str, Any]:
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[str, str]]:
     """How many clients sent something of the attacked kind of which nothing was kept: they are no units."""
     kinds = attack.attacks(recording)
-    if attack.over == "stages" and kinds and kinds[0] not in ("model", "update", "sum"):
-        rows, out = recording.traffic.get(kinds[0]), []
-        stages: dict[tuple[int, str], set[str]] = defaultdict(set)
-        for g in saved(folder):
-            if g.role == "attack" and g.stage != "curve":
-                stages[g.guess.round, g.stage].add(g.guess.unit)
-        for (t, stage), units in sorted(stages.items()):
-            senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist()) if rows is not None else set()
-            if len(senders) > len(units):
-                lost = f"{len(senders) - len(units)} of {len(senders)} clients"
-                reason = f"{lost}: their newest {kinds[0]} was not kept by the recording policy (stage {stage})"
-                out.append({"metric": "all", "reason": reason})
-        return out
-    return []
+    why = attack.left_out or (f"their newest {kinds[0]} was not kept by the recording policy" if kinds else "")
+    if not kinds or kinds[0] in ("model", "update", "sum") or (attack.over == "all" and not attack.left_out):
+        return []
+    rows, out = recording.traffic.get(kinds[0]), []
+    stages: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for g in saved(folder):
+        if g.role == "attack" and g.stage != "curve":
+            stages[g.guess.round, g.stage] |= attack.covers(g.guess)
+    for (t, stage), units in sorted(stages.items()):
+        senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist()) if rows is not None else set()
+        if len(senders) > len(units):
+            lost = f"{len(senders) - len(units)} of {len(senders)} clients"
+            out.append({"metric": "all", "reason": f"{lost}: {why} (stage {stage})"})
+    return out

@@ -54,7 +54,8 @@ class TaskData:
     """What a task loads. ``rows`` (C, n_max) int64: each client's rows of ``train``, padded with its first; ``counts`` (C,).
 
     ``aux``: what an attacker may be granted; it depends on the task alone and is disjoint from train and test.
-    ``client_class`` (C,): the class that a client stands for, where it has one; else -1.
+    ``client_class`` (C,): the class that a client stands for, where a client is a class; else -1. ``context`` (C,) bool: True for a
+    client whose inputs all carry the planted marker; None where the task plants none.
     """
 
     train: Examples
@@ -63,11 +64,13 @@ class TaskData:
     rows: Tensor
     counts: Tensor
     client_class: Tensor
+    context: Tensor | None = None
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
         """The same on another device and in another precision."""
         train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
-        return TaskData(train, test, aux, self.rows.to(device), self.counts.to(device), self.client_class.to(device))
+        context = None if self.context is None else self.context.to(device)
+        return TaskData(train, test, aux, self.rows.to(device), self.counts.to(device), self.client_class.to(device), context)
 
 
 class Task(Spec):
@@ -79,6 +82,7 @@ class Task(Spec):
     rounds: ClassVar[int]  # unless the user says otherwise
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
+    signal: ClassVar[bool] = False  # inputs are standardised signals without bounds, not images in [0, 1]
 
     clients: int = Field(ge=2, description="clients")
     model: str = Field(description="network, one of `leakbench list models`")
@@ -101,8 +105,30 @@ class Task(Spec):
         """The values that this task states for ``method``."""
         return dict(self.tables.get(method, {}))
 
+    @property
+    def one_class_each(self) -> bool:
+        """Does every client stand for a class of its own?"""
+        return True
+
+    def suits(self, method: Defense) -> None:
+        """A method that compares embeddings knows one class per client: its ``predict`` says how well x fits *this* client.
+
+        Raises:
+            UsageError: this task's clients have several classes.
+        """
+        if method.outputs == "embedding" and not self.one_class_each:
+            raise UsageError(
+                f"{type(method).__name__} needs clients with one class each, but this task's clients have several: train it with "
+                f"task.split=class and task.clients={self.classes}, or take a method whose network ends in class logits."
+            )
+
     def facts(self, method: Defense) -> Facts:
-        """Public facts, given what the method's network ends in."""
+        """Public facts, given what the method's network ends in.
+
+        Raises:
+            UsageError: the method does not suit the task.
+        """
+        self.suits(method)
         return Facts(
             clients=self.clients, classes=self.classes, dim=self.dim if method.outputs == "embedding" else self.classes, shape=self.shape
         )
@@ -133,9 +159,10 @@ class Task(Spec):
         return "up"
 
 
-def by_class(y: Tensor, clients: int) -> tuple[Tensor, Tensor]:
-    """One class per client: client c has the examples of class c. Returns rows (C, n_max) padded, counts (C,)."""
-    return padded([(y == c).nonzero().flatten() for c in range(clients)])
+def one_class_each(train: Examples, test: Examples, aux: Examples, clients: int) -> TaskData:
+    """Client c has the training examples of class c."""
+    rows, counts = padded([(train.y == c).nonzero().flatten() for c in range(clients)])
+    return TaskData(train, test, aux, rows, counts, client_class=torch.arange(clients))
 
 
 def padded(parts: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -112,6 +112,8 @@ def test_fused_is_refused_where_it_is_not_exact(params, why):
 def test_a_batch_of_one_and_a_client_with_one_example_are_finite(name, steps, data):
     for more in ({"batch": 1}, {"data": uneven(data, (1, *UNEVEN[1:]))}):
         slow, fast = (federation(name, engine, **more, **steps) for engine in ("loop", "auto"))
+        slow.begin()
+        fast.begin()
         for _ in range(3):
             slow.step()
             fast.step()

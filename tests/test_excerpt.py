@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,13 +12,18 @@ from small_runs import copied, trained, tree_of
 
 from leakbench import api, excerpt_parts, work
 from leakbench.cli import run as cli
+from leakbench.columns import MISSING
 from leakbench.errors import UsageError
 from leakbench.excerpt import excerpt
 from leakbench.recording import Recording
-from leakbench.runs import load
+from leakbench.runs import Run, load, read_table
 from leakbench.store import digest, read_json, read_tree
 from leakbench.truth import Truth
 
+GONE = (
+    "this run is an excerpt that kept only messages of kind model, prototype of rounds 21 to 40 and aux_data; "
+    "the attack also reads messages of kind update, labels"
+)
 PAIRS = {"width": 16, "dim": 32}
 
 
@@ -64,14 +71,35 @@ def test_the_whole_command_line_reads_it(small, tmp_path, capsys):
     where = shutil.copytree(small.path, tmp_path / "x")
     assert cli(["attack", str(where), "-q"]) == 0
     assert cli(["report", str(where), "-o", str(tmp_path / "report"), "-q"]) == 0
-    text = (tmp_path / "report" / "missing.csv").read_text()
-    assert "left out of this excerpt: " in text
-    assert "gradient_inversion" in text
-    capsys.readouterr()
-    assert cli(["attack", str(where), "-a", "gradient_inversion", "-q"]) == 2  # no message is there: a sentence
+    lines = [r for r in read_table(tmp_path / "report" / "missing.csv", MISSING) if r["attack"] == "gradient_inversion"]
+    assert [r["reason"] for r in lines] == [GONE]  # once, though it has two settings
+    assert not list((where / "attacks").glob("gradient_inversion*"))
+
+
+@pytest.mark.parametrize("attacker", ["naive", "joint"])
+def test_an_attack_on_what_it_lacks_is_refused_at_once_and_by_name(small, tmp_path, capsys, attacker):
+    where = shutil.copytree(small.path, tmp_path / "x")
+    words = ["-a", "gradient_inversion", "-s", f"gradient_inversion.attacker={attacker}", "-q"]
+    assert cli(["attack", str(where), *words]) == 2
     said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert said.count("\n") <= 2
+    assert said.endswith(f"gradient_inversion does not fit {small.id}: {GONE}.\n")
+    assert said.count("\n") == 1
+    assert not list((where / "attacks").glob("gradient_inversion*"))
+
+
+def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_has_not(small, whole):
+    assert work.unfit(small)["gradient_inversion"] == GONE  # of features, generators and so on not a word
+    assert work.unfit(small)["distance_correlation"] == work.unfit(whole)["distance_correlation"]
+    assert not any(m["attack"] == "distance_correlation" for m in small.meta["missing"])
+
+
+def test_auxiliary_data_that_the_blind_guess_alone_reads_are_missed_too(small, tmp_path):
+    from leakbench.excerpt_parts import lost
+
+    assert lost(small, ("prototype", "model"), ("aux_data", "facts")) == ""
+    bad = copied(small, tmp_path)
+    meta = {**bad.meta, "files": {n: h for n, h in bad.meta["files"].items() if not n.startswith("known/")}}
+    assert lost(Run(bad.path, meta), ("prototype",), ("facts", "aux_data")).endswith("; the attack also reads aux_data")
 
 
 def test_what_it_says_of_itself(whole, small):
@@ -83,6 +111,14 @@ def test_what_it_says_of_itself(whole, small):
     assert small.meta["stages"] == {"final": 40}
     assert any("stage middle (round 20)" in text for text in about["left_out"])
     small.check()
+
+
+def test_formats_names_every_key(small):
+    text = (Path(__file__).parents[1] / "docs" / "formats.md").read_text(encoding="utf-8")
+    named = {key for line in text.splitlines() if line.startswith("| `") for key in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named >= set(small.meta)
+    (said,) = re.findall(r"^\| `excerpt` \|.*", text, re.MULTILINE)
+    assert all(f"`{key}`" in said for key in small.meta["excerpt"])
 
 
 def test_every_file_is_listed_and_the_same_twice(whole, small, tmp_path):

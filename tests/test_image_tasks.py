@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle  # noqa: TID251 - CIFAR's own format
+import socket
 import struct
+import threading
+import time
 from pathlib import Path
 
+import har_files
 import numpy as np
 import pytest
 import torch
@@ -17,6 +21,7 @@ from leakbench.errors import BrokenFile, UsageError
 from leakbench.tasks import _images
 
 NAMES = sorted(SHAPES)
+DOWNLOAD = _images._download
 LAYOUTS = [("python", 2), ("python", 5), ("binary", 2)]
 
 
@@ -203,6 +208,27 @@ class TestFetching:
             folder = Path(_images.LAYOUTS[name][0].folder)
             assert folder in (Path("MNIST/raw"), Path(getattr(getattr(datasets, theirs), "base_folder", "")))
 
+    @pytest.mark.parametrize("before", [None, 7.0])
+    def test_a_server_that_never_answers_is_given_up(self, place, monkeypatch, before):
+        from torchvision import datasets
+
+        monkeypatch.setattr(_images, "_download", DOWNLOAD)
+        monkeypatch.setattr(_images, "SILENCE", 0.3)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with socket.create_server(("127.0.0.1", 0)) as server:  # it takes calls and says nothing
+            hang_up = threading.Timer(20, server.close)  # so that the test ends without a limit, too
+            hang_up.start()
+            monkeypatch.setattr(datasets.MNIST, "mirrors", [f"http://127.0.0.1:{server.getsockname()[1]}/"])
+            begun, already = time.monotonic(), socket.getdefaulttimeout()
+            socket.setdefaulttimeout(before)
+            try:
+                refused("mnist", "could not be fetched")
+                assert socket.getdefaulttimeout() == before
+            finally:
+                socket.setdefaulttimeout(already)
+                hang_up.cancel()
+        assert time.monotonic() - begun < 15
+
     def test_another_process_was_first(self, place, monkeypatch):
         def late(name, folder):
             write(name, place)
@@ -224,7 +250,7 @@ class TestFetching:
         assert not nothing["ok"]
         assert "LEAKBENCH_DATA" in nothing["do"]
         assert all(layout.folder in nothing["found"] for name in NAMES for layout in _images.LAYOUTS[name])
-        folders = [write(name, place) for name in NAMES]
+        folders = [write(name, place) for name in NAMES] + [har_files.write(place)]
         every = doctor._data()
         assert every["ok"]
         assert not every["do"]
@@ -331,6 +357,46 @@ def test_settings_are_those_of_the_papers():
     assert of("mnist") == (10_000, 10, "svdd_lenet", 8, 32, "auroc", 0.5, False, 0)
     assert of("cifar10") == (100_000, 10, "resnet32", 16, 64, "auroc", 0.5, False, 0)
     assert of("cifar100") == (100_000, 100, "resnet18", 64, 512, "accuracy", 0.01, True, 15)
+
+
+class TestOtherSplits:
+    """CIFAR-10 as the FLea paper deals it."""
+
+    def test_clients_hold_the_official_training_set_three_classes_each(self, place):
+        write("cifar10", place, train=20)
+        data = load("cifar10", split="qua", clients=40)
+        assert data.client_class.tolist() == [-1] * 40
+        seen = []
+        for c, n in enumerate(data.counts.tolist()):
+            seen += data.rows[c, :n].tolist()
+            assert len(set(data.train.y[data.rows[c, :n]].tolist())) == 3
+        assert sorted(seen) == list(range(200))
+        images, labels = rows("cifar10", 20, seed=1)
+        assert kinds(data.train) == {(x.tobytes(), int(y)) for x, y in zip(images, labels, strict=True)}
+
+    def test_test_and_auxiliary_images_are_those_of_one_class_each(self, place):
+        write("cifar10", place, train=20)
+        one, other = load("cifar10"), load("cifar10", split="dir", split_param=0.5, clients=15)
+        for part in ("test", "aux"):
+            assert torch.equal(parts(one)[part].stored, parts(other)[part].stored)
+
+    def test_marked_images_stay_bytes(self, place):
+        write("cifar10", place, train=20)
+        clear, planted = (load("cifar10", split="iid", clients=10, context=c) for c in ("none", "square"))
+        assert planted.train.stored.dtype == torch.uint8
+        for c, mark in enumerate(planted.context.tolist()):
+            mine = clear.rows[c, : int(clear.counts[c])]
+            changed = (planted.train.stored[mine] != clear.train.stored[mine]).any(0)
+            assert bool(changed.any()) == mark
+            assert not changed[1:].any()
+            assert not mark or bool((planted.train.stored[mine][:, 0, 2:7, 2:7] == 255).all())
+
+    def test_the_papers_setting_can_be_asked_for(self, place):
+        write("cifar10", place, train=200, layout="binary")
+        params = {"split": "qua", "split_param": 3, "clients": 500, "model": "mobilenetv2", "width": 32, "utility": "accuracy"}
+        task = registry.load("tasks", "cifar10").build(params, "task")
+        assert task.load().counts.min() >= 1
+        assert (task.metric, task.chance, task.defaults("flea")["layer"]) == ("accuracy", 0.1, "block1")
 
 
 def test_methods_take_the_papers_values_there():

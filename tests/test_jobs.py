@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from leakbench.cli.commands import exit_code
+from leakbench.cli.console import Console
 from leakbench.errors import BrokenFile, MethodError, UsageError
 from leakbench.jobs import Job, Outcome, run
 
@@ -110,3 +117,61 @@ def test_a_single_job_needs_no_process():
 
 def test_no_jobs_are_no_outcomes():
     assert run([], workers=2) == []
+
+
+def killed(x, *, progress):
+    progress(0, 1, "begin")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves(code, *, progress):
+    os._exit(code)
+
+
+def dreams(x, *, progress):
+    """Says who it is, and is not done before somebody ends it."""
+    sys.stdout.write(f"{os.getpid()}\n")
+    sys.stdout.flush()
+    time.sleep(600)
+
+
+def elsewhere(code):
+    """This module in a process of its own, so that what hangs does not hang the tests."""
+    line = [sys.executable, "-c", f"import test_jobs as t\nif __name__ == '__main__':\n    {code}"]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+
+
+def test_a_worker_that_is_killed_fails_its_job_alone():
+    process = elsewhere("print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3), *t.jobs(t.double, 2, 3, 4)], workers=2))")
+    try:
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    outcomes = eval(out, {"Outcome": Outcome})
+    assert [o.name for o in outcomes] == ["job 1", "job 3", "job 2", "job 3", "job 4"]
+    assert [o.value for o in outcomes[2:]] == [4, 6, 8]
+    assert "its process was killed by signal 9 (" in outcomes[0].error
+    assert "its process ended with exit status 3 before" in outcomes[1].error
+    assert not any(o.wrong or o.damaged for o in outcomes)
+    assert exit_code(outcomes, Console(quiet=True)) == 4
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_process_that_began_them(how):
+    process = elsewhere("t.run(t.jobs(t.dreams, 1, 2), workers=2)")
+    workers = []
+    try:
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(how)
+        process.communicate(timeout=120)  # its end of the pipe is theirs, too: it ends with the last of them
+    finally:
+        for pid in [process.pid, *workers]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert process.returncode == -how
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
+    with pytest.raises(RuntimeError, match=r"job 1: Traceback[\s\S]*KeyError: 'a fault of ours'"):
+        run([*jobs(fault, 1), *jobs(double, 1)], workers=2)

@@ -10,14 +10,24 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from leakbench import registry
+from leakbench.errors import UsageError
+from leakbench.federation import Federation
+from leakbench.mobilenet import Inverted
 from leakbench.models import MODELS, initialise
 from leakbench.resnets import group_norm
 from leakbench.streams import shared
+from leakbench.task import Examples, TaskData
 
 # name, shape, out, width: the sizes that the tasks use, and small ones
 NETS = [
+    ("harnet", (1, 128, 3), 6, 4),
+    ("harnet", (2, 64, 2), 5, 3),
+    ("harnet_padded", (1, 128, 3), 6, 4),
     ("lenet", (1, 8, 16), 7, 5),
     ("mlp", (1, 8, 16), 7, 5),
+    ("mobilenetv2", (3, 32, 32), 10, 4),
+    ("mobilenetv2", (1, 9, 12), 3, 3),
     ("resnet8", (3, 32, 32), 10, 4),
     ("resnet8", (1, 7, 9), 3, 5),
     ("resnet18", (3, 32, 32), 10, 4),
@@ -29,8 +39,14 @@ NETS = [
 ]
 
 
+def shape_of(name):
+    """An input that the network takes."""
+    return (1, 128, 3) if name.startswith("harnet") else (3, 32, 32)
+
+
 def net(name, shape, out, width):
-    made = MODELS[name](shape, out, width).double()
+    """As a federation makes it: in evaluation mode."""
+    made = MODELS[name](shape, out, width).double().eval()
     weights = initialise(made, shared(0, "init"))
     made.load_state_dict(weights)
     return made
@@ -68,6 +84,121 @@ def test_stages_have_the_names_and_shapes_that_the_docstrings_give():
             assert made(x, stop=f"group{g + 1}").shape == (2, width * 2**g, 32 // 2**g, 32 // 2**g)
 
 
+def test_harnet_has_the_shapes_of_table_6():
+    x = torch.rand(2, 1, 128, 3, dtype=torch.float64)
+    plain = [(64, 43, 3), (128, 20, 3), (256, 9, 3), (256, 3, 3)]
+    padded = [(64, 43, 5), (128, 20, 7), (256, 9, 9), (256, 3, 11)]
+    for name, shapes in (("harnet", plain), ("harnet_padded", padded)):
+        made = net(name, (1, 128, 3), 6, 64)
+        assert [n for n, _ in made.named_children()] == ["layer1", "layer2", "layer3", "layer4", "head"]
+        assert [made(x, stop=f"layer{i}").shape[1:] for i in range(1, 5)] == shapes
+    assert padded[-1][0] * padded[-1][1] * padded[-1][2] == 8448 == made.get_submodule("head")[1].in_features
+
+
+def test_harnet_does_not_mix_axes_before_the_head():
+    made = net("harnet", (1, 128, 3), 6, 8)
+    x = torch.rand(2, 1, 128, 3, dtype=torch.float64)
+    y = x.clone()
+    y[..., 1] += 1
+    same = (made(x, stop="layer4") == made(y, stop="layer4")).flatten(0, 2).all(0)
+    assert same.tolist() == [True, False, True]
+
+
+def test_padding_across_axes_adds_constants_and_leaves_the_columns_within():
+    plain, padded = (net(name, (1, 128, 3), 6, 8) for name in ("harnet", "harnet_padded"))
+    rng = shared(0, "test")
+    for i in range(1, 5):  # norms that have seen something
+        norm = plain.get_submodule(f"layer{i}")[1]
+        for k, t in (("weight", norm.weight), ("bias", norm.bias), ("mean", norm.running_mean), ("var", norm.running_var)):
+            t.data.copy_(rng.uniform(f"{i}/{k}", *t.shape) + 0.1)
+        padded.get_submodule(f"layer{i}").load_state_dict(plain.get_submodule(f"layer{i}").state_dict())
+    x = torch.rand(4, 1, 128, 3, dtype=torch.float64)
+    for i in range(1, 5):
+        one, two = plain(x, stop=f"layer{i}"), padded(x, stop=f"layer{i}")
+        assert torch.allclose(two[..., i : i + 3], one, rtol=0, atol=1e-12)
+        outer = two[..., [*range(i), *range(i + 3, two.shape[-1])]]
+        assert torch.equal(outer, outer[:1].expand_as(outer))  # the same for every window
+        assert float(one.detach().std(0).max()) > 0.01
+
+
+def test_mobilenetv2_has_the_shapes_of_table_3():
+    made = net("mobilenetv2", (3, 32, 32), 10, 32)
+    sizes = {1: (16, 32), 2: (24, 32), 4: (32, 16), 7: (64, 8), 11: (96, 8), 14: (160, 4), 17: (320, 4)}
+    stages = {"stem": (32, 32), "last": (1280, 4)}
+    for b in range(1, 18):
+        stages[f"block{b}"] = sizes[max(k for k in sizes if k <= b)]
+    assert [n for n, _ in made.named_children()] == ["stem", *(f"block{b}" for b in range(1, 18)), "last", "head"]
+    x = torch.rand(2, 3, 32, 32, dtype=torch.float64)
+    for name, (channels, side) in stages.items():
+        assert made(x, stop=name).shape == (2, channels, side, side)
+    within = [m for m in made.modules() if isinstance(m, nn.Conv2d)]
+    # Table 3 ends at 55: two convolutions in block 4, which has three, and no shortcut in block 17.
+    assert len(within) == 1 + 17 * 3 + 4 + 1 == 55 + 2
+    assert [m.kernel_size[0] for m in within[1:5]] == [1, 3, 1, 1]
+    assert [m.out_channels for m in within[1:5]] == [32, 32, 16, 16]
+    assert [m.out_channels for m in within[5:9]] == [96, 96, 24, 24]
+
+
+def test_mobilenetv2_is_that_of_torchvision_where_that_has_the_same_blocks():
+    """Theirs: ReLU6 and no shortcut where the width changes; a block with neither is the same function."""
+    from torchvision.models.mobilenetv2 import InvertedResidual
+
+    for stride, inputs, outputs in ((1, 8, 8), (2, 8, 12)):
+        theirs = InvertedResidual(inputs, outputs, stride, 6).double().eval()
+        for act in [m for m in theirs.modules() if isinstance(m, nn.Sequential)]:
+            for k, m in act.named_children():
+                if isinstance(m, nn.ReLU6):
+                    setattr(act, k, nn.ReLU())
+        ours = Inverted(inputs, outputs, 6, stride).double().eval()
+        names = [*theirs.state_dict()]
+        assert [v.shape for v in ours.state_dict().values()] == [theirs.state_dict()[k].shape for k in names]
+        theirs.load_state_dict(dict(zip(names, ours.state_dict().values(), strict=True)))
+        x = torch.randn(3, inputs, 7, 8, dtype=torch.float64)
+        with torch.no_grad():
+            assert torch.allclose(ours(x), theirs(x), rtol=0, atol=1e-12)
+
+
+def test_a_block_that_changes_width_at_stride_1_has_a_shortcut():
+    block = Inverted(4, 6, 2, 1).double().eval()
+    x = torch.randn(2, 4, 5, 5, dtype=torch.float64)
+    with torch.no_grad():
+        inner = block.project(block.depthwise(block.expand(x).relu()).relu())
+        assert torch.allclose(block(x), inner + block.shortcut(x), rtol=0, atol=0)
+        assert float(block.shortcut(x).abs().max()) > 0
+        assert block.shortcut[0].kernel_size == (1, 1)
+
+
+def test_a_window_too_short_for_harnet_is_refused():
+    MODELS["harnet"]((1, 64, 3), 6, 2)
+    for name in ("harnet", "harnet_padded"):
+        with pytest.raises(UsageError, match=r"needs inputs of at least 64 steps in time, these have shape \(1, 63, 3\)"):
+            MODELS[name]((1, 63, 3), 6, 2)
+
+
+@pytest.mark.parametrize("name", ["harnet", "harnet_padded", "mobilenetv2"])
+def test_nothing_before_a_norm_has_a_bias(name):
+    """The norm takes it away; with Adam the rounding of its zero gradient would be whole steps."""
+    made = MODELS[name](shape_of(name), 10, 4)
+    assert all(m.bias is None for m in made.modules() if isinstance(m, nn.Conv2d))
+    assert made.get_submodule("head")[-1].bias is not None
+
+
+@pytest.mark.parametrize("name", ["harnet", "mobilenetv2"])
+def test_batch_norms_start_as_they_should(name):
+    made = MODELS[name](shape_of(name), 10, 4)
+    first = initialise(made, shared(0, "init"))
+    norms = {path: m for path, m in made.named_modules() if isinstance(m, nn.BatchNorm2d)}
+    assert norms
+    for path in norms:
+        for k, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+            assert bool((first.pop(f"{path}.{k}") == value).all())
+    for k, value in first.items():  # all the rest starts as PyTorch starts its own layers: 1 / sqrt(fan in) at most
+        owner = made.get_submodule(k.rpartition(".")[0])
+        bound = owner.weight[0].numel() ** -0.5
+        assert 0 < float(value.abs().max()) <= bound
+        assert value.numel() < 200 or float(value.std()) == pytest.approx(bound / 3**0.5, rel=0.15)
+
+
 def test_the_number_of_layers_is_in_the_name():
     for name, layers in (("resnet8", 8), ("resnet18", 18), ("resnet32", 32)):
         weighted = [m for m in MODELS[name]((3, 32, 32), 10, 4).modules() if isinstance(m, nn.Linear | nn.Conv2d)]
@@ -100,6 +231,27 @@ def test_resnet18_is_that_of_torchvision_with_another_stem():
     x = torch.rand(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
         assert torch.allclose(ours(x), theirs(x), rtol=0, atol=1e-12)
+
+
+def test_parameter_counts_of_the_flea_papers_networks():
+    # kernels, two numbers a channel for the norm, and the head
+    convolutions = 64 * 1 * 3 + 128 * 64 * 6 + 256 * 128 * 6 + 256 * 256 * 6
+    norms = 2 * (64 + 128 + 256 + 256)
+    assert size(MODELS["harnet"]((1, 128, 3), 6, 64)) == convolutions + norms + 256 * 3 * 3 * 6 + 6
+    assert size(MODELS["harnet_padded"]((1, 128, 3), 6, 64)) == convolutions + norms + 256 * 3 * 11 * 6 + 6
+
+    def block(a, b, t, shortcut):
+        inner = t * a
+        return a * inner + 9 * inner + inner * b + 2 * (2 * inner + b) + (a * b + 2 * b if shortcut else 0)
+
+    total = 3 * 32 * 9 + 2 * 32 + block(32, 16, 1, True)
+    total += block(16, 24, 6, True) + block(24, 24, 6, False)
+    total += block(24, 32, 6, False) + 2 * block(32, 32, 6, False)
+    total += block(32, 64, 6, False) + 3 * block(64, 64, 6, False)
+    total += block(64, 96, 6, True) + 2 * block(96, 96, 6, False)
+    total += block(96, 160, 6, False) + 2 * block(160, 160, 6, False)
+    total += block(160, 320, 6, True) + 320 * 1280 + 2 * 1280 + 1280 * 10 + 10
+    assert size(MODELS["mobilenetv2"]((3, 32, 32), 10, 32)) == total
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8)])
@@ -158,7 +310,7 @@ def test_gradients_can_be_differentiated_again(made):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_first_numbers_come_from_a_named_stream(name):
-    nets = [MODELS[name]((3, 32, 32), 10, 4) for _ in range(2)]  # torch gave them different ones
+    nets = [MODELS[name](shape_of(name), 10, 4) for _ in range(2)]  # torch gave them different ones
     one, two = (initialise(n, shared(3, "init")) for n in nets)
     other = initialise(nets[0], shared(4, "init"))
     assert all(torch.equal(one[k], two[k]) for k in one)
@@ -168,8 +320,13 @@ def test_first_numbers_come_from_a_named_stream(name):
 
 
 def test_initial_weights_have_the_deviation_that_the_gain_says():
-    for name, weight in (("resnet18", "group1.0.conv1.weight"), ("svdd_lenet", "third.0.weight"), ("mlp", "second.0.weight")):
-        wide = MODELS[name]((3, 32, 32), 10, 64)
+    for name, weight in (
+        ("resnet18", "group1.0.conv1.weight"),
+        ("svdd_lenet", "third.0.weight"),
+        ("mlp", "second.0.weight"),
+        ("harnet", "layer2.0.weight"),
+    ):
+        wide = MODELS[name](shape_of(name), 10, 64)
         value = initialise(wide, shared(0, "init"))[weight]
         assert float(value.std()) == pytest.approx(wide.gain / value[0].numel() ** 0.5, rel=0.03)
 
@@ -180,6 +337,37 @@ def test_a_fresh_network_neither_fades_nor_explodes(name):
     with torch.no_grad():
         out = made(torch.rand(8, 3, 32, 32, dtype=torch.float64))
     assert 0.01 < float(out.std(0).mean()) < 30  # images differ in it
+
+
+@pytest.mark.parametrize("name", ["harnet", "harnet_padded", "mobilenetv2"])
+def test_a_fresh_network_with_batch_norms_neither_fades_nor_explodes_in_training(name):
+    made = net(name, shape_of(name), 16, 16).train()
+    with torch.no_grad():
+        out = made(torch.rand(8, *shape_of(name), dtype=torch.float64))
+    assert 0.01 < float(out.std(0).mean()) < 30
+
+
+@pytest.mark.parametrize(("name", "task"), [("harnet", (1, 64, 3)), ("mobilenetv2", (3, 16, 16))])
+def test_one_fused_round_is_one_of_the_loop(name, task):
+    """Training mode: batch statistics of each client alone, and what the norms remember is averaged."""
+    y = torch.arange(24) % 3
+    examples = Examples(shared(0, "test").normal("x", 24, *task), y)
+    rows = torch.arange(24).view(4, 6)
+    data = TaskData(examples, examples, examples, rows, torch.full((4,), 6), torch.full((4,), -1))
+    kind = registry.load("tasks", "digits")
+    chosen = type("Small", (kind,), {"shape": task, "classes": 3})(clients=4, split="iid", model=name, width=3)
+    method = registry.load("defenses", "fedavg")(batch=6)
+    ends = []
+    for engine in ("fused", "loop"):
+        fed = Federation(method, chosen, data, engine=engine, dtype=torch.float64)
+        fed.begin()
+        fed.step()
+        fed.step()
+        assert fed.phases["loss"] == engine
+        ends.append(fed.model)
+    assert ends[0].keys() == ends[1].keys()
+    assert all(float((ends[0][k] - ends[1][k]).abs().max()) < 1e-10 for k in ends[0])
+    assert any("running_mean" in k and float(v.abs().max()) > 0.001 for k, v in ends[0].items())
 
 
 def test_every_model_is_described():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 from dataclasses import replace
 from importlib.resources import files
 
 import pytest
+from image_files import write as write_images
 from small_runs import tree_of
 
 from leakbench import registry, runs
@@ -18,6 +20,7 @@ from leakbench.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setting
+from leakbench.tasks import _images
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 SMOKE = Scale(
@@ -165,6 +168,39 @@ class TestCommand:
         before = tree_of(tmp_path / "results")
         assert cli("tiny-table", "--scale", "small", "-q")[0] == 0
         assert tree_of(tmp_path / "results") == before
+
+    @pytest.mark.parametrize("scale", ["smoke", "small"])
+    def test_complete_runs_are_enough_where_their_data_are_gone(self, cli, tmp_path, monkeypatch, scale):
+        data, asked = tmp_path / "data", []
+
+        def refuse(name, folder):
+            asked.append(name)
+            raise OSError("no network")
+
+        monkeypatch.setenv("LEAKBENCH_DATA", str(data))
+        monkeypatch.setattr(_images, "_download", refuse)
+        write_images("mnist", data)
+        setting = Setting("mnist", "mnist", 12, {**TASK, "aux_per_class": 1}, needs="mnist")
+        scales = {n: replace(x, settings=(setting,)) for n, x in TINY.scales.items()}
+        monkeypatch.setitem(catalogue.RECIPES, TINY.name, replace(TINY, scales=scales))
+        assert cli(TINY.name, "--scale", scale, "-q")[::2] == (0, "")
+        shutil.rmtree(data)
+        before = tree_of(tmp_path)
+        for more in ((), ("--only", "FedAwS")):
+            code, _, err = cli(TINY.name, "--scale", scale, *more)
+            assert (code, asked) == (0, [])
+            assert "not in" not in err
+            assert more or tree_of(tmp_path) == before
+        shutil.rmtree(next((tmp_path / "runs").glob("mnist-fedgn-*")))
+        code, _, err = cli(TINY.name, "--scale", scale)  # one must be made: its data are looked for, and the others are shown
+        assert code == 4
+        assert "LEAKBENCH_DATA" in err
+        assert asked == (["mnist"] if scale == "small" else [])
+        values = {r["label"]: r for r in table(tmp_path / "results" / TINY.name / f"{scale}.csv") if r["measure"] == UTILITY}
+        assert values["FedAwS"]["value"]
+        assert values["FedAvg"]["value"]
+        assert not values["FedGN(0.5)"]["value"]
+        assert "LEAKBENCH_DATA" in values["FedGN(0.5)"]["note"]
 
     def test_a_failed_run_does_not_stop_the_others_and_is_said(self, cli, tmp_path, monkeypatch):
         bad = Case("FedHide(0.1, 10)", "fedhide", {"k": 10})  # of ten clients

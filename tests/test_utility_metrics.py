@@ -149,6 +149,37 @@ def test_test_images_taken_some_at_a_time_give_the_same(monkeypatch):
     assert torch.equal(utility_scores(fed), whole)
 
 
+def test_whole_networks_of_ones_own_are_asked_one_by_one_with_the_same_answers(monkeypatch):
+    """Vectorised over ten networks a convolution is several times slower; a shared network is still asked at once."""
+    from leakbench import evaluate, registry
+    from leakbench.federation import Federation
+
+    task = registry.load("tasks", "digits").build({"model": "resnet8", "width": 4, "dim": 8}, "task digits")
+    own = registry.load("defenses", "deepsvdd").build({"lr": 0.05, "batch": 4}, "defense deepsvdd")
+    private = run(Federation(own, task, task.load(), seed=1, dtype=torch.float64), 1)
+    shared = run(federation("fedhide"), 1)
+    assert not torch.equal(*private.columns["kept"]["stem.0.weight"][:2])
+    calls, at_once = [], evaluate.each_row
+
+    def told(f, tree):
+        calls.append(f)
+        return at_once(f, tree)
+
+    monkeypatch.setattr(evaluate, "each_row", told)
+    for fed, times in ((private, 0), (shared, 1)):
+        x, each = fed.data.test.images(torch.arange(20)), fed.tables()
+
+        def ask(e, fed=fed, x=x):
+            me = fed.outside(e)
+            return fed.method.predict(me.net, x, me)
+
+        calls.clear()
+        found = evaluate._over_clients(fed, ask, each)
+        assert len(calls) == times
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, at_once(ask, each), rtol=1e-11, atol=1e-12)
+
+
 def test_a_run_on_auroc_is_reported_as_such(tmp_path):
     small = {"model": "mlp", "width": 8, "dim": 8, "utility": "auroc"}
     runs = [api.train("fedhide", task_params=small, rounds=20, seed=s, out=tmp_path, device="cpu") for s in (0, 1, 2)]

@@ -53,7 +53,7 @@ def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool,
         for phase, why in run.meta["fallbacks"].items():
             console.detail(f"{run.id}: {phase} was not vectorised: {why}")
     _result(rows, TRAINED, as_json)
-    return _code(done, console)
+    return exit_code(done, console)
 
 
 def attack(
@@ -83,7 +83,7 @@ def attack(
         console.say(f"{len(todo)} attacks on {len(found)} runs")
     done = _do(todo, jobs, console)
     _results([o for o in done if not o.error], as_json)
-    return max(_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
+    return max(exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
 
 
 def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
@@ -105,7 +105,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
         raise UsageError("no saved guesses were found there. Run leakbench attack first.")
     done = _do(todo, 1, console)
     _results([o for o in done if not o.error], as_json)
-    return _code(done, console)
+    return exit_code(done, console)
 
 
 def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it: bool, console: Console, as_json: bool) -> int:
@@ -150,6 +150,17 @@ def check(
     return verdict.exit_code
 
 
+def exit_code(done: Sequence[Outcome], console: Console) -> int:
+    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user gave is wrong."""
+    failed = [o for o in done if o.error]
+    said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
+    for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
+        console.warn(f"leakbench: {sentence}")
+    if any(o.damaged for o in failed) or (failed and len(failed) == len(done) and all(o.wrong for o in failed)):
+        return UsageError.exit_code
+    return SOME_FAILED if failed else 0
+
+
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     """The named attacks with their settings, sweeps expanded."""
     from leakbench import work
@@ -184,14 +195,3 @@ def _result(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: 
         emit_json(list(rows))
     elif rows:
         table(rows, {c: c for c in columns})
-
-
-def _code(done: Sequence[Outcome], console: Console) -> int:
-    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user gave is wrong."""
-    failed = [o for o in done if o.error]
-    said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
-    for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
-        console.warn(f"leakbench: {sentence}")
-    if any(o.damaged for o in failed) or (failed and len(failed) == len(done) and all(o.wrong for o in failed)):
-        return UsageError.exit_code
-    return SOME_FAILED if failed else 0

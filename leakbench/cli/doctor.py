@@ -44,17 +44,19 @@ def _device() -> dict[str, Any]:
 
 def _data() -> dict[str, Any]:
     from leakbench import places, registry
-    from leakbench.tasks import _images
+    from leakbench.tasks import _har_files, _sets
 
-    where = {name: _images.found(name) for name in _images.LAYOUTS}
+    where = {name: _sets.found(name) for name in _sets.NAMES}
     embedded = ", ".join(n for n in registry.names("tasks") if n not in where)
     here = "".join(f"; {name} in {folder}" for name, folder in where.items() if folder)
     absent = [name for name, folder in where.items() if not folder]
     text = f"{embedded} need no download{here}"
     if not absent:
         return _item("data", text)
-    looked = "; ".join(f"{name} ({_images.layouts(name)})" for name in absent)
+    looked = "; ".join(f"{name} ({_sets.layouts(name)})" for name in absent)
     do = "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the folder that has it."
+    if _sets.HAR in absent:
+        do += f' uci-har cannot be fetched: take it from UCI\'s page "{_har_files.PAGE}".'
     return _item("data", f"{text}; not in {places.data()}: {looked}", ok=False, do=do)
 
 

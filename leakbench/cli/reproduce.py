@@ -53,7 +53,7 @@ def run(
 
     where = provenance.device(device)
     recipe = catalogue.find(name)
-    planned = plan.plan(recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None)
+    planned = plan.plan(recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None, runs=runs)
     for p in {p.setting.dataset: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setting.dataset}: {p.lacking}")
     todo = make.jobs(planned, str(runs), where)
@@ -82,7 +82,7 @@ def run(
             emit("")
         emit("\n".join(map(str, files)))
     failed = any(o.value.failed for o in done if not o.error) or any(p.lacking and p.wanted for p in planned)
-    return max(commands._code(done, console), PartFailed.exit_code if failed else 0)
+    return max(commands.exit_code(done, console), PartFailed.exit_code if failed else 0)
 
 
 def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console) -> Mapping[tuple[str, str], Found]:

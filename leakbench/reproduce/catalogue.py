@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from leakbench.errors import UnknownName
-from leakbench.reproduce import fedhide, fedmetric
+from leakbench.reproduce import fedhide, fedmetric, flea
 from leakbench.reproduce.recipe import Recipe
 
-RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES)}
+RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES)}
 
 
 def find(name: str) -> Recipe:

@@ -9,6 +9,7 @@ from typing import Any
 from leakbench import flags, plots, prototype_views, utility_table
 from leakbench.columns import Row
 from leakbench.errors import NotMeasured
+from leakbench.reproduce import labels
 from leakbench.reproduce.recipe import Recipe
 from leakbench.runs import Run
 from leakbench.store import write_csv
@@ -76,21 +77,26 @@ def _over_rounds(axes: Any, cases: Sequence[Any], curves: Sequence[Row]) -> None
 def _against(axes: Any, recipe: Recipe, rows: Sequence[Row]) -> None:
     """Leakage across, utility up; intervals as bars, the paper's own points hollow, dead runs as crosses."""
     by = {(r["label"], r["measure"]): r for r in rows}
+    named, papers, bars = [], [], []
     for case in recipe.cases:
         up, across = by.get((case.label, "utility")), by.get((case.label, "p_leak"))
         if up is None or across is None:
             continue
         colour, mark = FAMILY.get(case.defense, OTHER), MARKS.get(case.defense, "P")
+        size = 8 if mark == "*" else 5  # a star shows under another point
         if up["claimed"] != "" and across["claimed"] != "":
-            axes.plot([across["claimed"]], [up["claimed"]], mark, ms=5, color=colour, fillstyle="none", alpha=0.5)
+            papers.append((across["claimed"], up["claimed"]))
+            axes.plot([papers[-1][0]], [papers[-1][1]], mark, ms=size, color=colour, fillstyle="none", alpha=0.5)
         if up["value"] != "" and across["value"] != "":
-            axes.errorbar([across["value"]], [up["value"]], color=colour, ls="none", lw=0.7, alpha=0.4, **_bars(across, up))
+            x, y = across["value"], up["value"]
+            axes.errorbar([x], [y], color=colour, ls="none", lw=0.7, alpha=0.4, **_bars(across, up))
             dead = "dead_run" in flags.split(up["flags"])
-            axes.plot([across["value"]], [up["value"]], "x" if dead else mark, ms=5, color=colour)
-            text = case.label + (" (dead)" if dead else "")
-            axes.annotate(text, (across["value"], up["value"]), xytext=(4, 3), textcoords="offset points", fontsize=5.5, parse_math=False)
+            axes.plot([x], [y], "x" if dead else mark, ms=size, color=colour)
+            named.append(labels.Named(x, y, case.label + (" (dead)" if dead else ""), colour))
+            bars += [(across["low"], y, across["high"], y), (x, up["low"], x, up["high"])]
     axes.set_xlabel("P_leak (hollow: the paper's own)", parse_math=False)
     axes.set_ylabel("utility")
+    labels.beside(axes, named, papers, bars)
 
 
 def _bars(across: Row, up: Row) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from leakbench import runs, work
 from leakbench.errors import BrokenFile, LeakbenchError
 from leakbench.jobs import Job, Progress
 from leakbench.recording import Recording
-from leakbench.reproduce.plan import Planned
+from leakbench.reproduce.plan import Planned, complete
 from leakbench.runspec import RunSpec
+from leakbench.training import Trained
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -43,7 +45,10 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
         BrokenFile: an artifact is damaged.
         LeakbenchError: training failed; the run folder says why.
     """
-    trained = work.train(spec, out, device, progress=progress)
+    if complete(spec, Path(out)):  # said here already: to train it would read its data, which may be gone
+        trained = Trained(Path(out) / spec.folder(), skipped=True)
+    else:
+        trained = work.train(spec, out, device, progress=progress)
     recording = Recording(runs.load(trained.path))
     unfit, failed = [], []
     for name, params in attacks:

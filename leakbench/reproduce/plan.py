@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leakbench import runs as _runs
 from leakbench.errors import LeakbenchError, UnknownName, UsageError, suggestion
 from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setting
 from leakbench.runspec import RunSpec, make_spec
@@ -40,7 +41,15 @@ def scale_of(recipe: Recipe, name: str) -> Scale:
     return recipe.scales[name]
 
 
-def plan(recipe: Recipe, scale: str, *, only: Sequence[str] = (), seeds: Sequence[int] | None = None, data: bool = True) -> list[Planned]:
+def plan(
+    recipe: Recipe,
+    scale: str,
+    *,
+    only: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+    data: bool = True,
+    runs: Path | None = None,
+) -> list[Planned]:
     """Every case of ``recipe`` at ``scale`` on every data set.
 
     Args:
@@ -49,6 +58,7 @@ def plan(recipe: Recipe, scale: str, *, only: Sequence[str] = (), seeds: Sequenc
         only: labels of the cases that are wanted, spaces and case apart; all if empty.
         seeds: instead of the scale's.
         data: look for the data sets (and fetch them at the larger scales); without, every set counts as there.
+        runs: where runs lie. Those that are complete there need no data, so none are looked for where all that is wanted is complete.
 
     Raises:
         UnknownName: no case has a label of ``only``.
@@ -57,12 +67,20 @@ def plan(recipe: Recipe, scale: str, *, only: Sequence[str] = (), seeds: Sequenc
     chosen = scale_of(recipe, scale)
     cases = recipe.of(scale)
     wanted = _wanted(cases, only)
+
+    def specs(case: Case, setting: Setting) -> tuple[RunSpec, ...]:
+        return tuple(_spec(case, setting, chosen, seed) for seed in (chosen.seeds if seeds is None else seeds))
+
+    def there(case: Case, setting: Setting) -> bool:
+        return runs is not None and all(complete(s, runs) for s in specs(case, setting))
+
     out = []
     for setting in chosen.settings:
-        where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if data else (setting, "")
+        needed = data and not all(there(c, setting) for c in cases if c.label in wanted)
+        where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if needed else (setting, "")
         for case in cases:
-            specs = tuple(_spec(case, where, chosen, seed) for seed in (chosen.seeds if seeds is None else seeds))
-            out.append(Planned(case, where, specs, tuple(recipe.attacks(case.defense)), lacking, case.label in wanted))
+            why = "" if lacking and there(case, where) else lacking
+            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in wanted))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out
@@ -70,10 +88,17 @@ def plan(recipe: Recipe, scale: str, *, only: Sequence[str] = (), seeds: Sequenc
 
 def done(planned: Planned, runs: Path) -> list[Path]:
     """The folders of its complete runs below ``runs``."""
-    from leakbench import runs as _runs
+    return [runs / s.folder() for s in planned.specs if complete(s, runs)]
 
-    folders = [runs / s.folder() for s in planned.specs]
-    return [f for f in folders if (f / "run.json").is_file() and _runs.load(f).done]
+
+def complete(spec: RunSpec, runs: Path) -> bool:
+    """Is this very run complete below ``runs``?"""
+    folder = runs / spec.folder()
+    if not (folder / "run.json").is_file():
+        return False
+    run = _runs.load(folder)
+    ours = spec.model_dump(mode="json")
+    return run.done and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
 
 
 def _wanted(cases: Sequence[Case], only: Sequence[str]) -> set[str]:
@@ -90,24 +115,19 @@ def _bare(label: str) -> str:
 
 def _resolved(setting: Setting, *, fetch: bool) -> tuple[Setting, str]:
     """The setting that can be run, and why none can."""
-    from leakbench import places
-    from leakbench.tasks import _images
+    from leakbench.tasks import _sets
 
-    if not setting.needs or _images.found(setting.needs):
+    if not setting.needs or _sets.found(setting.needs):
         return setting, ""
     if setting.otherwise is not None and not fetch:
         return setting.otherwise, ""
     try:
         if fetch:
-            _images.load(setting.needs)
+            _sets.fetch(setting.needs)
             return setting, ""
     except LeakbenchError as error:
         return setting, str(error)
-    fetch_it = f"leakbench train -t {setting.needs} -d fedavg --rounds 1 lets torchvision fetch them"
-    return setting, (
-        f"{setting.needs} is not in {places.data()} (looked for {_images.layouts(setting.needs)}): put the files there, or set "
-        f"LEAKBENCH_DATA to the folder that has them; {fetch_it}."
-    )
+    return setting, _sets.absent(setting.needs)
 
 
 def _spec(case: Case, setting: Setting, scale: Scale, seed: int) -> RunSpec:

@@ -35,7 +35,8 @@ class Measure:
     """A column: a metric of an attack, a view of the prototypes, or the utility.
 
     ``printed``: the paper prints this number. ``over``: what the standard deviation that stands beside it is over, if the paper
-    gives one. ``defenses``: whom it is asked of; all where empty.
+    gives one. ``defenses``: whom it is asked of; all where empty. ``statistic``: of the utility (utility.csv); the best round is
+    chosen on the test set, as papers do. ``stage``: of an attack's number; "" for the end of training.
     """
 
     key: str
@@ -47,6 +48,8 @@ class Measure:
     over: str = ""
     defenses: tuple[str, ...] = ()
     view: Callable[[Run], Sequence[float]] | None = None  # a run -> a number per client
+    statistic: Literal["final", "best", "last10"] = "final"
+    stage: Literal["", "untrained", "early", "middle"] = ""
 
 
 @dataclass(frozen=True)

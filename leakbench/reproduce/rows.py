@@ -79,7 +79,10 @@ class _Numbers:
         (self.config,) = group(found.runs)
         utilities = [utility_table.of_run(r) for r in self.config.runs]
         self.dead = "; ".join(dict.fromkeys(f"dead run: {u.dead}" for u in utilities if u.dead))
-        self.final: Row = utility_table.rows(self.config, utilities)[0][0]
+        lines, lacking = utility_table.rows(self.config, utilities)
+        self.utility: dict[str, Row] = {r["statistic"]: r for r in lines}
+        self.lacking = dict(lacking)
+        self.final = self.utility["final"]
         rows = [m for u in utilities for m in measured.of_run(u.run) if m.row["attack_params"] in attacks.values()]
         pooled, self.lacks = tradeoff.rows(self.config, rows, utilities, self.final)
         self.pooled = {(p.row["attack"], p.row["attack_params"], p.row["metric"], p.row["stage"]): p for p in pooled if not p.row["probe"]}
@@ -94,12 +97,11 @@ class _Numbers:
         if m.view:
             return out | self._viewed(m, m.view, stand_in)
         if not m.attack:
-            marks = flags.split(self.final["flags"]) | stand_in
-            return (
-                out
-                | {k: self.final[k] for k in ("value", "low", "high", "n", "chance")}
-                | {"unit": "test unit", "flags": flags.join(marks)}
-            )
+            if m.statistic not in self.utility:
+                return out | {"note": self.lacking.get(self.final["metric"], f"no {m.statistic}")}
+            line = self.utility[m.statistic]
+            marks = flags.split(line["flags"]) | stand_in
+            return out | {k: line[k] for k in ("value", "low", "high", "n", "chance")} | {"unit": "test unit", "flags": flags.join(marks)}
         got = self._row(m)
         if got is None:
             return out | {"note": self._why(m)}
@@ -122,7 +124,7 @@ class _Numbers:
         return {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit, "flags": flags.join(marks)}
 
     def _row(self, m: Measure) -> Pooled | None:
-        keys = [(m.attack, self.attacks[m.key], m.metric, stage) for stage in ("final", "all")]
+        keys = [(m.attack, self.attacks[m.key], m.metric, stage) for stage in ([m.stage] if m.stage else ("final", "all"))]
         return next((self.pooled[k] for k in keys if k in self.pooled), None)
 
     def _why(self, m: Measure) -> str:
@@ -130,7 +132,7 @@ class _Numbers:
             return NOT_ASKED
         said = [s for s in self.found.said if s.startswith(m.attack)]
         said += [reason for attack, metric, reason in self.lacks if attack == m.attack and metric in (m.metric, "")]
-        return "; ".join(said) or "the attack gave no number at the end of training"
+        return "; ".join(said) or f"the attack gave no number at {f'stage {m.stage}' if m.stage else 'the end of training'}"
 
 
 def _std(got: Pooled) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from leakbench.augment import flip, rotate
 from leakbench.errors import UsageError
 from leakbench.streams import Rng, shared
-from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.task import Examples, Task, TaskData, one_class_each
 from leakbench.tasks import _images
 
 
@@ -24,7 +24,7 @@ class ImageTask(Task):
 
     source: ClassVar[str]  # the set's name in leakbench.tasks._images; also of the streams
 
-    per_client: int = Field(0, ge=0, description="training images kept of each client; 0: all")
+    per_client: int = Field(0, ge=0, description="training images kept of each class; 0: all")
     aux_per_class: int = Field(
         100, ge=1, description="auxiliary images of each class, out of the official test set; never more than half of a class"
     )
@@ -45,10 +45,12 @@ class ImageTask(Task):
             n = min(self.aux_per_class, len(rows) // 2)
             aux.append(rows[:n])
             test.append(rows[n:])
-        train = Examples(x[kept], y[kept])
-        rows, counts = by_class(train.y, self.clients)
         tested, granted = (Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux)))
-        return TaskData(train, tested, granted, rows, counts, client_class=torch.arange(self.clients))
+        return self.dealt(Examples(x[kept], y[kept]), tested, granted)
+
+    def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
+        """The data, ``train`` spread over the clients."""
+        return one_class_each(train, test, aux, self.clients)
 
     def augment(self, x: Tensor, rng: Rng) -> Tensor:
         """Mirrored and turned as ``flip`` and ``rotation`` say."""

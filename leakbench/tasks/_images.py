@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import tempfile
 from contextlib import redirect_stdout
@@ -49,6 +50,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
         Layout("cifar-100-binary", ("train.bin",), ("test.bin",), files.cifar_binary(2, 100)),
     ),
 }
+SILENCE = 30.0  # seconds in which a server must say something
 TORCHVISION = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 
 
@@ -107,6 +109,12 @@ def _fetched(name: str) -> Layout:
 
 
 def _download(name: str, folder: str) -> None:
+    """Torchvision's own, which alone would wait for a silent server for ever."""
     from torchvision import datasets
 
-    getattr(datasets, TORCHVISION[name])(folder, download=True)
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE)
+    try:
+        getattr(datasets, TORCHVISION[name])(folder, download=True)
+    finally:
+        socket.setdefaulttimeout(before)

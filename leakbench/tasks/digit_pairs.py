@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.streams import shared
-from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.task import Examples, Task, TaskData, one_class_each
 from leakbench.tasks._sklearn_digits import split
 
 PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
@@ -48,8 +48,7 @@ class DigitPairs(Task):
     def load(self) -> TaskData:
         """Images in [0, 1], float64."""
         train, test, aux = (_pairs(part, n) for part, n in (("train", PER_CLIENT), ("test", 2), ("aux", 4)))
-        rows, counts = by_class(train.y, self.clients)
-        return TaskData(train, test, aux, rows, counts, client_class=train.y[rows[:, 0]])
+        return one_class_each(train, test, aux, self.clients)
 
 
 def _pairs(part: str, each: int) -> Examples:

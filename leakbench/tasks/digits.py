@@ -1,22 +1,29 @@
-"""`digits`: scikit-learn's handwritten digits, 10 clients with one class each; embedded, nothing is downloaded."""
+"""`digits`: scikit-learn's handwritten digits, 10 clients with one class each or another split; embedded, nothing is downloaded."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.task import Examples, TaskData
 from leakbench.tasks._sklearn_digits import split
+from leakbench.tasks._split_task import FLEA, SplitTask
 
 
-class Digits(Task):
-    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels). 400 test and 300 auxiliary images."""
+class Digits(SplitTask):
+    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels). 400 test and 300 auxiliary images.
 
-    about: ClassVar[str] = "scikit-learn's 8x8 digits, 10 clients with one class each"
+    ``split`` deals the 1,097 training images otherwise, to any number of clients from 2 on. All methods then train as in the FLea
+    paper, but half of the clients in a round and 16 images in a step: there are few of both.
+    """
+
+    about: ClassVar[str] = "scikit-learn's 8x8 digits, 10 clients with one class each, or another split"
+    source: ClassVar[str] = "digits"
     shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
     rounds: ClassVar[int] = 300
+    local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
     _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
@@ -26,15 +33,20 @@ class Digits(Task):
         "fedaws": _prototypes,
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # at any norm the spheres blow each other up here
         "feduv": {"lr": 3.0},
+        **dict.fromkeys(("flea", "fedmix", "feddata"), local),
     }
 
-    clients: int = Field(10, ge=10, le=10, description="clients, one per class")
+    clients: int = Field(10, ge=2, description="clients; with split class 10, one per class")
     model: str = Field("lenet", description="network, one of `leakbench list models`")
     width: int = Field(12, ge=1, le=4096, description="channels of each convolution")
     dim: int = Field(32, ge=2, le=4096, description="width of the embedding")
+    context: Literal["none", "square"] = Field("none", description="marker in all images of half of the clients, for attacks that infer it")
 
     def load(self) -> TaskData:
-        """Images in [0, 1], float64."""
+        """Images in [0, 1], float64.
+
+        Raises:
+            UsageError: they cannot be dealt to the clients as the fields ask.
+        """
         train, test, aux = (Examples(*split()[k]) for k in ("train", "test", "aux"))
-        rows, counts = by_class(train.y, self.clients)
-        return TaskData(train, test, aux, rows, counts, client_class=train.y[rows[:, 0]])
+        return self.dealt(train, test, aux)

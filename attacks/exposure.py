@@ -1,0 +1,74 @@
+"""Exposure (FLea, Section 4.4): of how many other clients does each client get to see the shared features?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+
+from leakbench.attacker import Attack
+from leakbench.exposure_metrics import EXPOSURE, EXPOSURE_UNDIRECTED
+from leakbench.exposure_pairs import PASSED_ON, Buffer, received
+from leakbench.guess import Guess
+from leakbench.metrics import Metric
+from leakbench.recording import Recording
+from leakbench.view import ThreatModel, View
+
+
+class Exposure(Attack):
+    """Counts who got whose features until a round, from who sent what to whom; no payload is opened, no dice are thrown.
+
+    What a broadcast of features, means or data carries is read off the order of the traffic (``exposure_pairs.received``):
+    what clients sent of the same kind in the newest round before it. For FLea that is the round before, for FedMix and
+    FedData round 0. A server that adds to what it already had needs ``buffer`` = "all"; "newest" would count too few.
+
+    FLea divides the ordered pairs of clients by K^2, those of a client with itself among them; here a client's own features
+    are no exposure, and the mean over clients of (others whose features it got) / (K - 1) is the ratio over ordered pairs of
+    two clients. Its text ("i and j have exchanged") reads as undirected, its number (at most 40 % at round 50) fits the
+    directed count only; both are here. Seen from who gives instead of who gets, the mean is the same.
+
+    The number is exact: interval "exact", floor 0. The control transcript has the same traffic (undefended uplinks go to the
+    same receivers), so it would say nothing; and before round 2 of FLea nothing was passed on, which is no weakness of the
+    attack. The control is what sharing with everybody would be, exactly 1 (FedMix, FedData; FLea's Figure 9(a)).
+
+    Not counted: sums of a secure aggregation (no receiver gets a client's own features; where nothing else is sent the
+    attack does not fit, rather than saying 0), and what the server itself sees, which is every feature sent.
+    """
+
+    about: ClassVar[str] = "how many clients get to see another client's features"
+    paper: ClassVar[str] = "FLea, KDD 2024, Section 4.4, Figure 9(a)"
+    metrics: ClassVar[tuple[Metric, ...]] = (EXPOSURE, EXPOSURE_UNDIRECTED)
+    curve: ClassVar[bool] = True
+
+    buffer: Buffer = Field("newest", description="a broadcast carries what the newest round before it brought, or all rounds")
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(kinds=PASSED_ON, rounds="all", knows=("facts",), rung="transcript")
+
+    def attacks(self, recording: Recording) -> tuple[str, ...]:
+        return _sent_singly(recording) or PASSED_ON[:1]
+
+    def obstacle(self, recording: Recording) -> str:
+        if not _sent_singly(recording):
+            return "no client sends the server features, means of data or data that are not summed on the way"
+        if "excerpt" in recording.run.meta:  # what is not in the table would count as never sent
+            return "this run is an excerpt: who sent what to whom is not all there"
+        return "" if recording.facts.clients > 1 else "there is one client only"
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        got = received({kind: view.traffic(kind) for kind in PASSED_ON}, view.facts.clients, buffer=self.buffer)
+        counts = {"got": got.sum(1), "exchanged": (got | got.T).sum(1)}
+        return [Guess(f"client/{i}", view.round, {k: v[i].clone() for k, v in counts.items()}) for i in range(len(got))]
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """Nobody has got anything."""
+        none = torch.tensor(0)
+        return [Guess(f"client/{i}", view.round, {"got": none, "exchanged": none}) for i in range(view.facts.clients)]
+
+
+def _sent_singly(recording: Recording) -> tuple[str, ...]:
+    """The kinds that clients send the server, and not its aggregator."""
+    sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
+    return tuple(k for k in PASSED_ON if k in sent)
