@@ -120,9 +120,11 @@ class Copy:
         """Add what fits, the most useful first; note what does not."""
         self._same("checkpoint/model.safetensors")
         models = [m for m in self.source.passed if m.kind == "model" and m.sender == "server" and m.round == self.source.last]
+        without = self.down
         self.model = bool(models) and self._try_down(models) and self._same("known/aux_data.safetensors")
         if models and not self.model:
-            self._write("transcript", [*self.down, *self.sent])  # a model alone serves no attack on prototypes
+            self.down = without  # a model alone serves no attack on prototypes
+            self._write("transcript", [*self.down, *self.sent])
             self.left_out.append("the last model with the auxiliary data: too large")
         if not self._data(("counts", "client_class", "y", "rows")):
             self._data(("counts", "client_class"))

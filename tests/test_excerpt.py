@@ -159,6 +159,15 @@ def test_it_stays_below_the_limit_and_names_what_did_not_fit(whole, tmp_path, mo
     assert not [m for m in Recording(made).transcript if m.kind == "model"]
 
 
+def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeypatch):
+    same = excerpt_parts.Copy._same
+    monkeypatch.setattr(excerpt_parts.Copy, "_same", lambda self, name: not name.startswith("known/") and same(self, name))
+    made = excerpt(whole, tmp_path / "x", rounds=3)
+    assert "the last model with the auxiliary data: too large" in made.meta["excerpt"]["left_out"]
+    assert {m.kind for m in Recording(made).transcript} == {"prototype"}
+    assert "kept only messages of kind prototype of rounds 38 to 40; " in work.unfit(made)["gradient_inversion"]
+
+
 def test_where_not_even_one_round_fits_that_is_said_and_nothing_is_left(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(excerpt_parts, "LIMIT", excerpt_parts.SPARE + 1000)
     with pytest.raises(UsageError, match="not even one round"):
@@ -249,3 +258,15 @@ def test_a_damaged_run_is_not_copied(whole, tmp_path):
 def test_its_attacks_are_those_that_can_be_made_of_it(small):
     assert {a.name for a in Recording(small).spec.attacks} == {"prototype_leakage", "prototype_averaging"}
     assert set(work.fitting(small)) == {"prototype_leakage", "prototype_averaging"}
+
+
+def test_an_excerpt_never_passes_for_the_run(whole, small, tmp_path):
+    """A mean over 20 messages would see fewer of them, and leakage look smaller than it is."""
+    from leakbench.reproduce.plan import complete
+
+    spec = Recording(whole).spec.model_copy(update={"seed": whole.spec["seed"]})
+    shutil.copytree(small.path, tmp_path / whole.path.name)
+    assert complete(spec, whole.path.parent)
+    assert not complete(spec, tmp_path)
+    with pytest.raises(UsageError, match="is an excerpt of this run"):
+        api.train("fedgn", task="digit-pairs", task_params=PAIRS, params={"sigma": 0.3}, rounds=40, out=tmp_path, device="cpu")

@@ -144,7 +144,7 @@ def elsewhere(code):
 def test_a_worker_that_is_killed_fails_its_job_alone():
     process = elsewhere("print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3), *t.jobs(t.double, 2, 3, 4)], workers=2))")
     try:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 0, err
@@ -157,7 +157,7 @@ def test_a_worker_that_is_killed_fails_its_job_alone():
     assert exit_code(outcomes, Console(quiet=True)) == 4
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_workers_end_with_the_process_that_began_them(how):
     process = elsewhere("t.run(t.jobs(t.dreams, 1, 2), workers=2)")
     workers = []

@@ -8,6 +8,7 @@ import math
 import shutil
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from image_files import write as write_images
@@ -19,6 +20,7 @@ from leakbench.errors import UnknownName, UsageError
 from leakbench.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
+from leakbench.reproduce.flea import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setting
 from leakbench.tasks import _images
 
@@ -241,6 +243,9 @@ NAMES = [
     "fedmetric-table2",
     "fedmetric-figure2",
     "fedmetric-figure3",
+    "flea-table1",
+    "flea-figure9",
+    "flea-figure11",
 ]
 
 
@@ -309,7 +314,31 @@ class TestRecipes:
             )
             assert got == wanted
 
-    @pytest.mark.parametrize("name", ["fedhide-table3", "fedhide-table4", "fedmetric-table2"])
+    @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+    def test_fleas_numbers_stand_beside_our_best_round_and_nowhere_else(self, scale):
+        lines = rows.table(catalogue.find("flea-table1"), scale, plan.plan(catalogue.find("flea-table1"), scale, data=False), {})
+        har = {"FedAvg": 0.6699, "FedMix": 0.6859, "FLea": 0.7517, "FedData": 0.7813}  # FLea, Table 1, Qua(2), |D| = 100
+        cifar = {"FedAvg": 0.3025, "FedMix": 0.4404, "FLea": 0.4703, "FedData": 0.5464}  # Qua(3), |D| = 100
+        wanted = {("uci-har", k): v for k, v in har.items()} | ({("cifar10", k): v for k, v in cifar.items()} if scale == "full" else {})
+        assert {(r["dataset"], r["label"]): r["claimed"] for r in lines if r["claimed"] != ""} == pytest.approx(wanted)
+        assert {r["measure"] for r in lines if r["claimed"] != ""} == {"best"}
+
+    def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
+        several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]
+        monkeypatch.setitem(
+            catalogue.RECIPES,
+            TINY.name,
+            replace(TINY, measures=tuple(several), cases=(Case("FedAvg", "fedavg", {"lr": 3.0}),), orders=(), figure=""),
+        )
+        assert cli("tiny-table")[0] == 0
+        got = {r["measure"]: float(r["value"]) for r in table(tmp_path / "results" / TINY.name / "smoke.csv")}
+        (run,) = (tmp_path / "runs").iterdir()
+        values = [float(r["value"]) for r in table(run / "utility.csv")]
+        expected = {"best": max(values), "final": values[-1], "last10": sum(values[-10:]) / 10}
+        assert got == pytest.approx(expected)
+        assert len(set(got.values())) == 3
+
+    @pytest.mark.parametrize("name", ["fedhide-table3", "fedhide-table4", "fedmetric-table2", "flea-table1"])
     def test_the_papers_own_numbers_do_not_contradict_its_statements(self, name):
         recipe = catalogue.find(name)
         lines = rows.table(recipe, "full", plan.plan(recipe, "full", data=False), {})
@@ -497,6 +526,13 @@ class TestWords:
         assert write.ours(line, P_LEAK) == "0.000 [0.000, 0.100], dead run"
         assert write.ours(line, COSINE) == "0.000 ± 0.010 [0.000, 0.100], dead run"
         assert write.paper(line) == "-"
+
+    def test_the_page_says_that_the_smoke_setting_was_picked_looking_at_its_orders(self):
+        text = " ".join((Path(__file__).parents[1] / "docs" / "reproduce.md").read_text(encoding="utf-8").split())
+        used = [dict(s.params["fedhide"]) for s in catalogue.find("fedhide-table4").scales["smoke"].settings]
+        named = [", ".join(f"{k} {p[k]:g}" for k in ("own_lr", "lam", "lr")) for p in used]
+        assert named
+        assert all(f"no independent evidence for the paper's: the setting ({n}) was picked while looking" in text for n in named)
 
     def test_setup_of_the_papers(self):
         found = differs.setup("fedhide", "cifar100")

@@ -10,9 +10,9 @@ from typing import Any
 Place = tuple[float, float]  # x, y
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
-NEAR, FAR, STEP, WAYS = 5, 125, 6, 32  # pixels from a point to its name, and how many directions are tried
-PASSES = 6
-REACH = 5  # half the width of a point, in pixels
+NEAR, FAR, STEP, WAYS = 7, 127, 4, 40  # pixels from a point to its name, and how many directions are tried
+PASSES = 8
+REACH, SAME, LINE = 4, 6, 14  # half the width of a point; nearer points are one; names that stand so far away get a line
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def beside(axes: Any, named: Sequence[Named], others: Sequence[Place] = (), bars
     groups = _together(points)
     texts = [[_text(axes, named[i], size) for i in g] for g in groups]
     extents = [[t.get_window_extent(renderer) for t in ts] for ts in texts]
-    sizes = [(max(e.width for e in es), len(es) * max(e.height for e in es)) for es in extents]
+    sizes = [(max(e.width for e in es), len(es) * (max(e.height for e in es) + 1)) for es in extents]
     for g, ts, box in zip(groups, texts, free.places([points[g[0]] for g in groups], sizes), strict=True):
         _column(axes, [(named[i], points[i]) for i in g], ts, box)
     return [t for ts in texts for t in ts]
@@ -65,7 +65,7 @@ def _column(axes: Any, group: Sequence[tuple[Named, Place]], texts: Sequence[Any
         text.set_ha("left" if right else "right")
         text.set_position(_offset(axes, point, (box[0] if right else box[2], box[3] - (j + 0.5) * tall)))
     end = _nearest(first, box)
-    if math.dist(first, end) > 2 * NEAR:
+    if math.dist(first, end) > LINE:
         line = {"arrowstyle": "-", "lw": 0.4, "color": n.colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
         drawn = axes.annotate("", (n.x, n.y), xytext=_offset(axes, first, end), textcoords="offset points", arrowprops=line)
         drawn.set_in_layout(False)
@@ -88,7 +88,7 @@ def _together(points: Sequence[Place]) -> list[list[int]]:
     """The numbers of the points in groups that lie on one another."""
     groups: list[list[int]] = []
     for i, p in enumerate(points):
-        near = next((g for g in groups if math.dist(points[g[0]], p) < REACH), None)
+        near = next((g for g in groups if math.dist(points[g[0]], p) < SAME), None)
         if near is None:
             groups.append([i])
         else:
@@ -107,11 +107,13 @@ class _Free:
     def places(self, points: Sequence[Place], sizes: Sequence[tuple[float, float]]) -> list[Box]:
         """A box of its size beside each of ``points``: the best one for each in turn, again while the others move."""
         found: dict[int, Box] = {}
+        order = list(range(len(points)))
         for _ in range(PASSES):
             before = dict(found)
-            for i, (point, size) in enumerate(zip(points, sizes, strict=True)):
+            for i in order:
                 found.pop(i, None)
-                found[i] = self._best(point, size, [(points[j], box) for j, box in found.items()])
+                found[i] = self._best(points[i], sizes[i], [(points[j], box) for j, box in found.items()])
+            order.reverse()
             if found == before:
                 break
         return [found[i] for i in range(len(points))]
@@ -135,12 +137,12 @@ class _Free:
         lines = [(p, _nearest(p, b)) for p, b in others]
         marks = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in self.points]
         crossed = sum(_cross(line, other) or _through(other, box) for other in lines) + sum(_through(line, b) for _, b in others)
-        flat = min(abs(line[0][0] - line[1][0]), abs(line[0][1] - line[1][1])) < 3  # a line like a bar's
+        flat = math.dist(*line) > LINE and min(abs(line[0][0] - line[1][0]), abs(line[0][1] - line[1][1])) < 3  # a line like a bar's
         return (
             1000 * (outside + sum(_meet(box, b) for _, b in others))
             + 300 * sum(_meet(box, m) for m in marks)
             + 150 * crossed
-            + 40 * sum(_through(line, m) for m, p in zip(marks, self.points, strict=True) if math.dist(p, point) > 2 * REACH)
+            + 40 * sum(_through(line, m) for m, p in zip(marks, self.points, strict=True) if math.dist(p, point) > SAME)
             + 25 * any(_meet(box, bar) for bar in self.bars)
             + 10 * flat
         )
@@ -164,7 +166,8 @@ def _nearest(point: Place, box: Box) -> Place:
 
 
 def _meet(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+    """Do the boxes overlap, or come nearer than two pixels?"""
+    return a[0] < b[2] + 2 and b[0] < a[2] + 2 and a[1] < b[3] + 2 and b[1] < a[3] + 2
 
 
 def _through(line: tuple[Place, Place], box: Box) -> bool:

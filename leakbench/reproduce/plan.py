@@ -92,13 +92,13 @@ def done(planned: Planned, runs: Path) -> list[Path]:
 
 
 def complete(spec: RunSpec, runs: Path) -> bool:
-    """Is this very run complete below ``runs``?"""
+    """Is this very run complete below ``runs``, and no excerpt of it, in which an attack finds less than was sent?"""
     folder = runs / spec.folder()
     if not (folder / "run.json").is_file():
         return False
     run = _runs.load(folder)
     ours = spec.model_dump(mode="json")
-    return run.done and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
+    return run.done and "excerpt" not in run.meta and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
 
 
 def _wanted(cases: Sequence[Case], only: Sequence[str]) -> set[str]:
