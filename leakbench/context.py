@@ -48,5 +48,5 @@ def marked(clients: int, stream: str) -> Tensor:
     which FedMix sends, is all marked or all clear.
     """
     out = torch.zeros(clients, dtype=torch.bool)
-    out[shared(0, f"{stream}/context").permutation("clients", clients)[: (clients + 1) // 2]] = True
+    out[shared(0, f"{stream}/context").permutation("clients", clients)[: clients // 2]] = True
     return out

@@ -268,6 +268,7 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
         for method in ("flea", "fedmix", "feddata"):
             values = task.defaults(method)
             layer = values.pop("layer", "")
+            values["batch"] += values.pop("shared_batch", 0)  # feddata's own examples and others'
             assert values == {**local, "fraction": 0.5, "batch": 16}
             assert layer == ("first" if method == "flea" else "")
     cifar10 = registry.load("tasks", "cifar10")

@@ -11,6 +11,7 @@ import leakbench
 from leakbench import registry
 from leakbench.context import paste
 from leakbench.errors import BrokenFile, UsageError
+from leakbench.streams import shared
 from leakbench.tasks import _har_files
 
 SMALL = {"clients": 12, "width": 4}
@@ -144,7 +145,8 @@ class TestData:
         data = task(aux_subjects=kept).load()
         x, _, subject = standardised("test", 2)
         people = [set(subject[which(part, x)].tolist()) for part in (data.aux, data.test)]
-        assert len(people[0]) == kept
+        order = shared(0, "task/uci-har/aux").permutation("subjects", 5)[:kept]
+        assert people[0] == {SUBJECTS["test"][i] for i in order}  # drawn, not the first
         assert not people[0] & people[1]
         assert people[0] | people[1] == set(SUBJECTS["test"])
         for part, each in ((data.aux, kept), (data.test, 5 - kept)):
@@ -177,11 +179,14 @@ class TestData:
         assert t.signal
         for method in ("fedavg", "fedprox", "flea", "fedmix", "feddata"):
             values = t.defaults(method)
+            values["batch"] += values.get("shared_batch", 0)  # feddata's own examples and others'
             assert {k: values[k] for k in ("fraction", "batch", "steps", "epochs", "optimizer", "lr", "decay", "average")} == {
                 **{"fraction": 0.1, "batch": 32, "steps": 0, "epochs": 5},
                 **{"optimizer": "adam", "lr": 0.001, "decay": 0.98, "average": "weighted"},
             }
         assert t.defaults("flea")["layer"] == "layer2"
+        # Of the n + S examples that FLea's epoch of FedData goes through, n own and S = C n / 10 shared ones: 2 in 17.
+        assert (t.defaults("feddata")["batch"], t.defaults("feddata")["shared_batch"]) == (4, 28)
 
 
 def test_a_marked_clients_windows_all_carry_the_bump_and_nobody_elses(place):
