@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from leakbench.errors import MethodError
 from leakbench.parties import weighted_mean
 from leakbench.tree import Tree, each_row, row
 from leakbench.utility_metrics import METRICS
@@ -54,6 +55,11 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     if logits:
         classes = torch.arange(fits.shape[-1], device=y.device)
         return torch.stack([score(f.double().log_softmax(-1), y == classes) for f in fits]).mean(0)
+    if bool((fed.data.client_class < 0).any()):  # no client stands for a class: every answer would count as wrong
+        raise MethodError(
+            f"{type(fed.method).__name__}.predict says how well x fits a client, but clients of this task have several classes: let it "
+            "return class logits (n, classes)."
+        )
     return score(fits.T, y == fed.data.client_class)
 
 

@@ -10,7 +10,7 @@ import torch
 from federations import federation, method, run
 from sklearn.metrics import roc_auc_score
 
-from leakbench import api, columns
+from leakbench import MethodError, api, columns
 from leakbench.evaluate import utility_scores
 from leakbench.utility_metrics import METRICS
 
@@ -178,6 +178,15 @@ def test_whole_networks_of_ones_own_are_asked_one_by_one_with_the_same_answers(m
         assert len(calls) == times
         assert found.dtype == torch.float64
         torch.testing.assert_close(found, at_once(ask, each), rtol=1e-11, atol=1e-12)
+
+
+def test_fits_to_a_client_are_refused_where_clients_have_several_classes():
+    from dataclasses import replace
+
+    fed = federation("fedhide")
+    fed.data = replace(fed.data, client_class=torch.full_like(fed.data.client_class, -1))
+    with pytest.raises(MethodError, match="several classes"):
+        utility_scores(fed)
 
 
 def test_a_run_on_auroc_is_reported_as_such(tmp_path):

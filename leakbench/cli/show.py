@@ -90,7 +90,8 @@ def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
         about["threat"] = [_threat(cls.build(v, "attack")) for v in cls.variants]
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
-        about["tables"] = [f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in sorted(cls.tables.items())]
+        tables = {m: cls.build({}, "task").defaults(m) for m in sorted({*registry.names("defenses"), *cls.tables})}
+        about["tables"] = [f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in tables.items() if t]
     about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
     return about
 
