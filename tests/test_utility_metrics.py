@@ -10,7 +10,8 @@ import torch
 from federations import federation, method, run
 from sklearn.metrics import roc_auc_score
 
-from leakbench import MethodError, api, columns
+from leakbench import api, columns
+from leakbench.errors import MethodError
 from leakbench.evaluate import utility_scores
 from leakbench.utility_metrics import METRICS
 

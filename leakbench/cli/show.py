@@ -90,7 +90,9 @@ def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
         about["threat"] = [_threat(cls.build(v, "attack")) for v in cls.variants]
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
-        tables = {m: cls.build({}, "task").defaults(m) for m in sorted({*registry.names("defenses"), *cls.tables})}
+        task = cls.build({}, "task")
+        fits = [m for m in registry.names("defenses") if task.one_class_each or registry.load("defenses", m).outputs != "embedding"]
+        tables = {m: task.defaults(m) for m in fits}
         about["tables"] = [f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in tables.items() if t]
     about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
     return about
