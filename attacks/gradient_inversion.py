@@ -54,7 +54,7 @@ class GradientInversion(Attack):
 
     @property
     def threat(self) -> ThreatModel:
-        kinds = ("update", "model", "prototype", "statistics", "features", "labels", "mean_data", "generator", "identifier")
+        kinds = ("update", "model", "prototype", "statistics", "features", "labels", "mean_data", "data", "generator", "identifier")
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
         return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
 

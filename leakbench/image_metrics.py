@@ -1,8 +1,11 @@
-"""How reconstructions are scored: each image of the guess against its own original, assigned optimally."""
+"""How reconstructions are scored: each image (or signal) of the guess against its own original.
+
+``Answer.originals`` says which these are: rows of a message in their order, or the examples behind an update, assigned optimally.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from torch import Tensor
@@ -11,35 +14,61 @@ from leakbench import images, perceptual
 from leakbench.errors import NotMeasured
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
-from leakbench.truth import Answer
+from leakbench.truth import Answer, Originals
+
+Measure = Callable[[Tensor, Tensor], Tensor]
 
 
-def _each(guess: Guess, answer: Answer, measure: Callable[[Tensor, Tensor], Tensor]) -> list[Score]:
+def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
+    """The guess, (B, ...) float64, in the order of its originals."""
+    true = answer.originals(guess)
+    found = guess.tensors["x"].double().cpu().reshape(true.x.shape)
+    return (found if true.ordered else found[images.match(found, true.x, clip=not answer.signal)]), true
+
+
+def _each(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
     """``measure`` on (B, ...) pairs; the unit is the image, images of one client share its cluster."""
-    x, _, rows = answer.batch()
-    found = guess.tensors["x"].double().cpu().reshape(x.shape)
-    found = found[images.match(found, x)]
-    values = measure(found, x).tolist()
-    return [Score(f"{guess.unit}/{int(r)}", guess.unit, float(v)) for r, v in zip(rows, values, strict=True)]
+    found, true = _pairs(guess, answer)
+    return _scores(guess, true, measure(found, true.x).tolist())
+
+
+def _scores(guess: Guess, true: Originals, values: list[float]) -> list[Score]:
+    return [Score(f"{guess.unit}/{r}", guess.unit, v) for r, v in zip(true.rows.tolist(), values, strict=True)]
+
+
+def _mse(guess: Guess, answer: Answer) -> list[Score]:
+    return _each(guess, answer, partial(images.mse, clip=not answer.signal))
+
+
+def _of_images(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
+    _only_images(answer)
+    return _each(guess, answer, measure)
+
+
+def _only_images(answer: Answer) -> None:
+    if answer.signal:
+        raise NotMeasured(
+            "it is for images in [0, 1], and these are standardised signals without bounds (they have mse and identification)"
+        )
 
 
 def _identified(guess: Guess, answer: Answer) -> list[Score]:
-    x, _, rows = answer.batch()
-    found = guess.tensors["x"].double().cpu().reshape(x.shape)
-    found = found[images.match(found, x)]
-    return [
-        Score(f"{guess.unit}/{int(r)}", guess.unit, images.identification(image, *answer.gallery(int(r), true)))
-        for image, true, r in zip(found, x, rows, strict=True)
-    ]
+    found, true = _pairs(guess, answer)
+    return _scores(guess, true, [images.identification(g, *place) for g, place in zip(found, _galleries(answer, true), strict=True)])
 
 
 def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
-    x, _, rows = answer.batch()
-    return [Score(f"{guess.unit}/{int(r)}", guess.unit, 1 / len(answer.gallery(int(r), true)[0])) for true, r in zip(x, rows, strict=True)]
+    true = answer.originals(guess)
+    return _scores(guess, true, [1 / len(gallery) for gallery, _ in _galleries(answer, true)])
+
+
+def _galleries(answer: Answer, true: Originals) -> Iterator[tuple[Tensor, int]]:
+    return (answer.gallery(r, x) for r, x in zip(true.rows.tolist(), true.x, strict=True))
 
 
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:
-    size = tuple(answer.batch()[0].shape[1:])
+    _only_images(answer)
+    size = tuple(answer.originals(guess).x.shape[1:])
     if min(size[-2:]) < perceptual.SMALLEST:  # said before its seconds of imports
         raise NotMeasured(
             f"LPIPS needs images of at least {perceptual.SMALLEST} x {perceptual.SMALLEST} pixels; these are {size[-2]} x {size[-1]}"
@@ -51,13 +80,13 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
     return _each(guess, answer, measure)
 
 
-PSNR = Metric("psnr", "up", 0.0, 100.0, "image", False, ("x",), partial(_each, measure=images.psnr))
+PSNR = Metric("psnr", "up", 0.0, 100.0, "image", False, ("x",), partial(_of_images, measure=images.psnr))
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
-MSE = Metric("mse", "down", 0.0, float("inf"), "image", False, ("x",), partial(_each, measure=images.mse))
-"""Mean squared error on [0, 1] (its range is open above: it is no proportion)."""
+MSE = Metric("mse", "down", 0.0, float("inf"), "image", False, ("x",), _mse)
+"""Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it is no proportion)."""
 
-SSIM = Metric("ssim", "up", -1.0, 1.0, "image", False, ("x",), partial(_each, measure=images.ssim))
+SSIM = Metric("ssim", "up", -1.0, 1.0, "image", False, ("x",), partial(_of_images, measure=images.ssim))
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""
 
 LPIPS = Metric("lpips", "down", 0.0, float("inf"), "image", False, ("x",), _lpips)

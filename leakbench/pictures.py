@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from leakbench import attacking, columns, images
+from leakbench.errors import NotMeasured
 from leakbench.report_data import Picture, run_setting_key
 from leakbench.runs import AttackFolder, Run
 from leakbench.streams import shared
@@ -18,11 +19,13 @@ UNITS = 8  # pictures of one attack on one run
 
 
 def of_run(run: Run) -> Iterator[Picture]:
-    """Pictures of every reconstruction attack on this run, at the last stage it attacked."""
-    shape = run.meta["facts"]["shape"]
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    """Pictures of every reconstruction attack on this run, at the last stage it attacked; none of signals.
+
+    Of a guess about several examples the first one is shown.
+    """
+    shape, truth = run.meta["facts"]["shape"], Truth(run)
+    if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
         return
-    truth = Truth(run)
     for attack in run.attacks:
         if attack.done and "psnr" in attack.meta["metrics"]:
             yield from _of_attack(run, attack, truth)
@@ -49,8 +52,11 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture
 
 def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]) -> Iterator[Picture]:
     guess = roles["attack"].guess
-    x, _, rows = truth.answer(guess).batch()
-    shape, unit = run.meta["facts"]["shape"], f"{guess.unit}/{int(rows[0])}"
+    try:
+        true = truth.answer(guess).originals(next((g.guess for g in roles.values() if not g.guess.failed), guess))
+    except NotMeasured:  # then its scores are missing, too, and missing.csv says why
+        return
+    x, shape, unit = true.x, run.meta["facts"]["shape"], f"{guess.unit}/{int(true.rows[0])}"
 
     def picture(role: str, image: torch.Tensor) -> Picture:
         psnr, found = (scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification"))
@@ -74,8 +80,8 @@ def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any]
         if g.guess.failed:
             yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
         else:
-            found = g.guess.tensors["x"].double().reshape(x.shape)
-            yield picture(role, found[images.match(found, x)][0])
+            found = g.guess.tensors["x"].double().cpu().reshape(x.shape)
+            yield picture(role, (found if true.ordered else found[images.match(found, x)])[0])
 
 
 def _pixels(image: torch.Tensor) -> Any:

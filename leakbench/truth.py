@@ -20,6 +20,7 @@ from leakbench.transcript import round_file
 from leakbench.tree import Tree
 
 GALLERY = 100
+ROWS = ".rows"  # a guess with a tensor "<kind>.rows" is about these rows of the client's newest message of that kind
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,18 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Originals:
+    """What the ``x`` of a guess is compared with.
+
+    ``x`` (B, ...) float64 with their ``rows`` (B,) in the task's data; ``ordered``: guess j is about x[j] (else about any of them).
+    """
+
+    x: Tensor
+    rows: Tensor
+    ordered: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What is true of one client at one round; metrics compare a guess with it.
 
@@ -112,6 +125,25 @@ class Answer:
     def distance(self) -> str:
         """How the method compares prototypes: "cosine" or "euclidean"."""
         return str(self.truth.run.meta["distance"])
+
+    @property
+    def signal(self) -> bool:
+        """Are the inputs standardised signals without bounds, no images in [0, 1]?"""
+        return self.truth.task.signal
+
+    def originals(self, guess: Guess) -> Originals:
+        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), or the examples behind an update.
+
+        Raises:
+            BrokenFile: they were not recorded.
+            NotMeasured: which examples they are cannot be told.
+        """
+        named = [name for name in guess.tensors if name.endswith(ROWS)]
+        if not named:
+            x, _, rows = self.batch()
+            return Originals(x, rows, ordered=False)
+        at, kind = guess.tensors[named[0]].cpu(), named[0].removesuffix(ROWS)
+        return Originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
 
     def prototypes(self) -> Tensor:
         """(C, dim) float64: every client's true prototype after this round.
@@ -149,25 +181,62 @@ class Answer:
                     return true.double()
         raise BrokenFile(f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}. Train the run again.")
 
+    def rows(self, kind: str) -> Tensor:
+        """(n,) int64: the rows in the task's data of ``inputs(kind)``, which are looked for among this client's own examples.
+
+        Other clients may hold the very same input; two equal ones of this client are taken in order.
+
+        Raises:
+            NotMeasured: the client has no such example (or sent it twice), or its examples are nowhere on this machine.
+        """
+        place = ("rows", self.client, self.round, kind)
+        if place not in self.truth.memo:
+            own = self.truth.data["rows"][self.client, : int(self.truth.data["counts"][self.client])]
+            left: dict[bytes, list[int]] = {}
+            for row, x in zip(own.tolist(), self.truth.images(own), strict=True):
+                left.setdefault(_bytes(x), []).append(row)
+            same = [left.get(_bytes(x), []) for x in self.inputs(kind)]
+            found = [rows.pop(0) if rows else -1 for rows in same]
+            if -1 in found:
+                raise NotMeasured(f"an input behind {kind!r} is no example of client {self.client} as the task has it, or was sent twice.")
+            self.truth.memo[place] = torch.tensor(found, dtype=torch.int64)
+        rows: Tensor = self.truth.memo[place]
+        return rows
+
     def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
         """(up to 100, ...) float64 images of the class of example ``row``, and the place of ``true`` among them.
 
         ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the client's own images of the
         class first; where they are too few, the task's others of the class, augmented as the task augments, or a turned
-        image would be known by its corners alone. Never auxiliary or test data. Drawn by a named stream, the same in every
-        attack and seed.
+        image would be known by its corners alone; and, where the task plants a marker, of clients that have it as the victim has.
+        Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
         """
         data = self.truth.data
         own = data["rows"][self.client, : int(data["counts"][self.client])]
         same = data["y"] == data["y"][row]
         mine = [int(r) for r in own if same[r] and int(r) != row]
         taken = {row, *mine}
-        rest = [int(r) for r in same.nonzero().flatten() if int(r) not in taken]
+        rest = [int(r) for r in (same & self._alike()).nonzero().flatten() if int(r) not in taken]
         rng = shared(0, f"gallery/{row}")
         chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
         chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
         others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
         return torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]), 0
+
+    def _alike(self) -> Tensor:
+        """(n,) bool: examples of clients that carry the planted marker as this one does; all where the task plants none."""
+        data = self.truth.data
+        if "context" not in data:
+            return torch.ones(len(data["y"]), dtype=torch.bool)
+        alike = torch.zeros(len(data["y"]), dtype=torch.bool)
+        for c in (data["context"] == data["context"][self.client]).nonzero().flatten().tolist():
+            alike[data["rows"][c, : int(data["counts"][c])]] = True
+        return alike
+
+
+def _bytes(x: Tensor) -> bytes:
+    """Equal for equal inputs, whether they were floats of 32 or 64 bits."""
+    return x.float().contiguous().numpy().tobytes()
 
 
 def _some(rows: list[int], count: int, order: Tensor) -> list[int]:

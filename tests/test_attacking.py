@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import torch
-from small_runs import FEATURES, again, build, copied, plugged, results, trained, tree_of, units
+from small_runs import FEATURES, TASK, again, build, copied, plugged, results, trained, tree_of, units
 
 from leakbench import api, attacking, registry, scoring, work
 from leakbench.attacker import Attack
@@ -17,7 +17,12 @@ from leakbench.store import read_json, write_json
 from leakbench.truth import Truth
 from leakbench.view import View
 
-CHEAP = {"gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1}}
+CHEAP = {
+    "gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1},
+    "decoder": {"epochs": 1, "steps": 4},
+    "context": {"samples": 30, "draws": 2},
+}
+FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 MODULE = '''
 """An attack for tests."""
 
@@ -59,24 +64,26 @@ def settings():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs of FedGN that differ in their seed alone, and one that shares features."""
+    """Two runs of FedGN that differ in their seed alone, and two that share features, one of them with a marker planted."""
     out = tmp_path_factory.mktemp("runs")
     with plugged("defenses", out, fedfeatures=FEATURES):
         yield {
             "fedgn": trained(out, params={"sigma": 0.5}, seed=3),
             "other": trained(out, params={"sigma": 0.5}, seed=4),
             "features": trained(out, "fedfeatures", 4, params={"noise": 0.1}),
+            "flea": api.train("flea", task_params={**TASK, "context": "square"}, rounds=4, out=out, device="cpu", params=FLEA),
         }
 
 
-def run_for(name, runs):
-    return runs["features" if name == "distance_correlation" else "fedgn"]
+def run_for(name, params, runs):
+    """The first one that the attack fits."""
+    return next(r for r in runs.values() if not build(name, **params).obstacle(again(r)))
 
 
 @pytest.mark.parametrize(("name", "params"), settings(), ids=str)
 def test_guesses_are_the_same_bytes_without_truth_and_seed(runs, tmp_path, name, params):
     attack = build(name, **params)
-    run = copied(run_for(name, runs), tmp_path)
+    run = copied(run_for(name, params, runs), tmp_path)
     folder = attacking.guess(again(run), name, attack)
     with_all = (folder / "guess.safetensors").read_bytes()
     shutil.rmtree(run.path / "truth")
@@ -280,8 +287,9 @@ def test_finished_attacks_that_were_changed_since_are_refused(runs, tmp_path):
 def test_which_attacks_are_planned_and_which_do_not_fit(runs):
     assert {c.name for c in work.planned(again(runs["fedgn"]))} >= {"prototype_leakage", "gradient_inversion"}
     assert set(work.fitting(runs["fedgn"])) == {c.name for c in work.planned(again(runs["fedgn"]))}
-    assert set(work.unfit(runs["fedgn"])) == {"distance_correlation"}
+    assert set(work.unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
     assert "distance_correlation" in work.fitting(runs["features"])
+    assert "decoder" in work.fitting(runs["flea"])
     assert "prototype_leakage" in work.unfit(runs["features"])
 
 

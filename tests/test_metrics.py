@@ -28,7 +28,7 @@ class Known:
         self.data = data or {"counts": torch.ones(3)}
         self.rounds = rounds or {}
         self.memo = {}
-        self.task = SimpleNamespace(augment=lambda x, rng: x)
+        self.task = SimpleNamespace(augment=lambda x, rng: x, signal=False)
 
     def round(self, t):
         return self.rounds[t]

@@ -1,0 +1,206 @@
+"""Decoders: trained on auxiliary data, judged on a part of them that was held out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attacks._decoder_nets import as_maps, table5
+
+CHUNK = 256  # examples at once where nothing is learnt
+SURE = 2.0  # standard errors by which a decoder must beat the class mean on held-out examples to believe itself,
+LESS = 0.95  # and the share of its error (mixing in a constant alone can save some)
+STRANGE = 10.0  # mean square of scaled features that the decoder was not made for
+PLACES = 2**16  # numbers of a channel at once
+ENOUGH = 10  # numbers of a channel, for each channel, before covariances are believed
+FLAT = 1e-10  # of the largest variance: directions below it are rounding
+
+
+class Settings(Protocol):
+    """What of the attack's fields is read here."""
+
+    @property
+    def network(self) -> str: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def held_out(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """The attacker's own examples: features (n, ...), inputs x (n, *shape), classes y (n,) int64 from 0 on."""
+
+    features: Tensor
+    x: Tensor
+    y: Tensor
+
+    def some(self, rows: Tensor) -> Known:
+        """The examples in ``rows`` (k,)."""
+        return Known(self.features[rows], self.x[rows], self.y[rows])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C', C) applied."""
+
+    centre: Tensor
+    turn: Tensor
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(n, C', H, W) of features (n, C, ...)."""
+        maps = as_maps(features)
+        parts = [maps[i : i + CHUNK].to(self.centre) - self.centre for i in range(0, len(maps), CHUNK)]
+        return torch.cat([torch.einsum("dc,nchw->ndhw", self.turn, part) for part in parts])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A decoder with the statistics of the examples that it was trained on, and what the held-out ones say of it.
+
+    ``level``, ``spread`` (C, 1, 1): mean and deviation of the inputs' channels. ``low``, ``high``: where all inputs lie, or
+    infinite. ``means`` (classes, *shape): of the classes. ``weight``: of the network beside the class mean. ``curve`` (epochs, 2):
+    training and held-out error of the network after every epoch. ``errors`` (2,): held-out error of the decoder and of the class
+    mean alone. ``accepted``: it is better by a twentieth, and not by chance.
+    """
+
+    scaling: Scaling
+    net: nn.Module
+    level: Tensor
+    spread: Tensor
+    low: float
+    high: float
+    means: Tensor
+    weight: float
+    curve: Tensor
+    errors: Tensor
+    accepted: bool
+
+    def __call__(self, features: Tensor, y: Tensor) -> Tensor:
+        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,), (n, *shape)."""
+        return self.mixed(self.scaling(features), y)
+
+    def strange(self, features: Tensor) -> bool:
+        """Are these no features as the attacker's own examples have them? Theirs have mean square 1."""
+        return not float(self.scaling(features).square().mean()) < STRANGE
+
+    def mixed(self, scaled: Tensor, y: Tensor) -> Tensor:
+        """The same of scaled features."""
+        mean = self.means[y]
+        return (mean + self.weight * (self.bare(scaled) - mean)).clamp(self.low, self.high)
+
+    def bare(self, scaled: Tensor) -> Tensor:
+        """The network's guess alone, unclipped."""
+        with torch.no_grad():
+            return torch.cat([self.guess(scaled[i : i + CHUNK]) for i in range(0, len(scaled), CHUNK)])
+
+    def guess(self, scaled: Tensor) -> Tensor:
+        """The network's guess, with gradients."""
+        out: Tensor = self.net(scaled)
+        return (out * self.spread + self.level).reshape(len(out), *self.means.shape[1:])
+
+
+def class_means(x: Tensor, y: Tensor, classes: int) -> Tensor:
+    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class; of all where a class has none."""
+    return torch.stack([x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(classes)])
+
+
+def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Trained:
+    """A decoder trained by Adam on the mean squared error, of the epoch with the lowest error on held-out examples.
+
+    The attacker's examples are split at random; what is held out decides on the epoch, on how far the class mean is mixed in (by
+    least squares, between all and nothing), and on whether the decoder believes itself. Small sets are passed more than ``epochs``
+    times, until ``steps`` steps are made. Training that diverges ends there; in the first epoch, the curve has no line.
+    """
+    n = len(known.y)
+    order = torch.randperm(n, generator=rng).to(known.y.device)
+    back = min(max(round(how.held_out * n), 1), n - 1)
+    scaling = _scaling(known.features[order[back:]], whiten=how.network == "relu")
+    known = replace(known, features=scaling(known.features))
+    held, seen = known.some(order[:back]), known.some(order[back:])
+    decoder = _untrained(scaling, seen, classes, relu=how.network == "relu", rng=rng)
+    parameters = list(decoder.net.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=how.lr)
+    best, kept, curve = math.inf, [p.detach().clone() for p in parameters], []
+    for _ in range(max(how.epochs, math.ceil(how.steps / math.ceil(len(seen.y) / how.batch)))):
+        total, mixed = 0.0, torch.randperm(len(seen.y), generator=rng).to(known.y.device)
+        for i in range(0, len(mixed), how.batch):
+            batch = seen.some(mixed[i : i + how.batch])
+            optimizer.zero_grad()
+            loss = (decoder.guess(batch.features) - batch.x).square().mean()
+            torch.autograd.backward(loss)
+            optimizer.step()
+            total += float(loss.detach()) * len(batch.y)
+        now = float((decoder.bare(held.features) - held.x).square().mean())
+        if not math.isfinite(total + now):
+            break
+        curve.append((total / len(seen.y), now))
+        if now < best:
+            best, kept = now, [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for p, value in zip(parameters, kept, strict=True):
+            p.copy_(value)
+    decoder.net.requires_grad_(requires_grad=False)
+    return _judged(replace(decoder, curve=torch.tensor(curve).reshape(-1, 2)), held)
+
+
+def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
+    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``: their principal components at variance 1.
+
+    Where channels are much alike (FLea's loss makes them so) what tells inputs apart lies in the small components, and descent
+    does not find it in the channels themselves. Components that never change are left out; with fewer than ten numbers of each
+    channel to tell them by, channels stay themselves.
+    """
+    v = as_maps(features).transpose(0, 1).flatten(1)
+    mean = v.mean(1, dtype=torch.float64)
+    cov = torch.zeros(len(v), len(v)).to(mean)
+    for i in range(0, v.shape[1], PLACES):
+        part = v[:, i : i + PLACES].double() - mean[:, None]
+        cov += part @ part.T / v.shape[1]
+    whiten = whiten and v.shape[1] >= ENOUGH * len(v)
+    sizes, axes = torch.linalg.eigh(cov) if whiten else (cov.diagonal(), torch.eye(len(cov)).to(cov))
+    large = sizes > max(FLAT * float(sizes.max()), 1e-30)
+    turn = torch.where(large, sizes.clamp(min=1e-30).rsqrt(), 0.0)[:, None] * axes.T
+    return Scaling(mean[:, None, None].to(features), turn.to(features))
+
+
+def _untrained(scaling: Scaling, seen: Known, classes: int, *, relu: bool, rng: torch.Generator) -> Trained:
+    """The statistics of the inputs, and an untrained network."""
+    x = as_maps(seen.x)
+    image = bool(((x >= 0) & (x <= 1)).all())
+    return Trained(
+        scaling=scaling,
+        net=table5(seen.features.shape[1:], x.shape[1:], rng, relu=relu).to(x),
+        level=x.mean((0, 2, 3))[:, None, None],
+        spread=x.std((0, 2, 3), correction=0)[:, None, None].clamp(min=1e-6),
+        low=0.0 if image else -math.inf,
+        high=1.0 if image else math.inf,
+        means=class_means(seen.x, seen.y, classes),
+        weight=1.0,
+        curve=torch.zeros(0, 2),
+        errors=torch.zeros(2),
+        accepted=False,
+    )
+
+
+def _judged(decoder: Trained, held: Known) -> Trained:
+    """The decoder with what the held-out examples say of it."""
+    mean = decoder.means[held.y]
+    moved = decoder.bare(held.features) - mean
+    weight = float((moved * (held.x - mean)).sum() / moved.square().sum().clamp(min=1e-30))
+    decoder = replace(decoder, weight=min(max(weight, 0.0), 1.0))
+    error, blind = ((x - held.x).square().flatten(1).mean(1) for x in (decoder.mixed(held.features, held.y), mean))
+    gain = blind - error
+    chance = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    accepted = float(gain.mean()) > SURE * chance and float(error.mean()) < LESS * float(blind.mean())
+    return replace(decoder, errors=torch.stack([error.mean(), blind.mean()]).cpu(), accepted=accepted)
