@@ -130,7 +130,7 @@ class Context(Attack):
         return []
 
     def _sizes(self, view: View) -> list[int]:
-        most = min(self.samples, 2 * len(view.know("aux_data"))) // 2 * 2
+        most = max(GRID[0], min(self.samples, 2 * len(view.know("aux_data"))) // 2 * 2)
         return [*(n for n in GRID if n < most), most]
 
     def _draw(self, view: View, way: Way, victims: list[Message], k: int, rng: torch.Generator) -> Guess:

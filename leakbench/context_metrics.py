@@ -123,7 +123,7 @@ classifier whose samples had shuffled labels.
 """
 
 SAMPLES_TO_90 = Metric(
-    *("samples_to_90", "down", 1.0, math.inf, "draw"),
+    *("samples_to_90", "down", 10.0, math.inf, "draw"),
     share=False,
     needs=("sizes", "client", "score"),
     score=_needed,
