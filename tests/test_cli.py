@@ -618,7 +618,9 @@ class TestListAndShow:
     @pytest.mark.parametrize("kind", ["metrics", "models"])
     def test_show_knows_what_else_is_listed(self, cli, kind):
         for name, about in json.loads(cli("list", kind, "--json")[1])[kind].items():
-            assert cli("show", name) == (0, f"{name} ({kind.removesuffix('s')})\n  {about}\n", "")
+            code, out, err = cli("show", name)
+            assert (code, err) == (0, "")
+            assert f"{name} ({kind.removesuffix('s')})\n  {about}\n" in out  # `exposure` is an attack, too
 
     def test_a_parameter_is_shown_as_a_shell_takes_it(self, cli):
         (line,) = [line for line in cli("show", "clip_noise")[1].splitlines() if "kinds" in line]
