@@ -76,6 +76,15 @@ def runs_apart(cases, out, plugins=""):
     return {c["name"]: read_tree(out / f"{c['name']}.safetensors") for c in cases}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """As in the offices: the last bit of a matrix product depends on how many threads share it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def differences(case, there):
     """Tensors that are not bitwise the same here and there."""
     tree, meta = there
