@@ -129,8 +129,9 @@ import sys, torch
 from leakbench.dcor import correlations
 n, d = int(sys.argv[1]), int(sys.argv[2])
 x, z = (torch.empty(n, k, dtype=torch.float64).normal_() for k in (d, 512))
-# not getrusage: its peak begins at what the process that started this one held
-peak = lambda: int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
+# not getrusage: its peak begins at what the process that started this one held; nor VmHWM, which rises when inputs that were
+# swapped out come back
+peak = lambda: int(next(line for line in open("/proc/self/status") if line.startswith("VmPeak")).split()[1]) / 1024
 correlations(x[:300], z[:300])  # what the libraries take once
 ballast = torch.ones(2**29, dtype=torch.uint8)  # or the peak of the imports would hide what comes after
 before = peak()

@@ -433,3 +433,18 @@ def test_a_decoder_of_examples_in_bounds_stays_in_bounds():
     decoder = replace(_decoders.train(known, 1, HOW, torch.Generator().manual_seed(0)), weight=1.0)
     found = decoder(torch.cat([100 * x, -100 * x]), torch.zeros(120, dtype=torch.int64))
     assert (float(found.min()), float(found.max())) == (0, 1)
+
+
+def test_where_features_are_easily_inverted_relu_is_the_linear_decoder():
+    """A 1x1 convolution keeps everything: ReLUs only stand in the way, and the attacker sees that on its own examples."""
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.rand(120, 1, 8, 8, generator=rng), torch.arange(120) % 3
+    known = _decoders.Known(x * torch.tensor([1.0, -2.0, 0.5, 3.0]).view(4, 1, 1) + 1, x, y)
+    made = {
+        n: _decoders.train(known, 3, SimpleNamespace(**{**vars(HOW), "network": n}), torch.Generator().manual_seed(1))
+        for n in ("linear", "relu")
+    }
+    assert torch.equal(made["relu"].errors, made["linear"].errors)
+    held, seen = known.some(torch.arange(18)), known.some(torch.arange(18, 120))
+    alone = _decoders._fitted(held, seen, 3, HOW, True, torch.Generator().manual_seed(1))
+    assert float(alone.errors[0]) > 1.2 * float(made["linear"].errors[0])
