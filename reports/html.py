@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from reports._tables import number_rows, records
 from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
+# In the order in which the browser reads them: later rules win.
+STYLES = ("base", "first", "sections", "screens")
+SCRIPTS: tuple[str, ...] = ()
 
 
 class Html(Report):
@@ -45,7 +49,7 @@ def render(data: ReportData) -> str:
     questions = find_questions(data, settings)
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
-    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -57,7 +61,8 @@ def render(data: ReportData) -> str:
     return env.get_template("index.html.jinja").render(
         data=data,
         style=style,
-        policy=policy(style),
+        script=script,
+        policy=policy(style, script),
         first=headline(None) if not questions else None,
         views=views,
         rungs=RUNGS,
@@ -78,10 +83,17 @@ def render(data: ReportData) -> str:
     )
 
 
-def policy(style: str) -> str:
-    """A content policy that lets in the page's own style and embedded pictures, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+def _joined(folder: str, names: Sequence[str], ending: str) -> str:
+    """The page's own style or script, of the files named."""
+    return "".join((TEMPLATES / folder / f"{name}.{ending}").read_text(encoding="utf-8") for name in names)
+
+
+def policy(style: str, script: str = "") -> str:
+    """A content policy that lets in the page's own style and script and embedded pictures, and nothing else."""
+    own = {"style-src": style} | ({"script-src": script} if script else {})
+    digests = {k: base64.b64encode(hashlib.sha256(v.encode()).digest()).decode() for k, v in own.items()}
+    allowed = "; ".join(f"{k} 'sha256-{digest}'" for k, digest in digests.items())
+    return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _metrics(data: ReportData) -> set[str]:

@@ -387,7 +387,7 @@ def contrast(a, b):
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    style = (Path(__file__).parent.parent / "reports/templates/style.css").read_text()
+    style = (Path(__file__).parent.parent / "reports/templates/style/base.css").read_text()
     themes = [dict(re.findall(r"--([a-z-]+):(#[0-9a-f]+)", block)) for block in re.findall(r":root\{([^}]*)\}", style)]
     assert len(themes) == 2
     for c in themes:
