@@ -49,6 +49,35 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """One number of a setting over the rounds, its seeds' mean.
+
+    ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected") or a diagnostic's name. ``by``:
+    the attack and what sets it apart, in words; empty for utility and diagnostics. All others: one number per round; ``low`` and
+    ``high`` are the 95 % interval (the value itself where there is none), ``floor`` the blind guess, empty where there is none.
+    """
+
+    setting: str
+    name: str
+    by: str
+    rounds: tuple[int, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    floor: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How often each client of a setting was hit by the worst case of one metric: (clients,) shares of seeds and units, by number."""
+
+    setting: str
+    metric: str
+    probe: bool
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Check:
     """What `leakbench check` said about these runs: its exit code and its lines, the most urgent first."""
 
@@ -63,7 +92,7 @@ class ReportData:
 
     The tables hold the columns of the CSV files of the same names, python-typed (floats, bools, ``flags`` and ``seeds`` joined by
     `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
-    the number again. ``made``: when, ISO 8601.
+    the number again. ``made``: when, ISO 8601. ``redacted``: no private data of a client is in here.
     """
 
     title: str
@@ -78,7 +107,10 @@ class ReportData:
     diagnostics: Sequence[Row] = ()
     runs: Sequence[Row] = ()
     pictures: Sequence[Picture] = ()
+    curves: Sequence[Curve] = ()
+    clients: Sequence[Clients] = ()
     check: Check | None = None
+    redacted: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)
 
 
