@@ -9,7 +9,7 @@ from typing import Any
 from leakbench import flags, plots, prototype_views, utility_table
 from leakbench.columns import Row
 from leakbench.errors import NotMeasured
-from leakbench.reproduce import labels
+from leakbench.reproduce import flea_figures, labels
 from leakbench.reproduce.recipe import Recipe
 from leakbench.runs import Run
 from leakbench.store import write_csv
@@ -161,5 +161,8 @@ FIGURES: dict[str, Callable[..., list[Path]]] = {
     "accuracy": _accuracy,
     "tsne": _tsne,
     "lam": _sweep("lam", "λ, weight of the negative loss"),
+    "rounds": flea_figures.rounds,
+    "privacy": flea_figures.privacy,
+    "weights": flea_figures.weights,
     "scale": _sweep("scale", "s, distance of the shown centre in radii"),
 }

@@ -77,6 +77,7 @@ RECIPE_TABLE = Recipe(
         Less("raw data are better still", "best", pairs=(("FLea", "FedData"),)),
         Less("FedMix beats FedAvg", "best", pairs=(("FedAvg", "FedMix"),)),
     ),
+    figure="rounds",
     choices=CHOICES,
 )
 
@@ -174,7 +175,7 @@ RECIPE_FIGURE9 = Recipe(
         Falls("with L_dec the decoder errs more", "mse_relu", along=(WITH.label, WITHOUT.label)),
         Falls("FLea's context needs more samples than FedMix's", "samples_to_90", along=(WITH.label, "FedMix")),
     ),
-    figure="",
+    figure="privacy",
     choices=(
         "Exposure counts the other clients, not the client itself; the paper's 40 % at round 50 fits the directed reading.",
         "The paper's correlations are most likely R, as its code has it, though Eq. 8 is defined: both are here, and the corrected R². "
@@ -225,7 +226,7 @@ RECIPE_FIGURE11 = Recipe(
         Falls("the larger λ2, the lower the correlation (Eq. 8)", "flea_correlation", along=_ALONG),
         Less("λ1 above 4 harms", "best", pairs=((weighted(lam1=6.0).label, PLAIN.label),)),
     ),
-    figure="",
+    figure="weights",
     choices=("The values of λ1 and λ2 are ours: the paper's axis is not printed. With λ1 on the axis λ2 is 3, and the other way round 1.",),
 )
 
