@@ -35,10 +35,12 @@ def generator(length: int, message: int) -> Tensor:
     import galois
 
     # In its compiled mode the package spends five seconds on compiling for a tenth of a second of work.
-    mode = galois.GF2.ufunc_mode
+    # Whatever it does, it sets the number of threads of all that the process computes, which others have chosen.
+    mode, threads = galois.GF2.ufunc_mode, torch.get_num_threads()
     galois.GF2.compile("python-calculate")
     try:
         field = galois.GF(length + 1, compile="python-calculate")
         return torch.tensor(np.asarray(galois.BCH(length, message, extension_field=field).G, dtype=np.float64))
     finally:
         galois.GF2.compile(mode)
+        torch.set_num_threads(threads)

@@ -6,7 +6,16 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two workers share two cores
 
+import torch
 from federations import digits
+
+
+@pytest.fixture(autouse=True)
+def _threads_stay():
+    """A test that leaves another number of threads makes all after it ten times slower, and lets their last bits differ."""
+    before = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == before
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """FedMetric, FedUV and DeepSVDD against their equations in NumPy, and what each of them sends."""
 
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
@@ -398,6 +400,13 @@ def test_feduv_leaves_the_codes_package_as_it_was():
     before = galois.GF2.ufunc_mode
     _codes.generator.__wrapped__(15, 7)
     assert galois.GF2.ufunc_mode == before
+
+
+def test_feduv_leaves_the_number_of_threads_as_it_was():
+    """The codes package sets it when it first makes a field, so this takes a process of its own."""
+    code = "import torch; from defenses import _codes; torch.set_num_threads(1); _codes.generator(15, 7); print(torch.get_num_threads())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 # DeepSVDD -----------------------------------------------------------------------------------------------------------
