@@ -1,5 +1,6 @@
 """FedMetric, FedUV and DeepSVDD against their equations in NumPy, and what each of them sends."""
 
+import os
 import subprocess
 import sys
 from functools import cache
@@ -404,8 +405,9 @@ def test_feduv_leaves_the_codes_package_as_it_was():
 
 def test_feduv_leaves_the_number_of_threads_as_it_was():
     """The codes package sets it when it first makes a field, so this takes a process of its own."""
-    code = "import torch; from defenses import _codes; torch.set_num_threads(1); _codes.generator(15, 7); print(torch.get_num_threads())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import torch; from defenses import _codes; _codes.generator(15, 7); print(torch.get_num_threads())"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout == "1\n"
 
 
