@@ -126,16 +126,16 @@ def _sensors(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Se
     return _har(rounds, said, context="bump", **{"evaluations": 10, **task_params})
 
 
-def _images(rounds: int, size: int, differs: Sequence[str] = ()) -> Setting:
-    task = {**_QUA3, **_PAPER_NET, "clients": 100, "mean_local_size": size, "context": "square", "evaluations": 10, "aux_per_class": 500}
+def _images(rounds: int, clients: int, size: int, differs: Sequence[str] = (), *, paper_net: bool = True, **task_params: Any) -> Setting:
+    task = {**_QUA3, "clients": clients, "mean_local_size": size, "context": "square", "evaluations": 10, **task_params}
     return Setting(
         dataset="cifar10",
         task="cifar10",
         rounds=rounds,
-        task_params=task,
-        params=_LAYER,
+        task_params=task | (_PAPER_NET if paper_net else {}),
+        params=_LAYER if paper_net else {name: {"fraction": 0.2} for name in _SHARING},
         differs=(
-            "decoder and context classifier trained on 5,000 auxiliary test images, not on the 50,000 training images",
+            f"attackers train on {10 * task['aux_per_class']:,} auxiliary test images, not on the 50,000 training images",
             _MARKED,
             *differs,
         ),
@@ -143,6 +143,7 @@ def _images(rounds: int, size: int, differs: Sequence[str] = ()) -> Setting:
     )
 
 
+_SMALL_NET = ("ResNet-8 of 16 to 64 channels, whose first convolution is shared, not MobileNetV2", "50 clients, not 100")
 DIGITS = Setting(
     dataset="cifar10",
     task="digits",
@@ -164,10 +165,24 @@ RECIPE_FIGURE9 = Recipe(
         "smoke": Scale("5 minutes on two cores", (DIGITS,), record=_PRIVACY_RECORD),
         "small": Scale(
             "two hours on two cores",
-            (_sensors(50, (_NARROW,), width=32), _images(10, 100, ("100 images a client, not 500: the paper is of two minds",))),
+            (
+                _sensors(50, (_NARROW,), width=32),
+                _images(
+                    20,
+                    50,
+                    100,
+                    (*_SMALL_NET, "100 images a client, not 500: the paper is of two minds"),
+                    paper_net=False,
+                    model="resnet8",
+                    width=16,
+                    aux_per_class=100,
+                ),
+            ),
             record=_PRIVACY_RECORD,
         ),
-        "full": Scale("some hours on one GPU", (_sensors(100), _images(50, 500)), seeds=(0, 1, 2), record=_PRIVACY_RECORD),
+        "full": Scale(
+            "some hours on one GPU", (_sensors(100), _images(50, 100, 500, aux_per_class=500)), seeds=(0, 1, 2), record=_PRIVACY_RECORD
+        ),
     },
     orders=(
         Less("FLea exposes fewer pairs than FedMix", "exposure", pairs=((WITH.label, "FedMix"),)),
