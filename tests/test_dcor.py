@@ -22,6 +22,14 @@ def pair(n, p, q, noise=1.0, dtype=torch.float64):
     return x.to(dtype), z.to(dtype)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled():
+    """The package sets the process's number of threads when it is first compiled."""
+    threads = torch.get_num_threads()
+    by_dcor(torch.rand(5, 2, dtype=torch.float64), torch.rand(5, 2, dtype=torch.float64))
+    torch.set_num_threads(threads)
+
+
 def by_dcor(x, z):
     # Never above n = 100: dcor 0.7 takes n * n * d numbers beside array-api-compat 1.16.
     import dcor
