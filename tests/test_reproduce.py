@@ -150,6 +150,20 @@ class TestCommand:
         assert values["FedGN(0.5)"]
         assert not values["FedAvg"]
 
+    @pytest.mark.parametrize(
+        ("only", "wanted"),
+        [
+            ((), {"FedAwS/a", "FedGN(0.5)/a", "FedAvg/a", "FedAwS/b", "FedGN(0.5)/b", "FedAvg/b"}),
+            (("B",), {"FedAwS/b", "FedGN(0.5)/b", "FedAvg/b"}),
+            (("fedavg", "FedAwS", "b"), {"FedAwS/b", "FedAvg/b"}),
+            (("FedAwS",), {"FedAwS/a", "FedAwS/b"}),
+        ],
+    )
+    def test_only_names_rows_and_data_sets(self, only, wanted):
+        two = replace(SMOKE, settings=tuple(replace(SMOKE.settings[0], dataset=d) for d in "ab"))
+        planned = plan.plan(replace(TINY, scales={"smoke": two}), "smoke", only=only)
+        assert {f"{p.case.label}/{p.setting.dataset}" for p in planned if p.wanted} == wanted
+
     def test_seeds_are_pooled(self, tiny, cli):
         code, out, _ = cli("tiny-table", "--seeds", "0-1", "--only", "FedGN(0.5)", "--json")
         assert code == 0

@@ -153,7 +153,9 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="smoke: minutes on two cores; small: hours; full: the paper's setting, for a GPU.")] = "smoke",
     listed: Annotated[bool, typer.Option("--list", help="Name what there is, and about how long each takes.")] = False,
     seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")] = None,
-    only: Annotated[list[str], typer.Option(metavar="LABEL", help="A row of the table to make, e.g. 'FedGN(0.1)'; may be repeated.")] = [],  # noqa: B006
+    only: Annotated[
+        list[str], typer.Option(metavar="LABEL", help="A row to make, e.g. 'FedGN(0.1)', or a data set; may be repeated.")
+    ] = [],  # noqa: B006
     jobs: Jobs = 1,
     device: Device = "auto",
     out: Annotated[Path, typer.Option("-o", "--out", help="Where tables, figures and excerpts go.")] = Path("results"),

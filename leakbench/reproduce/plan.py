@@ -55,18 +55,18 @@ def plan(
     Args:
         recipe: whose.
         scale: smoke, small or full.
-        only: labels of the cases that are wanted, spaces and case apart; all if empty.
+        only: labels of the cases and names of the data sets that are wanted, spaces and case apart; all of a kind that is not named.
         seeds: instead of the scale's.
         data: look for the data sets (and fetch them at the larger scales); without, every set counts as there.
         runs: where runs lie. Those that are complete there need no data, so none are looked for where all that is wanted is complete.
 
     Raises:
-        UnknownName: no case has a label of ``only``.
+        UnknownName: no case and no data set is called as one of ``only``.
         UsageError: the scale does not exist, or no data set of the recipe is there.
     """
     chosen = scale_of(recipe, scale)
     cases = recipe.of(scale)
-    wanted = _wanted(cases, only)
+    labels, datasets = _wanted(cases, chosen.settings, only)
 
     def specs(case: Case, setting: Setting) -> tuple[RunSpec, ...]:
         return tuple(_spec(case, setting, chosen, seed) for seed in (chosen.seeds if seeds is None else seeds))
@@ -76,11 +76,12 @@ def plan(
 
     out = []
     for setting in chosen.settings:
-        needed = data and not all(there(c, setting) for c in cases if c.label in wanted)
+        asked = labels if setting.dataset in datasets else set()
+        needed = data and not all(there(c, setting) for c in cases if c.label in asked)
         where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if needed else (setting, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
-            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in wanted))
+            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in asked))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out
@@ -101,12 +102,14 @@ def complete(spec: RunSpec, runs: Path) -> bool:
     return run.done and "excerpt" not in run.meta and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
 
 
-def _wanted(cases: Sequence[Case], only: Sequence[str]) -> set[str]:
-    bare = {_bare(c.label): c.label for c in cases}
-    for label in only:
-        if _bare(label) not in bare:
-            raise UnknownName("case", label, bare.values())
-    return {bare[_bare(label)] for label in only} or {c.label for c in cases}
+def _wanted(cases: Sequence[Case], settings: Sequence[Setting], only: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Labels of cases and names of data sets."""
+    kinds = [{_bare(n): n for n in names} for names in ((c.label for c in cases), (s.dataset for s in settings))]
+    for name in only:
+        if not any(_bare(name) in kind for kind in kinds):
+            raise UnknownName("case", name, [n for kind in kinds for n in kind.values()])
+    labels, datasets = ({kind[_bare(n)] for n in only if _bare(n) in kind} or set(kind.values()) for kind in kinds)
+    return labels, datasets
 
 
 def _bare(label: str) -> str:
