@@ -76,8 +76,8 @@ class Clients:
     """How often each client of a setting was hit by the worst case of one metric.
 
     ``shares``: (clients,) by number, the mean over the client's units and the seeds of what `any_attack` scored there (0 or 1, ties
-    between; a failed unit scores what the blind guess scores), so that the mean over all units is the number of tradeoff.csv.
-    None: no unit of that client was attacked.
+    between; a unit on which every attack failed is no hit): where nothing failed, the number of tradeoff.csv is the mean over all
+    units. None: no unit of that client was attacked.
     """
 
     setting: str

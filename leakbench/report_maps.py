@@ -27,6 +27,7 @@ from leakbench.truth import Truth
 TASKS = 4  # of whose prototypes there are maps
 PLACED = 150  # clients in one of them
 METRIC = "p_leak"
+GAP = 0.1  # a narrower one is no reason
 WIDEST = "the widest gap between its paper's own attack and the worst case"
 LEAST = "the live defense setting that leaks least"
 
@@ -54,7 +55,7 @@ def _worth_it(tradeoff: Sequence[Row], configs: Mapping[str, Configuration]) -> 
             k: (_worst(rows) or 0.0) - max(r["value"] for r in rows if r["rung"] == "paper") for k, rows in hiding.items() if _own(rows)
         }
         picked: dict[str, str] = {}
-        if gaps:
+        if gaps and max(gaps.values()) > GAP:
             picked[max(gaps, key=lambda k: (gaps[k], k))] = WIDEST
         if hiding:
             picked.setdefault(min(hiding, key=lambda k: (_worst(hiding[k]), k)), LEAST)

@@ -13,8 +13,7 @@ from leakbench.settings import Judged, Question
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain
 from reports._chart import NARROW, WIDE, chart
-from reports._points import glyph
-from reports._svg import shape, tag
+from reports._icon import icon
 
 GROUPS = (
     ("leak", "Leaks", "an attacker gets at least half"),
@@ -79,7 +78,7 @@ def view(index: int, question: Question, every: Sequence[Question], marks: Mappi
     metric = next((j.setting.utility.metric for j in question.judged if j.setting.utility), "utility")
     families = dict.fromkeys(j.setting.family for j in question.judged if j.verdict.worst)
     legend = tuple(
-        (_icon(None, marks[f]), next(j.setting.name.split(" ")[0] for j in question.judged if j.setting.family == f)) for f in families
+        (icon(None, marks[f]), next(j.setting.name.split(" ")[0] for j in question.judged if j.setting.family == f)) for f in families
     )
     return View(
         ident=f"q{index}",
@@ -119,7 +118,7 @@ def _line(judged: Judged, question: Question, every: Sequence[Question], marks: 
     return Line(
         name=setting.name,
         link=f"#r{setting.index}",
-        icon=_icon(judged, marks[setting.family]),
+        icon=icon(judged, marks[setting.family]),
         reference=setting.reference,
         utility=plain(u.metric, u.value) if u else "not measured",
         paper=none or number_text(metric, verdict.paper),
@@ -163,14 +162,3 @@ def _range(found: Sequence[tuple[str, float]]) -> str:
     metric = found[0][0]
     low, high = plain(metric, min(v for _, v in found)), plain(metric, max(v for _, v in found))
     return low if low == high else f"{low.removesuffix(words(metric).suffix)} to {high}"
-
-
-def _icon(judged: Judged | None, mark: str) -> Markup:
-    """A mark beside text; settings without a number are a grey hexagon."""
-    if judged is None:
-        inside = shape(mark, 8, 8, 5.5, class_="mk plain")
-    elif judged.verdict.rule in (1, 2):
-        inside = shape("hexagon", 8, 8, 5.0, class_="mk none")
-    else:
-        inside = glyph(judged, mark, 8, 8, 5.5)
-    return tag("svg", inside, viewBox="0 0 16 16", class_="gl", aria_hidden="true")

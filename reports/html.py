@@ -11,20 +11,26 @@ from typing import Any
 from leakbench.headline import headline
 from leakbench.judging import find_questions
 from leakbench.questions import METRICS
-from leakbench.report_data import Report, ReportData
+from leakbench.report_data import Report, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
-from reports._page import view
-from reports._pictures import albums, attack_name
+from reports._cards import cards
+from reports._ladder import ladder
+from reports._maps import maps
+from reports._page import View, view
+from reports._pictures import attack_name, gallery
 from reports._points import half_fill, shapes
+from reports._records import records
+from reports._rounds import rounds
+from reports._summary import table
 from reports._sure import how_sure
-from reports._tables import number_rows, records
+from reports._tables import number_rows
 from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "screens")
-SCRIPTS: tuple[str, ...] = ()
+SCRIPTS: tuple[str, ...] = ("sort",)
 
 
 class Html(Report):
@@ -49,6 +55,8 @@ def render(data: ReportData) -> str:
     questions = find_questions(data, settings)
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
+    final = [v for v in views if v.question.stage == "final"]
+    records_ = records(data, settings, questions)
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -68,10 +76,15 @@ def render(data: ReportData) -> str:
         rungs=RUNGS,
         attacker=ATTACKER,
         probe=PROBE,
-        records=records(data, settings, questions),
+        ladders=[found for v in sorted(final, key=_judged) if (found := ladder(v.ident, v.question, marks))],
+        tables=[table(v.ident, v.question, _claims(data, v.question.metric), marks) for v in final],
+        cards=cards(data, questions, records_, marks),
+        records=records_,
         numbers=number_rows(data, settings),
         metrics=[(METRICS[m].title, METRICS[m].meaning) for m in METRICS if m in _metrics(data)],
-        albums=albums(data.pictures, settings),
+        rounds=rounds(data, settings, questions),
+        maps=maps(data.maps, settings),
+        gallery=gallery(data, settings, questions),
         missing=why_missing(data.missing),
         sure=how_sure(data, settings, questions),
         half=half_fill(),
@@ -94,6 +107,17 @@ def policy(style: str, script: str = "") -> str:
     digests = {k: base64.b64encode(hashlib.sha256(v.encode()).digest()).decode() for k, v in own.items()}
     allowed = "; ".join(f"{k} 'sha256-{digest}'" for k, digest in digests.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _judged(view: View) -> int:
+    """Questions that most settings were judged on come first."""
+    return -sum(j.verdict.judged for j in view.question.judged)
+
+
+def _claims(data: ReportData, metric: str) -> dict[str, Any]:
+    """``setting_key`` -> the row of tradeoff.csv that has its paper's number in ``metric``."""
+    ends = [r for r in data.tradeoff if r["metric"] == metric and r["stage"] in ("final", "all") and not r["probe"]]
+    return {setting_key(r): r for r in ends if r["claimed"] not in ("", None)}
 
 
 def _metrics(data: ReportData) -> set[str]:
