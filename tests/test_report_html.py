@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import struct
-import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -22,7 +20,6 @@ from leakbench.report_data import Check, Picture, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.spec import canonical
 from reports._labels import beside, column
-from reports._pictures import albums, png
 from reports._scale import Scale, domain
 from reports.figures import Figures
 from reports.html import Html, render
@@ -270,56 +267,6 @@ def test_an_error_rate_is_turned_and_its_chance_lies_at_the_bottom():
     grid = {t: float(x) for x, t in re.findall(r'<text x="([\d.]+)" y="395" text-anchor="middle">([\d.]+)</text>', text)}
     assert grid["0.0"] > grid["1.0"]  # less distance is more leakage: to the right
     assert "Leaks: an attacker rebuilds images to LPIPS 0.10" in text
-
-
-# pictures
-
-
-def decode(data):
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    wide, high = struct.unpack(">II", data[16:24])
-    at = data.index(b"IDAT")
-    size = struct.unpack(">I", data[at - 4 : at])[0]
-    raw = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + size]), np.uint8).reshape(high, -1)
-    assert not raw[:, 0].any()
-    return raw[:, 1:].reshape(high, wide, -1)
-
-
-@pytest.mark.parametrize("shape", [(8, 8), (5, 7, 3)])
-def test_png_holds_the_pixels(shape):
-    pixels = np.random.Generator(np.random.PCG64(1)).integers(0, 256, shape).astype(np.uint8)
-    np.testing.assert_array_equal(decode(png(pixels)), pixels.reshape(*shape[:2], -1))
-
-
-def test_originals_floor_and_control_stand_once_and_psnr_under_each():
-    data = report_data()
-    [album] = albums(data.pictures, find_settings(data))
-    assert [s.title for s in album.strips] == [
-        "Original",
-        "Blind guess",
-        "Nothing defended",
-        "FedAwS",
-        "FedGN σ 0.3",
-        "FedAwS + clip_noise",
-        "FedGN σ 3",
-    ]
-    assert all(c.under.endswith(" dB") for s in album.strips[1:] for c in s.cells)
-    assert album.strips[3].found == "6 of 6 found among look-alikes"
-    assert album.strips[6].found == "0 of 6 found among look-alikes"
-
-
-def test_an_attack_that_gave_no_image_is_said_to_have_failed():
-    data = report_data()
-    broken = [replace(p, image=np.full((8, 8), np.nan)) if p.role == "attack" else p for p in data.pictures]
-    text = Page(render(replace(data, pictures=broken))).text
-    assert "attack failed" in text
-
-
-def test_units_beyond_the_budget_are_said_to_be_left_out():
-    data = report_data()
-    first = [p for p in data.pictures if p.setting == data.pictures[0].setting and p.unit == "client/0"]
-    many = [replace(p, unit=f"client/{i}") for i in range(11) for p in first]
-    assert "3 more units were kept and are left out here" in Page(render(replace(data, pictures=many))).text
 
 
 def test_figures_are_made_for_every_question_and_setting(tmp_path):
