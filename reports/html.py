@@ -14,21 +14,25 @@ from leakbench.questions import METRICS
 from leakbench.report_data import Report, ReportData
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
-from reports._page import view
+from reports._attackers import ATTACKERS, GHOST, WORST
+from reports._chart import plot_fills
+from reports._chart_data import block, chart_data
+from reports._page import tasks_of, view
 from reports._pictures import albums, attack_name
 from reports._points import half_fill, shapes
+from reports._strip import strip
 from reports._sure import how_sure
 from reports._tables import number_rows, records
-from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
+from reports._words import PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "screens")
-SCRIPTS: tuple[str, ...] = ()
+SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer")
 
 
 class Html(Report):
-    """`index.html`: self-contained, no script, nothing loaded from anywhere."""
+    """`index.html`: self-contained, nothing loaded from anywhere; without script it shows everything, one below the other."""
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """Write index.html below ``out``.
@@ -49,6 +53,7 @@ def render(data: ReportData) -> str:
     questions = find_questions(data, settings)
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
+    charts = block(chart_data({v.ident: v.scenes for v in views if v.scenes}))
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -66,7 +71,11 @@ def render(data: ReportData) -> str:
         first=headline(None) if not questions else None,
         views=views,
         rungs=RUNGS,
-        attacker=ATTACKER,
+        charts=charts,
+        switch=tasks_of(views),
+        attackers=[a for a in ATTACKERS if any(a in v.attackers for v in views)],
+        worst=next(a for a in ATTACKERS if a.key == WORST),
+        ghost=GHOST,
         probe=PROBE,
         records=records(data, settings, questions),
         numbers=number_rows(data, settings),
@@ -74,8 +83,8 @@ def render(data: ReportData) -> str:
         albums=albums(data.pictures, settings),
         missing=why_missing(data.missing),
         sure=how_sure(data, settings, questions),
-        half=half_fill(),
-        check=_check(data),
+        fills=half_fill() + plot_fills(),
+        check=strip(data.check, settings),
         provenance=_provenance(data),
         seeds=sorted({s.seeds for s in settings}),
         tasks=sorted({s.task for s in settings}),
@@ -98,20 +107,6 @@ def policy(style: str, script: str = "") -> str:
 
 def _metrics(data: ReportData) -> set[str]:
     return {r["metric"] for r in (*data.tradeoff, *data.utility)}
-
-
-def _check(data: ReportData) -> dict[str, Any] | None:
-    """The strip of `leakbench check`: a heading, the first five lines, how many more."""
-    if data.check is None:
-        return None
-    code, lines = data.check.exit, data.check.lines
-    tone, head = {0: ("held", "Check passed"), 1: ("leak", "Check failed (exit 1)")}.get(code, ("part", f"Check undecided (exit {code})"))
-    told = []
-    for line in lines[:5]:
-        word, colon, rest = line.partition(":")
-        bad = {"leaks more": "leak", "utility lost": "leak", "cannot tell": "part", "fine": "held"}.get(word.strip(), "none")
-        told.append((bad, word, rest) if colon and len(word) < 20 else ("none", "", line))
-    return {"tone": tone, "head": head, "lines": told, "more": len(lines) - len(told), "against": data.check.against}
 
 
 def _provenance(data: ReportData) -> list[tuple[str, str]]:
