@@ -26,7 +26,8 @@ ATTACKERS = (
     Attacker(
         PAPER,
         "the paper's own",
-        "The attack of each method's own paper, on the same runs. Colour stays the verdict: a full red point on the left only looks safe.",
+        "The attack of each method's own paper, on the same runs. Colour stays the verdict: "
+        "a full red point on the left only looks harmless.",
     ),
     Attacker(
         "transcript",

@@ -17,7 +17,7 @@ from leakbench.verdict import Side
 from leakbench.verdict_words import plain, plural
 from reports._attackers import real
 from reports._clients import bars, worst_off
-from reports._icon import icon
+from reports._list import icon
 from reports._records import Record
 from reports._words import megabytes
 

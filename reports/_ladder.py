@@ -13,7 +13,7 @@ from leakbench.settings import Judged, Question
 from leakbench.verdict import Side
 from leakbench.verdict_words import plain, plural
 from reports._attackers import ATTACKERS, CASCADE, PAPER, row_of
-from reports._icon import icon
+from reports._list import icon
 from reports._scale import Scale
 from reports._svg import tag
 from reports._track import Dot, percent, scale, track

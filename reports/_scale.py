@@ -23,6 +23,12 @@ class Scale:
         share = min(max((v - a) / (b - a), 0.0), 1.0)
         return self.start + share * (self.stop - self.start)
 
+    def value(self, pixel: float) -> float:
+        """The value at a pixel."""
+        a, b = self._map(self.low), self._map(self.high)
+        found = a + (pixel - self.start) / (self.stop - self.start) * (b - a)
+        return 10.0**found if self.log else found
+
     def _map(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.log else value
 

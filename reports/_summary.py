@@ -13,7 +13,7 @@ from leakbench.settings import Judged, Question
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain, plural
 from reports._attackers import CASCADE, PAPER, WORST, present, row_of
-from reports._icon import icon
+from reports._list import icon
 from reports._words import notes
 
 # What a phone shows, beside the setting's name.
