@@ -22,7 +22,7 @@ def strip(shares: Shares) -> Markup:
     """A square per client, in the order of their numbers: full where it is hit in half of the cases or more."""
     if len(shares) > MOST:
         return Markup("")
-    squares: dict[str, list[str]] = {"hit": [], "some": [], "never": [], "gone": []}
+    squares: dict[str, list[str]] = {"hit": [], "some": [], "never": [], "untried": []}
     for i, share in enumerate(shares):
         squares[_kind(share)].append(f"M{i % ROW * STEP} {i // ROW * STEP}h{SIDE}v{SIDE}h-{SIDE}z")
     wide, high = min(len(shares), ROW) * STEP, -(-len(shares) // ROW) * STEP
@@ -32,7 +32,7 @@ def strip(shares: Shares) -> Markup:
 
 
 def _kind(share: float | None) -> str:
-    return "gone" if share is None else "hit" if share >= HIT else "some" if share > 0 else "never"
+    return "untried" if share is None else "hit" if share >= HIT else "some" if share > 0 else "never"
 
 
 def bars(shares: Shares) -> Markup:

@@ -123,7 +123,7 @@ def _scale(case: _Case) -> list[Line]:
     smaller = [r for r in claimed if " here" in str(r["claimed_source"])]
     text = f"{plural(len(claimed), 'number')} of a paper {'stands' if len(claimed) == 1 else 'stand'} beside ours"
     if smaller:
-        how = str(smaller[0]["claimed_source"]).split("; ")[-1].split(": ")[-1]
+        how = next(p for p in str(smaller[0]["claimed_source"]).split("; ") if " here" in p).split(": ")[-1]
         return [Line(MIND, "Another scale than the papers.", f"{text}; {len(smaller)} at another scale, such as: {how}.")]
     return [Line(FINE, "The papers' scale.", f"{text}, in the papers' own settings as far as they are stated.")]
 

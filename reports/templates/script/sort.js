@@ -1,6 +1,5 @@
 // Tables are sorted by a click on a column's head. Without script they stand in the order of the page, with plain heads.
-"use strict";
-(() => {
+{
   const number = (row, i) => {
     const v = row.cells[i].dataset.v;
     return v === undefined ? null : Number(v);
@@ -35,4 +34,4 @@
       });
     });
   }
-})();
+}
