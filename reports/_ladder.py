@@ -25,7 +25,7 @@ DOTS = tuple(a for a in ATTACKERS if a.key != CASCADE)
 
 @dataclass(frozen=True)
 class Step:
-    """A setting's line; ``before`` and ``after``: what the paper's own attack and the worst case reach, ``gain`` the difference."""
+    """A setting's line; ``before`` (empty without its paper's own attack) and ``after``: what that and the worst case reach."""
 
     family: str
     name: str
@@ -92,7 +92,7 @@ def _step(judged: Judged, to: Scale, mark: str) -> Step:
         icon=icon(judged, mark),
         reference=setting.reference,
         track=track(metric, to, dots),
-        before=plain(metric, paper.value) if paper else "no attack of its paper",
+        before=plain(metric, paper.value) if paper else "",
         after=plain(metric, worst.value),
         gain=_gained(judged),
         tone=judged.verdict.tone,
@@ -112,7 +112,7 @@ def _gain(judged: Judged) -> float | None:
 def _gained(judged: Judged) -> str:
     metric, gain, paper, worst = judged.case.metric, _gain(judged), row_of(judged, PAPER), judged.verdict.worst
     if gain is None or paper is None or worst is None:
-        return "nothing to compare with"
+        return "its paper's own did not run"
     if words(metric).log:
         low, high = sorted((max(paper.value, 1e-12), max(worst.value, 1e-12)))
         return "no gain" if gain <= 0 or high / low < 1.05 else f"by a factor of {high / low:.1f}"

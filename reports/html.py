@@ -118,9 +118,9 @@ def policy(style: str, script: str = "") -> str:
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-def _judged(view: View) -> int:
-    """Questions that most settings were judged on come first."""
-    return -sum(j.verdict.judged for j in view.question.judged)
+def _judged(view: View) -> tuple[bool, int]:
+    """Real messages before probes, and first what most settings were judged on."""
+    return view.question.probe, -sum(j.verdict.judged for j in view.question.judged)
 
 
 def _claims(data: ReportData, metric: str) -> dict[str, Any]:
