@@ -368,7 +368,8 @@ def test_a_weak_and_a_strong_attack_stand_side_by_side_under_one_original():
 
 
 def test_a_redacted_report_says_that_pictures_are_left_out():
-    page = Page(render(replace(report_data(), pictures=(), redacted=True)))
+    page = Page(render(replace(report_data(), pictures=(), maps=(), redacted=True)))
+    assert "Left out: maps show true prototypes, and who holds which classes." in page.text
     assert "Left out: this report holds no private image and nothing that was rebuilt from one." in page.text
 
 
