@@ -52,7 +52,7 @@ def labels(points: Sequence[Point], on_front: Sequence[int], taken: list[Box], s
     left, right = size.left, size.wide - size.right
     frame = (float(left) + 2, size.top - 2.0, float(right) + (size.right if size.column else 0), float(size.high - size.bottom))
     edge = left + 0.86 * (right - left)
-    names = short_names([p.judged.setting.name for p in points])
+    names = short_names(points)
     points = worth_a_label(points, on_front)
     live = [p for p in points if not p.judged.setting.dead]
     crowded = sorted((p for p in live if size.column and p.x > edge), key=lambda p: (p.y, _cut(names[p.judged.setting.name], 22)))
@@ -103,18 +103,22 @@ def _neighbours(points: Sequence[Point]) -> list[list[Point]]:
     return groups
 
 
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Each name without the parameters, last ones first, that no two of these names need to be told apart; wrappers stay."""
-    heads = {n: n.partition(" + ")[0].split(", ") for n in names}
-    kept = {n: len(parts) for n, parts in heads.items()}
+def short_names(points: Sequence[Point]) -> dict[str, str]:
+    """Each name without the last parameters that no two live settings of its family need to be told apart; wrappers stay."""
+    out: dict[str, str] = {}
+    for family in {p.judged.setting.family for p in points}:
+        mine = [p.judged.setting for p in points if p.judged.setting.family == family]
+        live = {s.name for s in mine if not s.dead}
+        most = max(s.name.count(", ") for s in mine) + 1
+        count = next(c for c in range(1, most + 1) if c == most or len({_told(n, c) for n in live}) == len(live))
+        out |= {s.name: _told(s.name, count) for s in mine}
+    return out
 
-    def told(name: str, count: int) -> str:
-        return ", ".join(heads[name][:count]) + "".join(name.partition(" + ")[1:])
 
-    for name in heads:
-        while kept[name] > 1 and told(name, kept[name] - 1) not in {told(n, c) for n, c in kept.items() if n != name}:
-            kept[name] -= 1
-    return {n: told(n, c) for n, c in kept.items()}
+def _told(name: str, count: int) -> str:
+    """A name with its first ``count`` parameters and its wrappers."""
+    head, joint, wrappers = name.partition(" + ")
+    return ", ".join(head.split(", ")[:count]) + joint + wrappers
 
 
 def _cut(text: str, most: int) -> str:

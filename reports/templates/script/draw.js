@@ -92,6 +92,13 @@ page.draw = (() => {
     page.one(".hair", part.label).setAttribute("d", path(hair.map(([a, b]) => [spot.left + a, spot.top + b])));
   };
 
+  // Whether a label of a zoomed chart leaves those before it readable; about 6 px a letter.
+  const free = (written, { left, top, shown }, words) => {
+    const clash = written.some(([x, y, wide]) => Math.abs(y - top) < 12 && left < x + wide && x < left + 6 * words.length);
+    if (shown && !clash) written.push([left, top, 6 * words.length]);
+    return shown && !clash;
+  };
+
   const draw = (chart) => {
     const scale = page.scale.of(chart), attacker = page.attackerOf(chart.question), by = chart.question.by[attacker];
     const front = new Set(by.on.map(String)), labels = by.labels[chart.size];
@@ -99,10 +106,10 @@ page.draw = (() => {
     ticks(chart, scale);
     const spots = new Map();
     for (const part of chart.parts.values()) spots.set(part, setting(chart, part, scale, attacker, front.has(part.id)));
-    const few = [...spots.values()].filter((s) => s.shown).length <= MANY;
+    const few = [...spots.values()].filter((s) => s.shown).length <= MANY, written = [];
     for (const [part, spot] of spots) {
       const given = chart.question.settings[part.id];
-      label(chart, part, scale.zoomed ? (few ? [11, 4, 0, given.name, []] : null) : labels[part.id], spot);
+      label(chart, part, scale.zoomed ? (few && free(written, spot, given.short) ? [11, 4, 0, given.short, []] : null) : labels[part.id], spot);
     }
     page.start?.(chart, String(by.start));
   };
