@@ -62,22 +62,26 @@ def _scale(scale: Scale) -> list[Any]:
 
 def _setting(point: Point, short: str, plot: Plot, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     judged, utility = point.judged, point.utility
-    # A dead run stands in its strip, wherever its utility is.
-    height = plot.ys.value(point.y) if judged.setting.dead else utility.value
     value, low, high = (plain(utility.metric, x) for x in (utility.value, utility.low, utility.high))
     told: Json = {
         "name": judged.setting.name,
         "short": short,
         "family": judged.setting.family,
-        "dead": judged.setting.dead,
+        # A dead run stands in its strip, wherever its utility is; the strips of the two drawings differ by a pixel.
+        "dead": {s.plot.size.name: number(_height(s, point)) for s in next(iter(by.values()))} if judged.setting.dead else None,
         "verdict": texts(judged.verdict.word),
-        "y": [number(height), number(utility.low), number(utility.high)],
+        "y": [number(utility.value), number(utility.low), number(utility.high)],
         "utility": texts(f"{value} ({low} to {high})"),
         "at": {key: _row(judged, row, plot.question, texts) for key in by if (row := row_of(judged, key))},
     }
     if point.paper is not None:
         told["paper"] = number(paper.value) if (paper := row_of(judged, PAPER)) else None
     return told
+
+
+def _height(found: Scene, point: Point) -> float:
+    """The utility at which a point is drawn."""
+    return found.plot.ys.value(next(p.y for p in found.points if p.judged is point.judged))
 
 
 def _row(judged: Judged, row: Number, question: Question, texts: Texts) -> list[Any]:

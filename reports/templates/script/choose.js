@@ -26,7 +26,7 @@
     for (const section of all(".question")) {
       if (section.closest(".early")) continue;
       const other = section.id !== ident;
-      one(`.head[data-of="${section.id}"]`).hidden = other;
+      one(`.intro[data-of="${section.id}"]`).hidden = other;
       one(".view", section).hidden = other;
     }
     const task = one(`input[value="${ident}"]`)?.closest(".asked")?.dataset.task;
@@ -57,7 +57,7 @@
   let last = null;
   for (const section of all(".question")) {
     if (section.closest(".early")) continue;
-    const head = one(".head", section);
+    const head = one(".intro", section);
     head.dataset.of = section.id;
     if (last) last.after(head);
     last = head;
