@@ -103,7 +103,7 @@ page.draw = (() => {
 
   const draw = (chart) => {
     const scale = page.scale.of(chart), attacker = page.attackerOf(chart.question), by = chart.question.by[attacker];
-    const front = new Set(by.on.map(String)), labels = by.labels[chart.size];
+    const front = new Set(by.on.length <= MANY ? by.on.map(String) : []), labels = by.labels[chart.size];
     lines(chart, scale, by);
     ticks(chart, scale);
     const spots = new Map();
