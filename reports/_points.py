@@ -67,7 +67,7 @@ def mark(p: Point, kind: str) -> Markup:
     gain = f"{words(p.utility.metric).title} {plain(p.utility.metric, p.utility.value)}"
     inside = [
         tag("title", f"{setting.name}: {gain}. {p.judged.sentence}"),
-        tag("circle", r=15, class_="hit"),
+        tag("circle", r=16, class_="hit"),
         glyph(p.judged, kind, 0.0, 0.0),
     ]
     place = f"translate({p.x:.1f} {p.y:.1f})"

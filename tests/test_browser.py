@@ -33,8 +33,20 @@ def two_tasks():
             ("any_attack", "method", 0.95),
         )
     ]
+    more += [r | {"stage": "early", "value": 0.5, "low": 0.4, "high": 0.6} for r in more]
     runs = [run_json(b, 0, f"digits-{i}") for i, b in enumerate(bases)]
     return replace(data, tradeoff=[*data.tradeoff, *more], runs=[*data.runs, *runs])
+
+
+def nothing():
+    return ReportData("leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00")
+
+
+def bare():
+    """Attacked, but nobody measured what the settings are good for: no chart."""
+    attacks = (("own", "paper"), ("any_attack", "paper"))
+    rows = [row(setting("fedgn", {"sigma": 0.1}), 0.9, attack, rung, "p_leak", 0.9, utility_metric="") for attack, rung in attacks]
+    return replace(nothing(), tradeoff=rows)
 
 
 def hundred():
@@ -51,7 +63,7 @@ def hundred():
             ("any_attack", "public"),
         )
     ]
-    return ReportData("leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00", tradeoff=rows)
+    return replace(nothing(), tradeoff=rows)
 
 
 @pytest.fixture(scope="module")
@@ -141,17 +153,39 @@ def test_what_the_script_draws_is_what_python_drew(browser, paths):
 def test_task_and_question_are_switched_one_at_a_time(page):
     assert page.locator(".view:visible").count() == page.locator(".intro:visible").count() == 1
     assert "4 of 6 defense settings leak" in page.locator(".intro:visible").inner_text()
-    choose(page, "question0", "q1")
+    choose(page, "question-q0", "q1")
     assert "images, on probes" in page.locator(".intro:visible").inner_text()
     assert page.locator('input[value="paper"]').is_disabled()  # nobody's own attack rebuilds images here
-    choose(page, "task", "1")
+    choose(page, "task", "q2")
     assert "All 3 defense settings leak" in page.locator(".intro:visible").inner_text()
     assert page.locator(".view:visible svg.wide .pt:visible").count() == 3
     assert page.locator("section.ci:visible").count() == 1  # what the check said stays
     choose(page, "attacker", "method")
-    choose(page, "task", "0")  # where the question left open has no such attack, the worst case stands in
+    choose(page, "task", "q0")  # where the question left open has no such attack, the worst case stands in
     assert "images, on probes" in page.locator(".intro:visible").inner_text()
     assert page.locator("#who").inner_text() == "Knows the method."
+
+
+def test_stages_before_the_end_stay_folded_under_their_task(page):
+    fold = page.locator("details.early")
+    assert fold.count() == 1
+    assert not fold.is_visible()  # it is of the other task
+    choose(page, "task", "q2")
+    assert "early in training" in fold.locator("summary").first.inner_text()
+    fold.locator("summary").first.click()
+    choose(page, "attacker", "paper")
+    places = fold.locator("svg.wide .pt").evaluate_all("found => found.map(p => p.style.transform)")
+    assert len(places) == 3
+    assert all(p.startswith("translate(345px") for p in places)  # 0.50 by the paper's own attack, too
+    choose(page, "task", "q0")
+    assert not fold.is_visible()
+
+
+@pytest.mark.parametrize("data", [nothing(), bare()], ids=["nothing", "no utility"])
+def test_pages_with_little_to_say_raise_no_error(browser, tmp_path, data):
+    with opened(browser, Html().write(data, tmp_path)[0]) as page:
+        assert page.locator("h1:visible").count() == 1
+        assert page.locator("button:visible").count() == 1  # light and dark; nothing that would do nothing
 
 
 def test_filter_hides_a_family_everywhere_but_in_the_headline(page):
@@ -165,9 +199,9 @@ def test_filter_hides_a_family_everywhere_but_in_the_headline(page):
     assert page.locator(f"{WIDE} .pt{family}").count() == page.locator(f"#q0 .row{family}").count() == 0
     assert page.locator("h1").inner_text() == said
     assert page.locator(".gone:visible").inner_text() == "Not shown: FedGN. The sentences above and the steps still count them."
-    choose(page, "task", "1")
+    choose(page, "task", "q2")
     assert page.locator(f".view:visible svg.wide .pt{family}").count() == 0  # on the other task, too
-    choose(page, "task", "0")
+    choose(page, "task", "q0")
     chip.click()
     assert page.locator(f"{WIDE} .pt{family}").count() == 3
     assert page.locator(".gone:visible").count() == 0

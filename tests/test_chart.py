@@ -188,6 +188,12 @@ def test_only_what_both_attacked_was_lost():
     assert lost(question, "method", axes(question)) == [(0.05, 0.2, 0.0, 0.7)]
 
 
+def test_nothing_was_lost_where_the_stronger_attackers_front_is_the_better_one():
+    rows = [*attacked(SIGMA[0], 0.7, 0.1, 0.3, 0.3), *attacked(SIGMA[1], 0.9, None, 0.05, 0.05)]  # the second has no attack of its own
+    question = ask(rows)
+    assert lost(question, "any_attack", axes(question)) == []
+
+
 def test_fronts_turn_with_their_axes():
     base = [setting("fedgn", s) for s in SIGMA[:2]]
     common = {"leaks": "down", "floor": 0.6, "control": 0.02, "utility_metric": "eer", "chance": 0.5, "probe": False}
@@ -295,7 +301,7 @@ def test_strip_says_which_row_moved_and_by_how_much():
     print_ = fingerprint([one.family, one.params, list(one.wrappers)])
     lines = tuple(line.format(print_) for line in REAL)
     found = strip(Check(1, lines, "leakage.json"), settings)
-    assert found.head == "Check failed (exit 1): 1 leaks more, 1 cannot tell, 1 new, 1 fine."
+    assert found.head == "Check failed (exit 1): 1 row leaks more, 1 cannot tell, 1 new, 1 fine."
     assert [(line.word, line.where) for line in found.lines] == [
         ("leaks more", "digit-pairs: FedGN σ 0.3, best real attacker (cascade), P_leak"),
         ("cannot tell", "digit-pairs: FedHide, unmix, P_leak, probe"),
@@ -311,7 +317,7 @@ def test_strip_says_which_row_moved_and_by_how_much():
     [
         (Check(0, (REAL[3], "1 rows gated: 1 fine")), "Check passed: all 1 row fine. Closest: ", "held"),
         (Check(3, ("cannot tell: the baseline has no rows. Write them with --update.",)), "Nothing is gated yet: leakbench check", "part"),
-        (Check(3, (REAL[1],)), "Check undecided (exit 3): 1 cannot tell.", "part"),
+        (Check(3, (REAL[1],)), "Check undecided (exit 3): 1 row cannot tell.", "part"),
     ],
 )
 def test_strip_at_every_exit_code(check, head, tone):
@@ -321,6 +327,11 @@ def test_strip_at_every_exit_code(check, head, tone):
     if check.exit == 0:
         assert found.lines == ()
         assert "+0.02 of 0.05 allowed." in found.head
+
+
+def test_strip_counts_in_words():
+    lines = (REAL[0], REAL[0], *["loses utility task/x"] * 3, REAL[3])
+    assert strip(Check(1, lines), []).head == "Check failed (exit 1): 2 rows leak more, 3 lose utility, 1 fine."
 
 
 def test_strip_leaves_out_no_line_that_it_cannot_read():

@@ -29,8 +29,8 @@
       one(`.intro[data-of="${section.id}"]`).hidden = other;
       one(".view", section).hidden = other;
     }
-    const task = one(`input[value="${ident}"]`)?.closest(".asked")?.dataset.task;
-    for (const fold of all(".early")) fold.hidden = task !== undefined && fold.dataset.task !== task;
+    const task = one(`.asked input[value="${ident}"]`)?.closest(".asked").dataset.task ?? "";
+    for (const fold of all(".early")) fold.hidden = fold.dataset.task !== task;
     for (const input of all("input[name=attacker]")) {
       input.disabled = Boolean(question()) && !question().by[input.value];
       input.checked = question() ? input.value === page.attackerOf(question()) : input.value === state.attacker;
