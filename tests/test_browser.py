@@ -33,6 +33,7 @@ def two_tasks():
             ("any_attack", "method", 0.95),
         )
     ]
+    more.append(row(bases[0], 0.8, "average", "transcript", "p_leak", 0.5))  # nobody read the record of the other two
     more += [r | {"stage": "early", "value": 0.5, "low": 0.4, "high": 0.6} for r in more]
     runs = [run_json(b, 0, f"digits-{i}") for i, b in enumerate(bases)]
     return replace(data, tradeoff=[*data.tradeoff, *more], runs=[*data.runs, *runs])
@@ -164,6 +165,45 @@ def test_task_and_question_are_switched_one_at_a_time(page):
     choose(page, "task", "q0")  # where the question left open has no such attack, the worst case stands in
     assert "images, on probes" in page.locator(".intro:visible").inner_text()
     assert page.locator("#who").inner_text() == "Knows the method."
+
+
+def test_who_was_not_attacked_like_this_stays_faint_at_its_worst_case(page):
+    choose(page, "task", "q2")
+    places = "found => found.map(p => [p.style.transform, p.classList.contains('faint')])"
+    points = page.locator("#q2 svg.wide .pt")
+    worst = points.evaluate_all(places)
+    choose(page, "attacker", "transcript")
+    now = points.evaluate_all(places)
+    assert [faint for _, faint in now].count(True) == 2
+    assert [new == old for (new, _), (old, _) in zip(now, worst, strict=True)] == [faint for _, faint in now]
+    assert page.locator("#absent").inner_text() == "2 settings of 3 have no such attack that counts and stand faint at their worst case."
+    faint = page.locator("#q2 svg.wide .pt.faint").first
+    assert "Not attacked like this (reads the record); at worst: 0.95" in faint.get_attribute("aria-label")
+    faint.hover()
+    assert "no such attack that counts" in page.locator("#tip").inner_text()
+
+
+def test_hostile_names_stay_text(browser, tmp_path):
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'"
+    base = setting(evil, {"alpha": evil}) | {"task": evil}
+    other = setting("fedgn", {"sigma": 0.1})
+    attacks = (("own", "paper", 0.2), (evil, "method", 0.9), ("cascade", "method", 0.9), ("any_attack", "method", 0.95))
+    rows = [row(b, 0.8, attack, rung, "p_leak", value, flags=evil) for b in (base, other) for attack, rung, value in attacks]
+    with opened(browser, Html().write(replace(nothing(), title=evil, tradeoff=rows), tmp_path)[0], reduced_motion="reduce") as page:
+        page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        assert page.locator(".intro:visible .kicker").inner_text().startswith(evil)
+        choose(page, "attacker", "method")
+        found = page.locator(".view:visible svg.wide .pt")
+        found.hover()
+        assert page.locator("#tip b").inner_text().startswith("<img src=x")
+        assert evil in page.locator("#tip").inner_text()
+        page.locator(".view:visible .chips button").click()
+        assert found.count() == 1
+        assert not found.is_visible()
+        page.locator(".view:visible .chips button").click()
+        found.click()
+        assert page.locator("#drawer-title").inner_text().startswith("<img src=x")
+        assert page.locator("img, script:not([type]) ~ script, [onerror]").count() == 0
 
 
 def test_stages_before_the_end_stay_folded_under_their_task(page):

@@ -10,7 +10,6 @@
     one("#who").textContent = `${name.replace(/^\+ /, "").replace(/^./, (c) => c.toUpperCase())}.`;
     one("#knows").textContent = knows;
     one("#absent").textContent = text(question().by[attacker].absent);
-    one(".ghosts").hidden = attacker === "paper" || !question().by.paper;
   };
 
   const choose = (attacker) => {
