@@ -48,7 +48,7 @@ ATTACKERS = (
         "For each unit the best of all attacks, picked with the truth in hand. An upper bound: nobody tried here does better.",
     ),
 )
-GHOST = "The small circle is the paper's own attack on the same run; the arrow leads from it to the chosen attacker."
+GHOST = "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen attacker."
 
 
 def row_of(judged: Judged, key: str) -> Number | None:

@@ -12,6 +12,8 @@ from reports._svg import width
 
 # Above so many settings only some are labelled, and arrows and bars are faint.
 FEW = 24
+# The share of a label that may be covered where many compete for room.
+COVERED = 0.25
 LOST = ("lost to the", "stronger attacker")
 LOST_SIZE = 13.5
 
@@ -48,25 +50,26 @@ def labels(points: Sequence[Point], on_front: Sequence[int], taken: list[Box], s
     """Setting -> its label; the boxes that they take are added to ``taken``.
 
     Wide: beyond 86 % of the width in one column in the right margin, else beside the point. Narrow: neighbours of a family share one.
+    Where there are many settings, a label that would hide others is left out.
     """
     left, right = size.left, size.wide - size.right
     frame = (float(left) + 2, size.top - 2.0, float(right) + (size.right if size.column else 0), float(size.high - size.bottom))
-    edge = left + 0.86 * (right - left)
-    names = short_names([p.judged.setting.name for p in points])
-    points = worth_a_label(points, on_front)
-    live = [p for p in points if not p.judged.setting.dead]
+    edge, most = left + 0.86 * (right - left), COVERED if len(points) > FEW else None
+    names = short_names(points)
+    worthy = worth_a_label(points, on_front)
+    live = [p for p in worthy if not p.judged.setting.dead]
     crowded = sorted((p for p in live if size.column and p.x > edge), key=lambda p: (p.y, _cut(names[p.judged.setting.name], 22)))
     stacked = column([(_cut(names[p.judged.setting.name], 22), p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, frame[3])
-    out = {p.judged.setting.index: label for p, label in zip(crowded, stacked, strict=True)}
+    out: dict[int, Label | None] = {p.judged.setting.index: label for p, label in zip(crowded, stacked, strict=True)}
     rest = [p for p in live if p not in crowded]
-    for mates in [[p] for p in rest] if size.column else _neighbours(rest):
+    for mates in [[p] for p in rest] if size.column else _neighbours(points, worthy):
         first = mates[0]
         text = names[first.judged.setting.name] if len(mates) == 1 else f"{first.judged.setting.name.split(' ')[0]} ×{len(mates)}"
-        out[first.judged.setting.index] = beside(_cut(text, 34 if size.column else 26), first.x, first.y, taken, frame)
-    for p in points:
+        out[first.judged.setting.index] = beside(_cut(text, 34 if size.column else 26), first.x, first.y, taken, frame, most=most)
+    for p in worthy:
         if p.judged.setting.dead:
-            out[p.judged.setting.index] = beside(f"{_cut(names[p.judged.setting.name], 28)}: dead", p.x, p.y, taken, frame)
-    return out
+            out[p.judged.setting.index] = beside(f"{_cut(names[p.judged.setting.name], 28)}: dead", p.x, p.y, taken, frame, most=most)
+    return {i: label for i, label in out.items() if label is not None}
 
 
 def lost_place(plot: Plot, slabs: Sequence[Slab], taken: Sequence[Box]) -> tuple[float, float] | None:
@@ -89,10 +92,10 @@ def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[
     return [*chosen[: FEW - 4], *[p for p in points if p.judged.setting.dead][:4]]
 
 
-def _neighbours(points: Sequence[Point]) -> list[list[Point]]:
-    """Points of one family that lie close together, for one label."""
+def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[Point]]:
+    """Live points of one family that lie close together, for one label; only groups with one that is worth it."""
     groups: list[list[Point]] = []
-    for p in sorted(points, key=lambda p: (p.judged.setting.family, p.y)):
+    for p in sorted((p for p in points if not p.judged.setting.dead), key=lambda p: (p.judged.setting.family, p.y)):
         for group in groups:
             near = group[-1]
             if near.judged.setting.family == p.judged.setting.family and abs(near.x - p.x) < 40 and abs(near.y - p.y) < 36:
@@ -100,21 +103,25 @@ def _neighbours(points: Sequence[Point]) -> list[list[Point]]:
                 break
         else:
             groups.append([p])
-    return groups
+    return [g for g in groups if any(p in worthy for p in g)]
 
 
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Each name without the parameters, last ones first, that no two of these names need to be told apart; wrappers stay."""
-    heads = {n: n.partition(" + ")[0].split(", ") for n in names}
-    kept = {n: len(parts) for n, parts in heads.items()}
+def short_names(points: Sequence[Point]) -> dict[str, str]:
+    """Each name without the last parameters that no two live settings of its family need to be told apart; wrappers stay."""
+    out: dict[str, str] = {}
+    for family in {p.judged.setting.family for p in points}:
+        mine = [p.judged.setting for p in points if p.judged.setting.family == family]
+        live = {s.name for s in mine if not s.dead}
+        most = max(s.name.count(", ") for s in mine) + 1
+        count = next(c for c in range(1, most + 1) if c == most or len({_told(n, c) for n in live}) == len(live))
+        out |= {s.name: _told(s.name, count) for s in mine}
+    return out
 
-    def told(name: str, count: int) -> str:
-        return ", ".join(heads[name][:count]) + "".join(name.partition(" + ")[1:])
 
-    for name in heads:
-        while kept[name] > 1 and told(name, kept[name] - 1) not in {told(n, c) for n, c in kept.items() if n != name}:
-            kept[name] -= 1
-    return {n: told(n, c) for n, c in kept.items()}
+def _told(name: str, count: int) -> str:
+    """A name with its first ``count`` parameters and its wrappers."""
+    head, joint, wrappers = name.partition(" + ")
+    return ", ".join(head.split(", ")[:count]) + joint + wrappers
 
 
 def _cut(text: str, most: int) -> str:

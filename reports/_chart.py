@@ -27,13 +27,14 @@ def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
     left, bottom = float(size.left), plot.ys.start
     metric = found.points[0].utility.metric
     ground = tag("rect", x=left, y=plot.strip, width=size.wide - size.right - left, height=bottom - plot.strip, class_="strip")
+    stressed = set(found.on) if len(found.on) <= FEW else set()
     inside = [
         ground,
         path_of_boxes(plot, found),
         _lines(plot),
         path(pixels(plot, found.claimed), class_="front claimed"),
         path(pixels(plot, found.front), class_="front now"),
-        *(way(p, plot) for p in found.points),
+        *(way(p, plot, stressed=p.judged.setting.index in stressed) for p in found.points),
     ]
     parts = [
         _axes(metric, plot),

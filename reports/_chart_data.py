@@ -11,6 +11,7 @@ from leakbench.settings import Judged, Question
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain, plural
 from reports._attackers import ATTACKERS, PAPER, absent, row_of
+from reports._callouts import short_names
 from reports._labels import Label
 from reports._plot import Plot, Point
 from reports._scale import Scale
@@ -45,11 +46,12 @@ def block(data: Json) -> str:
 
 def _question(by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     first = next(iter(by.values()))
-    plot = first[0].plot
+    plot, points = first[0].plot, first[0].points
+    names = short_names(points)
     return {
         **{s.plot.size.name: {"x": _scale(s.plot.xs), "y": _scale(s.plot.ys)} for s in first},
-        "names": [texts(words(first[0].points[0].utility.metric).title), texts(words(plot.question.metric).title)],
-        "settings": {str(p.judged.setting.index): _setting(p, plot, by, texts) for p in first[0].points},
+        "names": [texts(words(points[0].utility.metric).title), texts(words(plot.question.metric).title)],
+        "settings": {str(p.judged.setting.index): _setting(p, names[p.judged.setting.name], plot, by, texts) for p in points},
         "by": {key: _attacker(key, scenes, texts) for key, scenes in by.items()},
     }
 
@@ -58,23 +60,28 @@ def _scale(scale: Scale) -> list[Any]:
     return [number(scale.low), number(scale.high), number(scale.start), number(scale.stop), int(scale.log)]
 
 
-def _setting(point: Point, plot: Plot, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
+def _setting(point: Point, short: str, plot: Plot, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     judged, utility = point.judged, point.utility
-    # A dead run stands in its strip, wherever its utility is.
-    height = plot.ys.value(point.y) if judged.setting.dead else utility.value
     value, low, high = (plain(utility.metric, x) for x in (utility.value, utility.low, utility.high))
     told: Json = {
         "name": judged.setting.name,
+        "short": short,
         "family": judged.setting.family,
-        "dead": judged.setting.dead,
+        # A dead run stands in its strip, wherever its utility is; the strips of the two drawings differ by a pixel.
+        "dead": {s.plot.size.name: number(_height(s, point)) for s in next(iter(by.values()))} if judged.setting.dead else None,
         "verdict": texts(judged.verdict.word),
-        "y": [number(height), number(utility.low), number(utility.high)],
+        "y": [number(utility.value), number(utility.low), number(utility.high)],
         "utility": texts(f"{value} ({low} to {high})"),
         "at": {key: _row(judged, row, plot.question, texts) for key in by if (row := row_of(judged, key))},
     }
     if point.paper is not None:
         told["paper"] = number(paper.value) if (paper := row_of(judged, PAPER)) else None
     return told
+
+
+def _height(found: Scene, point: Point) -> float:
+    """The utility at which a point is drawn."""
+    return found.plot.ys.value(next(p.y for p in found.points if p.judged is point.judged))
 
 
 def _row(judged: Judged, row: Number, question: Question, texts: Texts) -> list[Any]:

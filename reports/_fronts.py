@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from leakbench.questions import better
 from leakbench.settings import Judged, Question
-from reports._attackers import PAPER, WORST, counts, row_of
+from reports._attackers import PAPER, counts, row_of
 
 Corner = tuple[float, float]  # leakage, utility
 Slab = tuple[float, float, float, float]  # leakage from, to; utility from, to
@@ -45,20 +45,21 @@ class Axes:
 
 
 def trades(question: Question, key: str) -> list[Trade]:
-    """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are none of them."""
+    """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are none of them.
+
+    Where only the paper's own attack counts, that is not the worst case: no stronger attacker has tried to take it away.
+    """
     out = []
     for j in question.judged:
         row, u = row_of(j, key), j.setting.utility
-        if row is not None and u is not None and counts(j, row):
+        if row is not None and u is not None and counts(j, row) and (key == PAPER or j.verdict.rule != 6):
             out.append(Trade(j, row.value, u.value))
     return out
 
 
 def front(question: Question, key: str, axes: Axes) -> list[Trade]:
-    """Those that no other betters in both, safest first. Of the worst case: those that the table marks."""
-    live = trades(question, key)
-    best = [t for t in live if t.judged.on_front] if key == WORST else undominated(live, axes)
-    return sorted(best, key=lambda t: axes.turned(t.leak, t.gain))
+    """Those that no other betters, safest first."""
+    return sorted(undominated(trades(question, key), axes), key=lambda t: axes.turned(t.leak, t.gain))
 
 
 def undominated(live: Sequence[Trade], axes: Axes) -> list[Trade]:
@@ -68,9 +69,9 @@ def undominated(live: Sequence[Trade], axes: Axes) -> list[Trade]:
 
 
 def steps(best: Sequence[Trade], axes: Axes) -> list[Corner]:
-    """The corners of a staircase, from the bottom of the chart to its right edge; of no settings none."""
+    """The corners of a front's staircase, from the bottom of the chart to its right edge; of no settings none."""
     out: list[Corner] = []
-    for t in sorted(undominated(best, axes), key=lambda t: axes.turned(t.leak, t.gain)):
+    for t in best:
         out += [(t.leak, out[-1][1] if out else axes.least), (t.leak, t.gain)]
     return [*out, (axes.most, out[-1][1])] if out else []
 

@@ -28,8 +28,11 @@ class Label:
     hair: tuple[tuple[float, float], ...] = ()
 
 
-def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: float = 11.5) -> Label:
-    """The first place round (x, y) that overlaps least; the box it takes is added to ``taken``."""
+def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: float = 11.5, most: float | None = None) -> Label | None:
+    """The first place round (x, y) that overlaps least; the box it takes is added to ``taken``.
+
+    ``most``: None where even that would have a greater share of the label covered, or cover as much.
+    """
     wide = width(text, size) + 2
     spots = []
     for gap in GAPS:
@@ -39,8 +42,11 @@ def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: fl
             spots.append((left, base, "start" if dx > 0 else "end", gap))
     boxes = np.array([(left, base - HEIGHT + 2.5, left + wide, base + 2.5) for left, base, _, _ in spots])
     outside = np.maximum(0, np.array(frame[:2]) - boxes[:, :2]).sum(1) + np.maximum(0, boxes[:, 2:] - np.array(frame[2:])).sum(1)
-    cost = overlap(boxes, taken).sum(1) + 60 * outside + np.array([gap / 4 for *_, gap in spots])
+    covered = overlap(boxes, taken).sum(1)
+    cost = covered + 60 * outside + np.array([gap / 4 for *_, gap in spots])
     best = int(np.flatnonzero(cost <= cost.min() + 1e-6)[0])
+    if most is not None and covered[best] > most * wide * HEIGHT:
+        return None
     taken.append(tuple(boxes[best].tolist()))
     left, base, anchor, gap = spots[best]
     end = left if anchor == "start" else left + wide

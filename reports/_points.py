@@ -32,15 +32,24 @@ def tone(judged: Judged) -> str:
     return "none" if judged.setting.dead else judged.verdict.tone
 
 
-def way(p: Point, plot: Plot) -> Markup:
-    """The 95 % intervals, and the way from the paper's own attack on the same run to the chosen one: the attacker's doing alone."""
+def way(p: Point, plot: Plot, *, stressed: bool = False) -> Markup:
+    """The 95 % intervals, and the way from the paper's own attack on the same run to the chosen one: the attacker's doing alone.
+
+    ``stressed``: not faint where there are many.
+    """
     css = f"bar {tone(p.judged)}"
     lines = [path([(plot.xs(p.row.low), p.y), (plot.xs(p.row.high), p.y)], class_=f"{css} across")]
     if not p.judged.setting.dead:  # a cross in the strip does not stand at its utility
         lines.append(path([(p.x, plot.ys(p.utility.low)), (p.x, plot.ys(p.utility.high))], class_=f"{css} up"))
     if p.paper is not None:
         lines += [path(arrow(p), class_="arrow"), tag("circle", cx=p.paper, cy=p.y, r=3.2, class_="ghost")]
-    return tag("g", *lines, class_=_classes("go", p), data_id=p.judged.setting.index, data_family=p.judged.setting.family)
+    return tag(
+        "g",
+        *lines,
+        class_=_classes("go" + (" front-one" if stressed else ""), p),
+        data_id=p.judged.setting.index,
+        data_family=p.judged.setting.family,
+    )
 
 
 def arrow(p: Point) -> list[tuple[float, float]]:
@@ -58,7 +67,7 @@ def mark(p: Point, kind: str) -> Markup:
     gain = f"{words(p.utility.metric).title} {plain(p.utility.metric, p.utility.value)}"
     inside = [
         tag("title", f"{setting.name}: {gain}. {p.judged.sentence}"),
-        tag("circle", r=15, class_="hit"),
+        tag("circle", r=16, class_="hit"),
         glyph(p.judged, kind, 0.0, 0.0),
     ]
     place = f"translate({p.x:.1f} {p.y:.1f})"

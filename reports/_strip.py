@@ -64,12 +64,19 @@ def _head(check: Check, found: Sequence[tuple[str, ...]], names: Mapping[str, st
     if any("the baseline has no rows" in line for line in check.lines):
         return "Nothing is gated yet: leakbench check --update"
     states = Counter(word for word, _ in found)
-    said = next((m.group(1) for m in map(_COUNT.match, check.lines) if m), ", ".join(f"{n} {s}" for s, n in states.items()))
+    said = _counts(states)
     if check.exit == 0:
         closest = _closest([text for word, text in found if word == "fine"], names)
         return f"Check passed: all {plural(states['fine'], 'row')} fine." + (f" Closest: {closest}" if closest else "")
     head = "Check failed (exit 1)" if check.exit == 1 else f"Check undecided (exit {check.exit})"
     return f"{head}: {said}." if said else f"{head}."
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    """As in "2 rows leak more, 1 loses utility, 17 fine"."""
+    several = {"leaks more": "leak more", "loses utility": "lose utility"}
+    told = [(n, s if n == 1 else several.get(s, s)) for s in STATES if (n := states.get(s, 0))]
+    return ", ".join(f"{n} {'' if i else 'row ' if n == 1 else 'rows '}{s}" for i, (n, s) in enumerate(told))
 
 
 def _closest(texts: Sequence[str], names: Mapping[str, str]) -> str:

@@ -241,7 +241,7 @@ def test_earlier_stages_are_folded_and_told_only_where_they_differ():
 def test_check_strip_keeps_five_lines_and_counts_the_rest():
     lines = tuple(f"cannot tell: row {i}: no such row now" for i in range(7))
     page = Page(render(replace(report_data(), check=Check(3, lines))))
-    assert "Check undecided (exit 3): 7 cannot tell." in page.text
+    assert "Check undecided (exit 3): 7 rows cannot tell." in page.text
     assert "row 4" in page.text
     assert "row 5" not in page.text
     assert "and 2 more" in page.text

@@ -10,7 +10,6 @@
     one("#who").textContent = `${name.replace(/^\+ /, "").replace(/^./, (c) => c.toUpperCase())}.`;
     one("#knows").textContent = knows;
     one("#absent").textContent = text(question().by[attacker].absent);
-    one(".ghosts").hidden = attacker === "paper";
   };
 
   const choose = (attacker) => {
@@ -26,11 +25,11 @@
     for (const section of all(".question")) {
       if (section.closest(".early")) continue;
       const other = section.id !== ident;
-      one(`.head[data-of="${section.id}"]`).hidden = other;
+      one(`.intro[data-of="${section.id}"]`).hidden = other;
       one(".view", section).hidden = other;
     }
-    const task = one(`input[value="${ident}"]`)?.closest(".asked")?.dataset.task;
-    for (const fold of all(".early")) fold.hidden = task !== undefined && fold.dataset.task !== task;
+    const task = one(`.asked input[value="${ident}"]`)?.closest(".asked").dataset.task ?? "";
+    for (const fold of all(".early")) fold.hidden = fold.dataset.task !== task;
     for (const input of all("input[name=attacker]")) {
       input.disabled = Boolean(question()) && !question().by[input.value];
       input.checked = question() ? input.value === page.attackerOf(question()) : input.value === state.attacker;
@@ -57,7 +56,7 @@
   let last = null;
   for (const section of all(".question")) {
     if (section.closest(".early")) continue;
-    const head = one(".head", section);
+    const head = one(".intro", section);
     head.dataset.of = section.id;
     if (last) last.after(head);
     last = head;

@@ -50,7 +50,7 @@ page.draw = (() => {
 
   const setting = (chart, part, { x, y, zoomed }, attacker, on) => {
     const given = chart.question.settings[part.id], row = page.row(chart.question, part.id, attacker);
-    const faint = !given.at[attacker], left = x.pixel(row[0]), top = y.pixel(given.y[0]);
+    const faint = !given.at[attacker], left = x.pixel(row[0]), top = y.pixel(given.dead ? given.dead[chart.size] : given.y[0]);
     const inside = left > Math.min(x.start, x.stop) - 1 && left < Math.max(x.start, x.stop) + 1 && top > y.stop - 1 && top < y.start + 1;
     const gone = state.hidden.has(given.family), level = top > y.stop - 9 && top < y.start + 1;
     chart.at.set(part.id, { x: left, y: top, seen: inside && !gone });
@@ -92,18 +92,28 @@ page.draw = (() => {
     page.one(".hair", part.label).setAttribute("d", path(hair.map(([a, b]) => [spot.left + a, spot.top + b])));
   };
 
+  // A zoomed chart's labels, about 6 px a letter: one that would cover another is left out, and counted where both points are one.
+  const free = (written, part, { left, top, shown }, words) => {
+    const wide = 6 * words.length;
+    const clash = shown && written.find((w) => Math.abs(w.top - top) < 12 && left < w.left + w.wide && w.left < left + wide);
+    if (clash && Math.abs(clash.left - left) < 6 && Math.abs(clash.top - top) < 6) clash.more += 1;
+    if (shown && !clash) written.push({ part, left, top, wide, words, more: 0 });
+    return shown && !clash;
+  };
+
   const draw = (chart) => {
     const scale = page.scale.of(chart), attacker = page.attackerOf(chart.question), by = chart.question.by[attacker];
-    const front = new Set(by.on.map(String)), labels = by.labels[chart.size];
+    const front = new Set(by.on.length <= MANY ? by.on.map(String) : []), labels = by.labels[chart.size];
     lines(chart, scale, by);
     ticks(chart, scale);
     const spots = new Map();
     for (const part of chart.parts.values()) spots.set(part, setting(chart, part, scale, attacker, front.has(part.id)));
-    const few = [...spots.values()].filter((s) => s.shown).length <= MANY;
+    const few = [...spots.values()].filter((s) => s.shown).length <= MANY, written = [];
     for (const [part, spot] of spots) {
       const given = chart.question.settings[part.id];
-      label(chart, part, scale.zoomed ? (few ? [11, 4, 0, given.name, []] : null) : labels[part.id], spot);
+      label(chart, part, scale.zoomed ? (few && free(written, part, spot, given.short) ? [11, 4, 0, given.short, []] : null) : labels[part.id], spot);
     }
+    for (const { part, words, more } of written) if (more) page.one(".lab", part.label).textContent = `${words} and ${more} more`;
     page.start?.(chart, String(by.start));
   };
   // Both sizes of the chosen question, and of those below it that are open.

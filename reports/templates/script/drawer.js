@@ -31,6 +31,9 @@
     drawer.scrollTop = 0;
     one("#drawer-close").focus({ preventScroll: true });
     page.hide();
+    // On a phone the drawer covers the lower part: what it speaks of is moved out from under it.
+    const under = from.getBoundingClientRect(), edge = drawer.getBoundingClientRect();
+    if (edge.left <= under.left && under.bottom > edge.top - 8) scrollBy({ top: under.bottom - edge.top + 24 });
     return true;
   };
 

@@ -20,7 +20,8 @@
     if (row) lines.push([name, text(value)]);
     else lines.push([name, "no such attack that counts"], [data.attackers.any_attack[0], text(value)]);
     if (attacker !== "paper" && given.at.paper) lines.push([data.attackers.paper[0], text(given.at.paper[3])]);
-    lines.push(["attack", text(attack)], ["blind guess", text(floor)], ["nothing defended", text(control)], ["n", text(count)], ["notes", text(notes)]);
+    if (shown !== given.at.any_attack) lines.push(["attack", text(attack)]);
+    lines.push(["blind guess", text(floor)], ["nothing defended", text(control)], ["n", text(count)], ["notes", text(notes)]);
     const title = document.createElement("b"), list = document.createElement("dl");
     title.textContent = given.name;
     for (const [term, words] of lines) {

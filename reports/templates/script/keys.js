@@ -43,7 +43,8 @@
         if (!chart.at.get(point.dataset.id).seen) page.one('.pt[tabindex="0"]', chart.element)?.focus();
       } else if (event.key === "Escape" && !page.one("#drawer").open) page.hide();
     });
-    chart.element.addEventListener("focusin", ({ target }) => { chart.stop = target.closest(".pt")?.dataset.id ?? chart.stop; });
+    // On the points, not on the drawing: one that listens for focus becomes a stop itself.
+    for (const part of chart.parts.values()) part.point.addEventListener("focus", () => { chart.stop = part.id; });
   }
 }
 page.draw.all();
