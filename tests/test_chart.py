@@ -357,7 +357,7 @@ def test_strip_leaves_out_no_line_that_it_cannot_read():
 def test_a_track_stands_in_percent_of_the_charts_own_axis():
     question = ask(attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6))
     drawn = track(question.judged, track_scale(question))
-    assert re.findall(r'<circle cx="([\d.]+%)" cy="50%" r="[\d.]+" class="d (\w+)"', drawn) == [("10.0%", "paper"), ("60.0%", "leak")]
+    assert re.findall(r'<circle cx="([\d.]+%)" cy="50%" r="[\d.]+" class="d (\w+)"', drawn) == [("10.0%", "paper"), ("60.0%", "part")]
     common = {"leaks": "down", "floor": 0.6, "control": 0.02, "probe": False, "width": 0.01}
     turned = ask([row(setting("fedgn", {}), 0.9, a, "method", "lpips", 0.1, **common) for a in ("inversion", "cascade", "any_attack")])
     assert 'cx="90.0%"' in track(turned.judged, track_scale(turned))  # less distance is more leakage: to the right
