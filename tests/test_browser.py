@@ -161,6 +161,8 @@ def test_task_and_question_are_switched_one_at_a_time(page):
     assert "All 3 defense settings leak" in page.locator(".intro:visible").inner_text()
     assert page.locator(".view:visible svg.wide .pt:visible").count() == 3
     assert page.locator("section.ci:visible").count() == 1  # what the check said stays
+    order = [page.locator(part).bounding_box()["y"] for part in (".intro:visible", "section.ci", "#controls", ".view:visible")]
+    assert order == sorted(order)
     choose(page, "attacker", "method")
     choose(page, "task", "q0")  # where the question left open has no such attack, the worst case stands in
     assert "images, on probes" in page.locator(".intro:visible").inner_text()
@@ -372,20 +374,28 @@ def test_without_script_all_stands_there_and_nothing_dead_is_offered(browser, pa
         assert page.locator(".legend .fam:visible").count() == 4 + 5 + 2
 
 
-@pytest.mark.parametrize("width", [320, 390, 760, 1100, 1600])
 @pytest.mark.parametrize("name", ["two", "hundred"])
-def test_nothing_scrolls_sideways(browser, paths, width, name):
-    with opened(browser, paths[name], width=width, has_touch=width < 500) as page:
+def test_nothing_scrolls_sideways(browser, paths, name):
+    with opened(browser, paths[name]) as page:
+        for width in (1600, 1280, 1100, 760, 390, 320):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert sideways(page) <= 0, width
+            assert page.locator("svg.wide:visible").count() == (width > 760)
+            assert page.locator("svg.narrow:visible").count() == (width <= 760)
+
+
+def test_phone_has_room_for_fingers_and_a_drawer_from_below(browser, paths):
+    with opened(browser, paths["two"], width=390, has_touch=True) as page:
+        small = page.locator(".seg label:visible, .tools button:visible, #theme:visible, .list .row:visible, .top nav a:visible")
+        heights = small.evaluate_all("found => found.map(e => e.getBoundingClientRect().height)")
+        assert len(heights) > 20
+        assert min(heights) >= 32
+        page.locator("#q0 svg.narrow .pt >> nth=1").tap()
+        box = page.locator("#drawer").bounding_box()
+        assert (box["x"], box["width"]) == (0, 390)
+        assert box["height"] == pytest.approx(0.6 * 900, abs=2)
+        assert page.locator("#q0 svg.narrow .pt >> nth=1").bounding_box()["y"] < box["y"]  # not under it
         assert sideways(page) <= 0
-        if width == 390 and name == "two":
-            small = page.locator(".seg label:visible, .tools button:visible, #theme:visible, .list .row:visible")
-            assert small.count() > 10
-            assert min(b["height"] for b in (small.nth(i).bounding_box() for i in range(small.count()))) >= 32
-            page.locator("#q0 svg.narrow .pt >> nth=1").tap()
-            box = page.locator("#drawer").bounding_box()
-            assert (box["x"], box["width"]) == (0, 390)
-            assert box["height"] == pytest.approx(0.6 * 900, abs=2)
-            assert sideways(page) <= 0
 
 
 def test_paper_shows_the_chosen_chart_in_light_and_no_controls(page):

@@ -14,7 +14,7 @@ from leakbench.report_data import Check, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.tradeoff import mark_front
 from reports._attackers import ATTACKERS, absent, present, row_of
-from reports._callouts import short_names
+from reports._callouts import obstacles, short_names
 from reports._chart import chart
 from reports._chart_data import block, chart_data
 from reports._fronts import Axes, front, lost, steps, trades
@@ -24,6 +24,7 @@ from reports._points import shapes
 from reports._scale import Scale
 from reports._scene import scene
 from reports._strip import strip
+from reports._tracks import track, track_scale
 from reports.html import render
 
 EMPTY = ReportData("leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00")
@@ -275,6 +276,21 @@ def test_labels_drop_what_does_not_tell_settings_apart():
     }
 
 
+def test_labels_keep_clear_of_points_bars_arrows_and_steps():
+    found = plot(ask(attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6)), WIDE)
+    [p] = found.points("any_attack")
+    taken = obstacles(found, [p], [(100.0, 300.0), (100.0, 200.0)])
+
+    def covered(x, y):
+        return any(a <= x <= c and b <= y <= d for a, b, c, d in taken)
+
+    assert covered(p.x + 7, p.y + 7)
+    assert covered(found.xs(p.row.high) - 1, p.y)
+    assert covered((p.paper + p.x) / 2, p.y)
+    assert covered(100.0, 250.0)
+    assert not covered(p.x, p.y + 20)
+
+
 def test_words_lie_wholly_inside_and_clear_of_all():
     inside = [(0.0, 0.0, 100.0, 60.0), (100.0, 30.0, 200.0, 60.0)]
     x, y = within(inside, 90.0, 20.0, [(0.0, 0.0, 60.0, 60.0)])
@@ -336,3 +352,12 @@ def test_strip_counts_in_words():
 
 def test_strip_leaves_out_no_line_that_it_cannot_read():
     assert [line.where for line in strip(Check(1, ("<b>something else</b>",)), []).lines] == ["<b>something else</b>"]
+
+
+def test_a_track_stands_in_percent_of_the_charts_own_axis():
+    question = ask(attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6))
+    drawn = track(question.judged, track_scale(question))
+    assert re.findall(r'<circle cx="([\d.]+%)" cy="50%" r="[\d.]+" class="d (\w+)"', drawn) == [("10.0%", "paper"), ("60.0%", "part")]
+    common = {"leaks": "down", "floor": 0.6, "control": 0.02, "probe": False, "width": 0.01}
+    turned = ask([row(setting("fedgn", {}), 0.9, a, "method", "lpips", 0.1, **common) for a in ("inversion", "cascade", "any_attack")])
+    assert 'cx="90.0%"' in track(turned.judged, track_scale(turned))  # less distance is more leakage: to the right
