@@ -134,7 +134,7 @@ def test_a_link_to_a_record_opens_what_it_lies_in(page):
 def test_tracks_and_labels_keep_to_their_column(browser, path):
     for width in (390, 1280):
         with opened(browser, path, width=width) as page:
-            for circle in page.locator("#ladder .track circle").all():
+            for circle in page.locator("#ladder > .ladder > .steps .track circle").all():
                 box = circle.bounding_box()
                 assert box
                 assert box["x"] >= 0

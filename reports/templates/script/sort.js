@@ -19,12 +19,16 @@
     const heads = [...table.tHead.rows[0].cells];
     const body = table.tBodies[0];
     const first = [...body.rows]; // ties keep the page's order
+    if (first.length < 2) continue;
     heads.forEach((th, i) => {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sort";
       button.textContent = th.textContent;
-      th.replaceChildren(button);
+      const plain = document.createElement("span"); // on paper a head is no button
+      plain.className = "paper";
+      plain.textContent = th.textContent;
+      th.replaceChildren(button, plain);
       th.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => {
         const down = th.getAttribute("aria-sort") === "ascending";
