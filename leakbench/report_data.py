@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Place = tuple[str, int | None, int, int]
+Place2 = tuple[float, float]
 Role = Literal["original", "floor", "control", "attack"]
 
 
@@ -53,8 +54,9 @@ class Curve:
     """One number of a setting over the rounds, its seeds' mean.
 
     ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected") or a diagnostic's name. ``by``:
-    the attack and what sets it apart, in words; empty for utility and diagnostics. All others: one number per round; ``low`` and
-    ``high`` are the 95 % interval (the value itself where there is none), ``floor`` the blind guess, empty where there is none.
+    the attack and what sets it apart, in words, and ``rung`` its strength; empty for utility and diagnostics. All others: one
+    number per round (an attack over all rounds has the last one alone); ``low`` and ``high`` are the 95 % interval (the value
+    itself where there is none), ``floor`` the blind guess, empty where there is none.
     """
 
     setting: str
@@ -65,16 +67,78 @@ class Curve:
     low: tuple[float, ...]
     high: tuple[float, ...]
     floor: tuple[float, ...] = ()
+    rung: str = ""
+    probe: bool = False
 
 
 @dataclass(frozen=True)
 class Clients:
-    """How often each client of a setting was hit by the worst case of one metric: (clients,) shares of seeds and units, by number."""
+    """How often each client of a setting was hit by the worst case of one metric.
+
+    ``shares``: (clients,) by number, the mean over the client's units and the seeds of what `any_attack` scored there (0 or 1, ties
+    between; a unit on which every attack failed is no hit): where nothing failed, the number of tradeoff.csv is the mean over all
+    units. None: no unit of that client was attacked.
+    """
 
     setting: str
     metric: str
     probe: bool
-    shares: tuple[float, ...]
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
+
+    ``setting`` is a ``setting_key``. ``why``: why this setting is shown. ``by``: the attack, in words. ``clients``: (n,) numbers;
+    ``true``, ``shared``, ``recovered``: (n, 2) places; None where the attack gave no prototype. ``left_out``: clients not shown.
+    """
+
+    setting: str
+    why: str
+    by: str
+    seed: int
+    clients: tuple[int, ...]
+    true: tuple[Place2, ...]
+    shared: tuple[Place2, ...]
+    recovered: tuple[Place2 | None, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Who was named for whom by one attack, over all seeds, after the last round.
+
+    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client number; ``failed``: units without
+    a guess. ``clients``: how many there are.
+    """
+
+    setting: str
+    why: str
+    by: str
+    rung: str
+    clients: int
+    named: tuple[tuple[int, int, float], ...]
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who holds what: ``counts`` (clients, classes) training examples of a task's first run."""
+
+    task: str
+    counts: tuple[tuple[int, ...], ...]
+
+
+Map = Embedding | Naming | Split
+
+
+@dataclass(frozen=True)
+class About:
+    """What a method says of itself: the first paragraph of its own documentation, and its paper."""
+
+    text: str
+    paper: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +156,9 @@ class ReportData:
 
     The tables hold the columns of the CSV files of the same names, python-typed (floats, bools, ``flags`` and ``seeds`` joined by
     `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
-    the number again. ``made``: when, ISO 8601. ``redacted``: no private data of a client is in here.
+    the number again. ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of
+    itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when, ISO 8601.
+    ``redacted``: no private data of a client is in here.
     """
 
     title: str
@@ -109,6 +175,9 @@ class ReportData:
     pictures: Sequence[Picture] = ()
     curves: Sequence[Curve] = ()
     clients: Sequence[Clients] = ()
+    maps: Sequence[Map] = ()
+    about: Mapping[str, About] = field(default_factory=dict)
+    guesses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     check: Check | None = None
     redacted: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import leakbench
-from leakbench import pictures, provenance, registry, results, work
+from leakbench import pictures, provenance, registry, report_about, report_clients, report_curves, report_maps, results, work
 from leakbench.baseline import GateRow
 from leakbench.errors import UsageError
 from leakbench.gate_rows import gate_rows
-from leakbench.report_data import Check, Report, ReportData, row_key, run_setting_key
+from leakbench.report_data import Check, Clients, Curve, Report, ReportData, row_key, run_setting_key
 from leakbench.runs import Run
 
 
-def tables(runs: Sequence[Run]) -> results.Tables:
+def tables(runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None) -> results.Tables:
     """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
-    return results.collect(runs, work.fitting, work.unfit)
+    return results.collect(runs, work.fitting, work.unfit, look)
 
 
 def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str], check: Any = None) -> Path:
@@ -32,7 +32,14 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
         raise UsageError("there is no run to report. Make one with leakbench train.")
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
     makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in wanted]
-    found = tables(runs)
+    curves: list[Curve] = []
+    clients: list[Clients] = []
+
+    def look(config: results.Found) -> None:
+        curves.extend(report_curves.of(config))
+        clients.extend(report_clients.of(config))
+
+    found = tables(runs, look)
     commit, dirty = provenance.source()
     data = ReportData(
         title=title,
@@ -46,7 +53,12 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
         missing=found.missing,
         diagnostics=found.diagnostics,
         runs=results.metas(runs),
-        pictures=[p for r in runs if r.done for p in pictures.of_run(r)],
+        pictures=list(pictures.of_runs(runs)),
+        curves=curves,
+        clients=clients,
+        maps=report_maps.of(runs, found.tradeoff),
+        about=report_about.of(runs),
+        guesses=report_about.guesses(runs),
         check=None if check is None else Check(check.exit_code, tuple(check.lines)),
         commands=_commands(runs, found.tradeoff),
     )
