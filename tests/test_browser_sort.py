@@ -126,7 +126,7 @@ def test_stored_pictures_are_drawn_wherever_they_are_used(page):
 
 
 def test_a_link_to_a_record_opens_what_it_lies_in(page):
-    page.locator("#ladder a.nm").first.click()
+    page.locator("#ladder a.name").first.click()
     target = page.evaluate("location.hash")
     assert page.locator(f"article{target}").is_visible()
 

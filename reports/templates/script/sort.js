@@ -26,7 +26,7 @@
       button.className = "sort";
       button.textContent = th.textContent;
       const plain = document.createElement("span"); // on paper a head is no button
-      plain.className = "paper";
+      plain.className = "inprint";
       plain.textContent = th.textContent;
       th.replaceChildren(button, plain);
       th.setAttribute("aria-sort", "none");
