@@ -14,6 +14,8 @@ from leakbench.spec import Spec, canonical
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from leakbench.against import Against
+
 Row = Mapping[str, Any]
 Place = tuple[str, int | None, int, int]
 Role = Literal["original", "floor", "control", "attack"]
@@ -53,8 +55,9 @@ class Curve:
     """One number of a setting over the rounds, its seeds' mean.
 
     ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected") or a diagnostic's name. ``by``:
-    the attack and what sets it apart, in words; empty for utility and diagnostics. All others: one number per round; ``low`` and
-    ``high`` are the 95 % interval (the value itself where there is none), ``floor`` the blind guess, empty where there is none.
+    the attack and what sets it apart, in words, and ``rung`` its strength; empty for utility and diagnostics. All others: one
+    number per round (an attack over all rounds has the last one alone); ``low`` and ``high`` are the 95 % interval (the value
+    itself where there is none), ``floor`` the blind guess, empty where there is none.
     """
 
     setting: str
@@ -65,25 +68,61 @@ class Curve:
     low: tuple[float, ...]
     high: tuple[float, ...]
     floor: tuple[float, ...] = ()
+    rung: str = ""
+    probe: bool = False
 
 
 @dataclass(frozen=True)
 class Clients:
-    """How often each client of a setting was hit by the worst case of one metric: (clients,) shares of seeds and units, by number."""
+    """How often each client of a setting was hit by the worst case of one metric.
+
+    ``shares``: (clients,) by number, the mean over the client's units and the seeds of what `any_attack` scored there (0 or 1, ties
+    between; a failed unit scores what the blind guess scores), so that the mean over all units is the number of tradeoff.csv.
+    None: no unit of that client was attacked.
+    """
 
     setting: str
     metric: str
     probe: bool
-    shares: tuple[float, ...]
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One row of `leakbench check` in words and numbers.
+
+    ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task, setting and attack, as people read them;
+    ``ref``: the name that `--accept` takes. ``difference`` counts against the method, on the scale on which it was compared, with
+    the one-sided 95 % limits ``low`` and ``high``; None where nothing could be compared. ``command``: what settles a "cannot tell".
+    """
+
+    verdict: str
+    row: str
+    ref: str
+    metric: str
+    old: float | None
+    new: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    margin: float | None
+    why: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What `leakbench check` said about these runs: its exit code and its lines, the most urgent first."""
+    """What `leakbench check` said about these runs: its exit code and what has to be looked at, the most urgent first.
+
+    ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine. ``rows``: every gated row.
+    ``heading``: the first line, as in "Check failed (exit 1): 1 row leaks more, 17 fine."
+    """
 
     exit: int
     lines: tuple[str, ...]
     against: str = ""
+    heading: str = ""
+    rows: tuple[CheckRow, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +131,8 @@ class ReportData:
 
     The tables hold the columns of the CSV files of the same names, python-typed (floats, bools, ``flags`` and ``seeds`` joined by
     `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
-    the number again. ``made``: when, ISO 8601. ``redacted``: no private data of a client is in here.
+    the number again. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when,
+    ISO 8601. ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
     """
 
     title: str
@@ -109,7 +149,9 @@ class ReportData:
     pictures: Sequence[Picture] = ()
     curves: Sequence[Curve] = ()
     clients: Sequence[Clients] = ()
+    guesses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     check: Check | None = None
+    against: Against | None = None
     redacted: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)
 
