@@ -135,9 +135,22 @@ def report(
     *,
     title: str = "leakbench",
     formats: Sequence[str] = ("html", "csv", "json", "figures"),
-    check: Any = None,
+    check: Verdict | None = None,
+    baseline: str | Path | None = None,
+    redact: bool = False,
+    against: str | Path | None = None,
 ) -> Path:
     """Write the tables and pages of ``runs`` to the folder ``out``; returns it.
+
+    Args:
+        runs: run folders.
+        out: where the report goes.
+        title: of the page.
+        formats: names of `leakbench list reports`; the CSV files are always written.
+        check: what ``leakbench.check`` said of these runs, to be shown.
+        baseline: the file that it compared with.
+        redact: leave private images, reconstructions and maps of private data out of every file.
+        against: another report's folder, or a folder of runs: the report says what moved.
 
     Raises:
         UsageError: there is no run, or the folder cannot be written.
@@ -145,7 +158,16 @@ def report(
     """
     from leakbench import reporting
 
-    return reporting.write([load(_path(r)) for r in runs], Path(out), title=title, formats=formats, check=check)
+    return reporting.write(
+        [load(_path(r)) for r in runs],
+        Path(out),
+        title=title,
+        formats=formats,
+        check=check,
+        baseline=None if baseline is None else Path(baseline),
+        redact=redact,
+        against=None if against is None else Path(against),
+    )
 
 
 def check(

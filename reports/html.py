@@ -14,6 +14,7 @@ from leakbench.questions import METRICS
 from leakbench.report_data import Report, ReportData
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
+from reports import _against
 from reports._page import view
 from reports._pictures import albums, attack_name
 from reports._points import half_fill, shapes
@@ -23,7 +24,8 @@ from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
-STYLES = ("base", "first", "sections", "screens")
+STYLES = ("base", "first", "sections", "against", "screens")
+MOST_MOVED = 12  # lines of what moved that are not folded
 SCRIPTS: tuple[str, ...] = ()
 
 
@@ -76,6 +78,7 @@ def render(data: ReportData) -> str:
         sure=how_sure(data, settings, questions),
         half=half_fill(),
         check=_check(data),
+        moved=_moved(data),
         provenance=_provenance(data),
         seeds=sorted({s.seeds for s in settings}),
         tasks=sorted({s.task for s in settings}),
@@ -106,12 +109,26 @@ def _check(data: ReportData) -> dict[str, Any] | None:
         return None
     code, lines = data.check.exit, data.check.lines
     tone, head = {0: ("held", "Check passed"), 1: ("leak", "Check failed (exit 1)")}.get(code, ("part", f"Check undecided (exit {code})"))
+    head = data.check.heading or head
     told = []
     for line in lines[:5]:
         word, colon, rest = line.partition(":")
-        bad = {"leaks more": "leak", "utility lost": "leak", "cannot tell": "part", "fine": "held"}.get(word.strip(), "none")
+        bad = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part", "fine": "held"}.get(word.strip(), "none")
         told.append((bad, word, rest) if colon and len(word) < 20 else ("none", "", line))
     return {"tone": tone, "head": head, "lines": told, "more": len(lines) - len(told), "against": data.check.against}
+
+
+def _moved(data: ReportData) -> dict[str, Any] | None:
+    """What moved since another report: the lines that matter first, then all others."""
+    if data.against is None:
+        return None
+    lines = [_against.line(r) for r in data.against.rows]
+    first = [n for n in lines if n.first]
+    return {
+        "said": _against.verdict(data.against),
+        "first": first[:MOST_MOVED],
+        "rest": [*first[MOST_MOVED:], *(n for n in lines if not n.first)],
+    }
 
 
 def _provenance(data: ReportData) -> list[tuple[str, str]]:

@@ -38,7 +38,6 @@ SPELT = {
     '"': "\\textquotedbl{}",
     "'": "{\\textquotesingle}",
     "`": "{\\textasciigrave}",
-    "-": "{-}",
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
@@ -148,7 +147,8 @@ def _caption(question: Question) -> str:
 
 def escape(text: str) -> str:
     """Text that LaTeX sets as it is; no command, no comment, no ligature of its own."""
-    return "".join(SPELT.get(c) or (c if _known(c) else f"(U+{ord(c):04X})") for c in one_line(text))
+    told = "".join(SPELT.get(c) or (c if _known(c) else f"(U+{ord(c):04X})") for c in one_line(text))
+    return re.sub("-(?=-)", "-{}", told)
 
 
 def _known(c: str) -> bool:

@@ -165,7 +165,7 @@ def plain(text: str) -> str:
     """Text that Markdown, and whatever reads it, shows as it is: no tags, links, mentions, tables, formulas."""
     out = re.sub(r"([\\`*_{}\[\]<>#|~$!^])", r"\\\1", one_line(text))
     out = out.replace("&", "&amp;").replace("\\<", "&lt;").replace("\\>", "&gt;")
-    out = re.sub(r"^([-+=]|\d+[.)])", lambda m: m.group(1)[:-1] + "\\" + m.group(1)[-1], out)
+    out = re.sub(r"^([-+=]|\d+[.)](?=\s|$))", lambda m: m.group(1)[:-1] + "\\" + m.group(1)[-1], out)
     out = re.sub(r"(?i)\b(www)\.", r"\1&#46;", out).replace("://", "&#58;//")
     return re.sub(r"(@|\\#|(?i:\bGH-))(?=\w)", r"\1<!-- -->", out)
 

@@ -108,7 +108,19 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     return exit_code(done, console)
 
 
-def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it: bool, console: Console, as_json: bool) -> int:
+def report(
+    names: Sequence[str],
+    out: Path,
+    *,
+    title: str,
+    formats: str,
+    open_it: bool,
+    redact: bool,
+    against: Path | None,
+    baseline: Path | None,
+    console: Console,
+    as_json: bool,
+) -> int:
     """Write the report; stdout gets the trade-off at the last stage and where the page is, or the folder where none was asked for."""
     from leakbench import api, columns, runs
 
@@ -116,7 +128,9 @@ def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
-        api.report(runs.find(names), out, title=title, formats=wanted)
+        found = runs.find(names)
+        verdict = None if baseline is None else api.check(found, baseline=baseline)
+        api.report(found, out, title=title, formats=wanted, check=verdict, baseline=baseline, redact=redact, against=against)
     made = out / "index.html" if "html" in wanted else out
     rows = runs.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
