@@ -28,6 +28,7 @@ WORDS: dict[bool, tuple[Word, Word, Word]] = {
 }
 # Less leakage is claimed at half the level at which more of it is.
 CLAIM = LEVEL / 2
+TABLES_ONLY = "limits from the two intervals: the other report's tables hold no units"
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,13 @@ class _Compared:
 
 
 def _compared(now: Side, then: Side) -> _Compared:
-    why = _unlike(now, then)
-    if now.gate is None or then.gate is None:
-        return _Compared(False, None, None, why or "from the two intervals: the other report's tables hold no units to pair")
-    same = not why and unchanged(now.gate, then.gate)
     few = min(len(now.seeds), len(then.seeds)) < FEWEST_SEEDS
-    why = why or ("one seed: how training runs differ is not covered" if few and not same else "")
-    return _Compared(same, difference(now.gate, then.gate), difference(then.gate, now.gate), why)
+    why = _unlike(now, then) or ("one seed: how training runs differ is not covered" if few else "")
+    if now.gate is None or then.gate is None:
+        return _Compared(False, None, None, "; ".join(w for w in (why, TABLES_ONLY) if w))
+    if not _unlike(now, then) and unchanged(now.gate, then.gate):
+        return _Compared(True, None, None, "the same guesses, byte for byte")
+    return _Compared(False, difference(now.gate, then.gate), difference(then.gate, now.gate), why)
 
 
 def _unlike(now: Side, then: Side) -> str:
@@ -142,7 +143,7 @@ def _levels(differences: Sequence[Difference | None], level: float) -> list[floa
 def _moved(now: Side, then: Side, found: _Compared, names: Mapping[str, str], levels: tuple[float, float]) -> Moved:
     low, high = _limits(now, then, found)
     turned = 1.0 if now.worse == "up" else -1.0
-    centre = turned * found.worse.d if found.worse and not found.same else _centre(now, then)
+    centre = turned * found.worse.d if found.worse else _centre(now, then)
     ends = (turned * low, turned * high)
     word = _word(now, then, found, (turned * centre, min(ends), max(ends)), levels)
     log = now.row["metric"] in LOGARITHMIC
@@ -165,7 +166,7 @@ def _moved(now: Side, then: Side, found: _Compared, names: Mapping[str, str], le
         high=numbers[2],
         scale="factor" if log else "difference",
         word=word,
-        why="the same guesses, byte for byte" if found.same else found.why,
+        why=found.why,
     )
 
 

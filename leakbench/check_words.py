@@ -36,7 +36,7 @@ def check_of(verdict: Verdict, runs: Sequence[Run], commands: Mapping[str, str],
     names = setting_names({setting_key(as_row(r)): as_row(r) for r in known})
     helper = _Settling(runs, commands, baseline)
     rows = tuple(_row(j, verdict.rows, names, helper) for j in sorted(verdict.rows, key=lambda j: WORST_FIRST.index(j.state)))
-    lines = tuple(told(r) for r in rows if r.verdict in URGENT)
+    lines = tuple(told(r, said) for r, said in first_said([r for r in rows if r.verdict in URGENT]))
     return Check(verdict.exit_code, lines, _against(baseline, verdict.rows), heading(verdict.exit_code, rows), rows)
 
 
@@ -48,7 +48,7 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
     if code == 0:
         close = max((r for r in gated if r.difference is not None and r.margin), key=lambda r: r.difference or 0.0, default=None)
         fine = "the one row is fine" if len(gated) == 1 else f"all {len(gated)} rows fine"
-        nearest = f" Closest: {close.row}, {moved_text(close)}" if close and close.difference and close.difference > 0 else ""
+        nearest = f" Closest: {close.row}, {moved_text(close)}." if close and close.difference and close.difference > 0 else ""
         return f"Check passed: {fine}.{nearest}"
     counts = {v: sum(r.verdict == v for r in rows) for v in WORST_FIRST}
     said = {
@@ -61,17 +61,25 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
     return f"{FAILED.get(code, f'Check ended with exit {code}')}: {', '.join(said[v] for v in WORST_FIRST if counts[v])}."
 
 
-def told(row: CheckRow) -> str:
-    """One line: "leaks more: cifar100: FedGN σ 0.3, worst case: P_leak 0.32 → 0.60, +0.28 (0.20 or more), allowed 0.05."."""
-    parts = [value_text(row), moved_text(row), row.why]
-    return f"{row.verdict}: {row.row}: " + " ".join([*(p for p in parts if p), *how_to_settle(row)])
+def first_said(rows: Sequence[CheckRow]) -> list[tuple[CheckRow, bool]]:
+    """Each row, and whether a row before it carries the same command: one training may settle many rows."""
+    return [(r, any(r.command == earlier.command for earlier in rows[:i])) for i, r in enumerate(rows)]
 
 
-def how_to_settle(row: CheckRow) -> list[str]:
-    """The command with the words before it; taking a change into the baseline settles it only if the change is meant."""
+def told(row: CheckRow, said: bool = False) -> str:
+    """One line: "leaks more: cifar100: FedGN σ 0.3, worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to +0.35), allowed 0.05."."""
+    numbers = ", ".join(t for t in (value_text(row), moved_text(row)) if t)
+    parts = [numbers, row.why.removesuffix("."), ": ".join(how_to_settle(row, said)).removesuffix(".")]
+    return f"{row.verdict}: {row.row}: " + ". ".join(p for p in parts if p) + "."
+
+
+def how_to_settle(row: CheckRow, said: bool = False) -> tuple[str, ...]:
+    """(words, command): taking a change into the baseline settles it only if the change is meant. ``said``: an earlier row has it."""
     if not row.command:
-        return []
-    return [f"{'If that is meant' if row.command.startswith('leakbench check ') else 'To settle it'}: {row.command}"]
+        return ()
+    if said:
+        return ("The command above settles it, too.",)
+    return ("If that is meant" if row.command.startswith("leakbench check ") else "To settle it", row.command)
 
 
 def value_text(row: CheckRow) -> str:
@@ -87,11 +95,13 @@ def moved_text(row: CheckRow) -> str:
     """As in "+0.28 (0.20 to 0.35), allowed 0.05."; for counts of samples the difference of their logarithms."""
     if row.difference is None or row.low is None or row.high is None:
         return ""
+    if row.difference == row.low == row.high == 0:
+        return "unchanged"
     digits = max(words(row.metric).decimals, 2)
     signed = [f"{v:+.{digits}f}" for v in (row.difference, row.low, row.high)]
     scale = " on logarithms" if row.metric in LOGARITHMIC else ""
     allowed = "" if row.margin is None else f", allowed {row.margin:.{digits}f}"
-    return f"{signed[0]} ({signed[1]} to {signed[2]}){scale}{allowed}."
+    return f"{signed[0]} ({signed[1]} to {signed[2]}){scale}{allowed}"
 
 
 def as_row(row: GateRow) -> Row:

@@ -14,7 +14,7 @@ from leakbench.errors import UsageError
 from leakbench.parties import Facts
 from leakbench.runs import Run
 from leakbench.runspec import Parts, RunSpec, parts
-from leakbench.store import read_tree
+from leakbench.store import inside, read_tree
 from leakbench.task import Examples
 from leakbench.transcript import Message, overlaid, read_messages
 from leakbench.tree import Tree, flat, tmap
@@ -102,7 +102,7 @@ class Recording:
         self._check("known/")
         out: dict[tuple[str, int, int, int | None], Tensor] = {}
         for path in sorted((self.run.path / "known").glob("round-*.safetensors")):
-            tree, meta = read_tree(path)
+            tree, meta = read_tree(inside(self.run.path / "known", path.name))
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from leakbench.against import Against, Amount, Moved
 from leakbench.baseline import UTILITY
-from leakbench.judging import MADE
+from leakbench.judging import END, MADE
 from leakbench.questions import SHORT, words
 from leakbench.verdict_words import plain, plural
 from reports._words import ATTACKS, STAGES
@@ -17,7 +17,7 @@ FIRST = (*MADE, UTILITY)
 
 @dataclass(frozen=True)
 class Line:
-    """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and utility, shown before all others."""
+    """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and utility at the end of training."""
 
     setting: str
     what: str
@@ -41,7 +41,7 @@ def line(row: Moved) -> Line:
         word=row.word,
         tone=TONES.get(row.word, "none"),
         why=row.why or "compared over units and seeds",
-        first=row.attack in FIRST,
+        first=row.attack in FIRST and row.stage in END,
     )
 
 

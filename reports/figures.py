@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
+from leakbench.inert import one_line
 from leakbench.judging import find_questions
 from leakbench.questions import better, words
 from leakbench.report_data import Picture, Report, ReportData
@@ -60,7 +62,8 @@ class Figures(Report):
             names = {s.key: s.name for s in settings}
             for (task, attack, _, key), found in sheets.items():
                 name = names.get(key, "unknown setting")
-                written += _save(_sheet(found, f"{name}, {attack_name(attack)}"), out, f"pictures-{task}-{attack}-{name}", written)
+                sheet = _sheet(found, _cut(f"{name}, {attack_name(attack)}", 80))
+                written += _save(sheet, out, f"pictures-{task}-{attack}-{name}", written)
         return written
 
 
@@ -91,9 +94,9 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
         axes.invert_xaxis()
     if better(utility.metric) == "down":
         axes.invert_yaxis()
-    axes.set_xlabel(f"leakage: {words(question.metric).title}", parse_math=False)
-    axes.set_ylabel(words(utility.metric).title, parse_math=False)
-    axes.set_title(f"{question.task}, {question.label}, worst case", fontsize=9, parse_math=False)
+    axes.set_xlabel(_cut(f"leakage: {words(question.metric).title}", 80), parse_math=False)
+    axes.set_ylabel(_cut(words(utility.metric).title, 50), parse_math=False)
+    axes.set_title(_cut(f"{question.task}, {question.label}, worst case", 80), fontsize=9, parse_math=False)
     _name(axes, shown)
     axes.legend(fontsize=6.5, frameon=False)
     return figure
@@ -118,7 +121,7 @@ def _name(axes: Any, shown: list[Judged]) -> None:
         row, utility = judged.verdict.worst, judged.setting.utility
         if row is None or utility is None:
             continue
-        text = judged.setting.name + (" (dead)" if judged.setting.dead else "")
+        text = _cut(judged.setting.name, 40) + (" (dead)" if judged.setting.dead else "")
         told[text] = (row.value, utility.value)
         across, up = (axes.transScale + axes.transLimits).transform(told[text])
         if across > 0.8:
@@ -147,7 +150,13 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
             axes, picture = grid[i][j], at.get((role, *unit))
             axes.set_xticks([])
             axes.set_yticks([])
-            under = "not kept" if picture is None else " ".join(picture.unit.split("/")[:2]) if role == "original" else "PSNR not measured"
+            under = (
+                "not kept"
+                if picture is None
+                else _cut(" ".join(picture.unit.split("/")[:2]), 16)
+                if role == "original"
+                else "PSNR not measured"
+            )
             if picture is not None and np.isfinite(picture.image).all():
                 axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
                 under = f"{picture.psnr:.0f} dB" if picture.psnr is not None else under
@@ -159,10 +168,18 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
     return figure
 
 
+def _cut(text: str, most: int) -> str:
+    """On one line, short enough to leave room for the drawing."""
+    shown = one_line(text)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
 def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     """``name``.svg and .png; the name is made of letters, digits and hyphens only, and told apart from those ``taken``."""
     stem = (
-        re.sub(r"[^a-z0-9.]+", "-", name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam")).strip("-.")[:100]
+        re.sub(r"[^a-z0-9]*[^a-z0-9.][^a-z0-9]*|\.\.+", "-", name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam"))
+        .strip("-.")[:100]
+        .strip("-.")
         or "figure"
     )
     used = {p.stem for p in taken}
@@ -173,7 +190,9 @@ def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     paths = []
     for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         data = io.BytesIO()
-        figure.savefig(data, format=kind, dpi=200, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # a name in a script that the font lacks: a box is drawn
+            figure.savefig(data, format=kind, dpi=200, metadata=metadata)
         path = out / "figures" / f"{stem}.{kind}"
         write_bytes(path, data.getvalue())
         paths.append(path)

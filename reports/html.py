@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.headline import headline
+from leakbench.inert import inert
 from leakbench.judging import find_questions
 from leakbench.questions import METRICS
 from leakbench.report_data import Report, ReportData
@@ -25,8 +26,8 @@ from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "against", "screens")
-MOST_MOVED = 12  # lines of what moved that are not folded
 SCRIPTS: tuple[str, ...] = ()
+MOST_MOVED = 12  # lines of what moved that are not folded
 
 
 class Html(Report):
@@ -44,7 +45,7 @@ class Html(Report):
 
 
 def render(data: ReportData) -> str:
-    """The page. Every string that comes from a run folder is escaped by the template or by the drawing."""
+    """The page. Every string that comes from a run folder is escaped by the template or by the drawing; hidden characters are shown."""
     import jinja2
 
     settings = find_settings(data)
@@ -60,7 +61,7 @@ def render(data: ReportData) -> str:
         lstrip_blocks=True,
     )
     env.filters |= {"megabytes": megabytes, "attack_name": attack_name}
-    return env.get_template("index.html.jinja").render(
+    page = env.get_template("index.html.jinja").render(
         data=data,
         style=style,
         script=script,
@@ -84,6 +85,7 @@ def render(data: ReportData) -> str:
         tasks=sorted({s.task for s in settings}),
         settings=settings,
     )
+    return inert(page)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:

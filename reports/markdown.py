@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.check_words import URGENT, how_to_settle, moved_text, value_text
+from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
 from leakbench.headline import Span, headline, lede
 from leakbench.inert import one_line
 from leakbench.judging import find_questions
@@ -99,7 +99,7 @@ def _check(sheet: Sheet, check: Check) -> None:
         sheet.add(f"against {plain(check.against)}", "")
     urgent = [r for r in check.rows if r.verdict in URGENT]
     if urgent:
-        sheet.table(CHECK, [_cells(r) for r in urgent[:LINES]])
+        sheet.table(CHECK, [_cells(r, said) for r, said in first_said(urgent[:LINES])])
     elif not check.rows:
         for text in check.lines[:LINES]:
             sheet.add(f"* {plain(text)}")
@@ -111,14 +111,16 @@ def _check(sheet: Sheet, check: Check) -> None:
         sheet.add("<details>", f"<summary>All {len(check.rows)} rows</summary>", "")
         sheet.left -= len("</details>") + 2
         half = Sheet(sheet.left // 2)
-        half.table(CHECK, [_cells(r) for r in check.rows])
+        half.table(CHECK, [_cells(r, None) for r in check.rows])
         sheet.left -= sheet.left // 2 - half.left
         sheet.lines += [*half.lines, "</details>", ""]
 
 
-def _cells(row: CheckRow) -> list[str]:
-    settle = [f"{words}: {code(command, cell=True)}" for words, _, command in (t.partition(": ") for t in how_to_settle(row))]
-    why = " ".join([plain(row.why), *settle]).strip() or "compared over units and seeds"
+def _cells(row: CheckRow, said: bool | None) -> list[str]:
+    """``said``: an earlier row carries the same command; None: this table is about numbers, not commands."""
+    settle = () if said is None else how_to_settle(row, said)
+    told = ": ".join([*settle[:1], *(code(c, cell=True) for c in settle[1:])])
+    why = ". ".join(t for t in (plain(row.why).removesuffix("."), told) if t) or "compared over units and seeds"
     return [f"**{plain(row.verdict)}**", plain(row.row), plain(value_text(row)), plain(moved_text(row) or "not compared"), why]
 
 
