@@ -47,7 +47,7 @@ def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Traine
 
 
 def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:
-    """Run and score one attack on one run folder; returns the attack's folder.
+    """Run and score one attack on one run folder; returns the attack's folder. Of a run that was exported the guess is all there is.
 
     Raises:
         LeakbenchError: it does not fit or failed; the run folder then says why.
@@ -62,7 +62,9 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     try:
-        attacking.guess(recording, name, chosen.attack, progress=progress)
+        made = attacking.guess(recording, name, chosen.attack, progress=progress)
+        if recording.exported:
+            return str(made)
         return str(scoring.score(recording, name, chosen.attack))
     except BrokenFile:  # the recording's fault, not the attack's: nothing is written
         raise

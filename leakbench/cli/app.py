@@ -151,6 +151,26 @@ def report(
 
 
 @app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="One run folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The archive (tar).")],
+    without_truth: Annotated[
+        bool,
+        typer.Option("--without-truth", help="Only what crossed the wire: no private data, no control, labels, probes, guesses, seed."),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Pack a run for somebody else to attack. It holds what crossed the wire and no answer."""
+    from leakbench.cli import commands
+    from leakbench.errors import UsageError
+
+    if not without_truth:
+        raise UsageError("export is for handing a run to others: say --without-truth. To move a whole run, copy its folder.")
+    return commands.export(run, out, console=Console(quiet), as_json=as_json)
+
+
+@app.command()
 def check(
     run: Runs,
     baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
