@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import leakbench
@@ -22,7 +23,8 @@ from leakbench.runs import Run
 
 def tables(runs: Sequence[Run]) -> results.Tables:
     """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
-    return results.collect(runs, work.fitting, work.unfit)
+    known = work.variants()  # once, not for every run
+    return results.collect(runs, partial(work.fitting, known=known), partial(work.unfit, known=known))
 
 
 def write(

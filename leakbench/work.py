@@ -98,24 +98,27 @@ def variants(names: Sequence[str] | None = None) -> list[Choice]:
     return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
 
 
-def planned(recording: Recording) -> list[Choice]:
-    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits."""
+def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list[Choice]:
+    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits.
+
+    ``known``: all ``variants``, for who asks about many runs.
+    """
     own = recording.spec.attacks
     if own:
         return [build(a.name, a.params) for a in own]
-    return [c for c in variants() if not c.attack.obstacle(recording)]
+    return [c for c in known or variants() if not c.attack.obstacle(recording)]
 
 
-def fitting(run: runs.Run) -> list[str]:
-    """Names of the attacks that fit what this run shared."""
+def fitting(run: runs.Run, known: Sequence[Choice] | None = None) -> list[str]:
+    """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
     recording = Recording(run)
-    return sorted({c.name for c in planned(recording) if not c.attack.obstacle(recording)})
+    return sorted({c.name for c in planned(recording, known) if not c.attack.obstacle(recording)})
 
 
-def unfit(run: runs.Run) -> dict[str, str]:
-    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings."""
+def unfit(run: runs.Run, known: Sequence[Choice] | None = None) -> dict[str, str]:
+    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings; ``known``: all ``variants``."""
     recording = Recording(run)
     why: dict[str, list[str]] = {}
-    for c in variants():
+    for c in known or variants():
         why.setdefault(c.name, []).append(c.attack.obstacle(recording))
     return {name: reasons[0] for name, reasons in why.items() if all(reasons)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from pathlib import Path
@@ -142,30 +143,36 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
     units = list(dict.fromkeys(p.place for p in pictures))[:MOST_UNITS]
     roles = [r for r in ROLES if any(p.role == r for p in pictures)]
     at: dict[Any, Picture] = {(p.role, *p.place): p for p in pictures}
-    figure = Figure(figsize=(0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4), layout="constrained")
-    figure.suptitle(title, fontsize=8, parse_math=False)
-    grid = figure.subplots(len(roles), len(units), squeeze=False)
+    # One set of axes for all of them: a grid of axes takes many times as long.
+    wide, high = 0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4
+    figure = Figure(figsize=(wide, high))
+    figure.suptitle(title, fontsize=8, y=1 - 0.08 / high, va="top", parse_math=False)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
     for i, role in enumerate(roles):
+        top = 0.35 + 0.92 * i
+        axes.text(0.95, top + 0.33, ROLES[role], fontsize=6.5, ha="right", va="center")
         for j, unit in enumerate(units):
-            axes, picture = grid[i][j], at.get((role, *unit))
-            axes.set_xticks([])
-            axes.set_yticks([])
-            under = (
-                "not kept"
-                if picture is None
-                else _cut(" ".join(picture.unit.split("/")[:2]), 16)
-                if role == "original"
-                else "PSNR not measured"
-            )
+            left, picture = 1.05 + 0.75 * j, at.get((role, *unit))
             if picture is not None and np.isfinite(picture.image).all():
-                axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-                under = f"{picture.psnr:.0f} dB" if picture.psnr is not None else under
-            elif picture is not None:
-                under = "attack failed"
-            axes.set_xlabel(under, fontsize=6, labelpad=2, parse_math=False)
-            if j == 0:
-                axes.set_ylabel(ROLES[role], fontsize=6.5)
+                place = (left, left + 0.66, top + 0.66, top)
+                axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=place)
+            else:
+                axes.text(left + 0.33, top + 0.33, "no image", fontsize=6, ha="center", va="center")
+            axes.text(left + 0.33, top + 0.78, _under(picture, role), fontsize=6, ha="center", va="center", parse_math=False)
+    axes.set(xlim=(0, wide), ylim=(high, 0))
     return figure
+
+
+def _under(picture: Picture | None, role: str) -> str:
+    """What stands under a picture."""
+    if picture is None:
+        return "not kept"
+    if not math.isfinite(float(picture.image.sum())):
+        return "attack failed"
+    if role == "original":
+        return _cut(" ".join(picture.unit.split("/")[:2]), 16)
+    return f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
 
 
 def _cut(text: str, most: int) -> str:
