@@ -41,7 +41,7 @@ def clear(out: Path) -> None:
         return
     files = sorted(p for p in out.rglob("*") if not p.is_dir() or p.is_symlink())
     names = {p: p.relative_to(out).as_posix() for p in files}
-    foreign = [n for p, n in names.items() if not (n in OURS or (p.parent == out / "figures" and p.suffix in (".svg", ".png")))]
+    foreign = [n for p, n in names.items() if not (n in OURS or (p.parent == out / "figures" and p.suffix in (".svg", ".png", ".txt")))]
     if foreign:
         raise UsageError(
             f"--redact: {out / foreign[0]} is no file of a report, and might hold what is to be left out. Choose another folder."

@@ -6,14 +6,15 @@ import io
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from leakbench.inert import one_line
 from leakbench.judging import find_questions
 from leakbench.questions import better, words
-from leakbench.report_data import Picture, Report, ReportData
-from leakbench.settings import Judged, Question, Utility, find_settings
+from leakbench.report_data import Picture, Report, ReportData, setting_key
+from leakbench.settings import Judged, Question, Setting, Utility, find_settings
 from leakbench.store import write_bytes
 from leakbench.verdict import Number
 from reports._labels import column
@@ -31,6 +32,9 @@ MARKS = {
     "wedge": "v",
     "pentagon": "p",
 }
+Sheet = tuple[str, str, str, str]  # task, attack, its parameters, setting
+MANY = 24  # points; beyond, the emptiest corner for the legend is not looked for
+MOST_SHEETS = 40  # a second or so each
 COLOURS = {"leak": "#b3390a", "part": "#8a5f00", "held": "#0b5cab", "none": "#67645e"}
 FILLS = {"leak": "full", "part": "left", "held": "none", "none": "full"}
 # The same input gives the same bytes: no date, no random ids; text stays text.
@@ -57,15 +61,28 @@ class Figures(Report):
                 figure = _tradeoff(question, marks)
                 if figure is not None:
                     written += _save(figure, out, f"tradeoff-{question.task}-{question.label}", written)
-            sheets: dict[tuple[str, str, str, str], list[Picture]] = {}
+            sheets: dict[Sheet, list[Picture]] = {}
             for picture in data.pictures:
                 sheets.setdefault((picture.task, picture.attack, picture.attack_params, picture.setting), []).append(picture)
             names = {s.key: s.name for s in settings}
-            for (task, attack, _, key), found in sheets.items():
+            drawn = _drawn(sheets, data, settings)
+            for (task, attack, _, key), found in drawn.items():
                 name = names.get(key, "unknown setting")
                 sheet = _sheet(found, _cut(f"{name}, {attack_name(attack)}", 80))
                 written += _save(sheet, out, f"pictures-{task}-{attack}-{name}", written)
+        if len(drawn) < len(sheets):
+            written.append(out / "figures" / "left-out.txt")
+            text = f"{len(sheets) - len(drawn)} of {len(sheets)} sheets of pictures were not drawn. For them make a report of fewer runs.\n"
+            write_bytes(written[-1], text.encode())
         return written
+
+
+def _drawn(sheets: dict[Sheet, list[Picture]], data: ReportData, settings: Sequence[Setting]) -> dict[Sheet, list[Picture]]:
+    """As many sheets as a report has time for: first those of settings on a front, whatever their pictures look like."""
+    front = {setting_key(r) for r in data.tradeoff if r["on_front"]}
+    place = {s.key: s.index for s in settings}
+    order = sorted(sheets, key=lambda k: (k[3] not in front, place.get(k[3], 0), k))
+    return {k: sheets[k] for k in sorted(order[:MOST_SHEETS], key=list(sheets).index)}
 
 
 def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
@@ -99,7 +116,7 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
     axes.set_ylabel(_cut(words(utility.metric).title, 50), parse_math=False)
     axes.set_title(_cut(f"{question.task}, {question.label}, worst case", 80), fontsize=9, parse_math=False)
     _name(axes, shown)
-    axes.legend(fontsize=6.5, frameon=False)
+    axes.legend(fontsize=6.5, frameon=False, loc="lower right" if len(shown) > MANY else "best")
     return figure
 
 
