@@ -64,10 +64,8 @@ def main() -> int:
         spent = measure(place / "runs", place / "report", given.formats.split(","), profile=given.profile)
         sizes = {p.relative_to(place / "report").as_posix(): p.stat().st_size / 1e6 for p in (place / "report").rglob("*") if p.is_file()}
     page = sizes.get("index.html", 0.0)
-    print(
     print(f"{spent['seconds']:.1f} s of {SECONDS} ({spent['cpu']:.1f} s on a core)", end=", ")
     print(f"{spent['gib']:.2f} GiB of {GIB}, page {page:.2f} MB of {MEGABYTES}")
-    )
     print(", ".join(f"{n} {s:.2f} MB" for n, s in sorted(sizes.items(), key=lambda x: -x[1])[:8]), f"; {sum(sizes.values()):.1f} MB in all")
     return int(spent["seconds"] > SECONDS or spent["gib"] > GIB or page > MEGABYTES)
 
