@@ -14,7 +14,7 @@ from leakbench.report_data import Report, ReportData, Row, setting_key
 from leakbench.settings import Judged, Question, find_settings
 from leakbench.store import write_bytes
 from leakbench.verdict_words import plain
-from reports._lines import Summary, summary
+from reports._row_text import Summary, summary
 
 ROWS = 40  # of a table; more go into further tables
 COLUMNS = ("setting", "utility", "its paper", "paper's own attack", "its paper", "best real attacker", "worst case", "verdict")

@@ -14,7 +14,7 @@ from leakbench.report_data import Check, CheckRow, Report, ReportData
 from leakbench.settings import Question, find_settings
 from leakbench.store import write_bytes
 from reports import _against
-from reports._lines import summary
+from reports._row_text import summary
 from reports._words import PROBE
 
 MOST = 60_000  # bytes, so characters too
