@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # C0 but tab and newline, DEL and C1; zero-width, direction marks and overrides; line separators; half of a surrogate pair.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
@@ -17,3 +18,12 @@ def inert(text: str) -> str:
 def one_line(text: str) -> str:
     """The same on one line."""
     return " ".join(inert(text).split())
+
+
+def inert_json(value: Any) -> Any:
+    """The same of every text in a JSON value, names of fields among them."""
+    if isinstance(value, dict):
+        return {inert(k): inert_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [inert_json(v) for v in value]
+    return inert(value) if isinstance(value, str) else value

@@ -22,7 +22,10 @@ MADE = ("cascade", "any_attack")
 
 
 def find_questions(data: ReportData, settings: Sequence[Setting]) -> list[Question]:
-    """Every question that some number of the trade-off table can answer; within a task the one for the headline first."""
+    """Every question that some number of the trade-off table can answer, by task.
+
+    The task with most judged settings comes first, and within a task the question for the headline.
+    """
     asked: dict[tuple[str, str, bool, str], set[str]] = defaultdict(set)
     for row in data.tradeoff:
         asked[row["task"], topic(row["metric"]).name, bool(row["probe"]), _stage(row)].add(row["metric"])
@@ -34,9 +37,14 @@ def find_questions(data: ReportData, settings: Sequence[Setting]) -> list[Questi
         empty = Question(task, about, metric, probe, stage, leaks[metric])
         questions.append(replace(empty, judged=tuple(_judged(index, empty, s) for s in settings if s.task == task)))
     order = [t.name for t in TOPICS]
+    most: dict[str, int] = defaultdict(int)
+    for q in questions:
+        if q.stage == "final":
+            most[q.task] = max(most[q.task], sum(j.verdict.judged for j in q.judged))
     return sorted(
         questions,
         key=lambda q: (
+            -most[q.task],
             q.task,
             STAGES.index(q.stage) if q.stage in STAGES else len(STAGES),
             not any(j.verdict.judged for j in q.judged),

@@ -3,32 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from leakbench import attacking, columns, images
+from leakbench.configurations import group
 from leakbench.errors import NotMeasured
-from leakbench.report_data import Picture, run_setting_key
+from leakbench.report_data import Picture, run_setting_key, setting_key
 from leakbench.runs import AttackFolder, Run
 from leakbench.streams import shared
 from leakbench.truth import Truth
 
 UNITS = 8  # pictures of one attack on one run
+ATTACKS = 3  # on one run
+
+
+def of_runs(runs: Sequence[Run]) -> Iterator[Picture]:
+    """Pictures of every complete run, under the names that the tables give to its task and configuration."""
+    for config in group(runs):
+        for run in config.runs:
+            for picture in of_run(run):
+                yield replace(picture, task=config.label, setting=setting_key(config.columns))
 
 
 def of_run(run: Run) -> Iterator[Picture]:
-    """Pictures of every reconstruction attack on this run, at the last stage it attacked; none of signals.
+    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each attacked; none of signals.
 
-    Of a guess about several examples the first one is shown.
+    Of attacks the strongest are taken, by rung and order, and one with the paper's own where there is any. Of a guess about
+    several examples the first one is shown.
     """
     shape, truth = run.meta["facts"]["shape"], Truth(run)
     if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
         return
-    for attack in run.attacks:
-        if attack.done and "psnr" in attack.meta["metrics"]:
-            yield from _of_attack(run, attack, truth)
+    for attack in _shown([a for a in run.attacks if a.done and "psnr" in a.meta["metrics"]]):
+        yield from _of_attack(run, attack, truth)
+
+
+def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
+    """Chosen by what they may know, never by what came out; weakest first."""
+
+    def strength(a: AttackFolder) -> tuple[int, int, str, str]:
+        return columns.RUNGS.index(a.meta["threat"]["rung"]), int(a.meta["order"]), a.name, a.params
+
+    ranked = sorted(attacks, key=strength)
+    paper = [a for a in ranked if a.meta["threat"]["rung"] == "paper"][:1]
+    return paper + [a for a in ranked if a not in paper][-(ATTACKS - len(paper)) :]
 
 
 def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture]:
@@ -40,7 +62,8 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture
         if g.guess.round == last:
             roles[g.role][g.guess.unit, g.guess.probe] = g
     units = sorted(roles["attack"], key=str)
-    order = shared(0, "pictures").permutation(run.id, len(units)).tolist()  # drawn by name, whatever came out
+    # Drawn by name, before anything is known of what came out; the same in all settings that attacked the same units.
+    order = shared(0, "pictures").permutation(f"{run.spec['task']['name']}/{run.seed}", len(units)).tolist()
     scores = {
         (u["role"], u["metric"], u["unit"], u["probe"]): u["score"]
         for u in attack.table("units.csv", columns.UNITS)

@@ -21,9 +21,14 @@ def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
     return torch.nn.functional.cosine_similarity(candidates, whole[None], dim=-1)
 
 
+def named(alike: Tensor) -> Tensor:
+    """(C,) float64 adding up to 1: who is named, given how near each of ``alike`` (C,) is; ties share."""
+    best = (alike >= alike.max() - _TIE * alike.abs().max()).double()  # relative: Euclidean distances have any scale
+    return best / best.sum()
+
+
 def _named(alike: Tensor, client: int) -> float:
-    best = alike >= alike.max() - _TIE * alike.abs().max()  # relative: Euclidean distances have any scale
-    return float(best[client]) / int(best.sum())
+    return float(named(alike)[client])
 
 
 def _p_leak(guess: Guess, answer: Answer) -> list[Score]:

@@ -143,12 +143,22 @@ def tsne(found: Pairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     scikit-learn's, as in FedHide's supplement, which gives no other parameter. Started at random places (a start from principal
     components has none where all prototypes are one), perplexity 30 or a third of the points where they are few.
     """
-    from sklearn.manifold import TSNE
+    at = places(torch.cat([found.true, found.proxy]), seed=seed)
+    return at[: len(found.clients)], at[len(found.clients) :]
 
-    points = torch.cat([found.true, found.proxy]).cpu().numpy()
-    at = TSNE(metric="cosine", init="random", random_state=seed, perplexity=min(30.0, (len(points) - 1) / 3)).fit_transform(points)
-    places = torch.as_tensor(at, dtype=torch.float64)
-    return places[: len(found.clients)], places[len(found.clients) :]
+
+def places(points: Tensor, *, seed: int = 0) -> Tensor:
+    """(n, 2) float64: t-SNE by cosine of ``points`` (n, dim), as ``tsne`` has it.
+
+    On one thread: sums in another order would, after a thousand steps, be another picture.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        perplexity = min(30.0, (len(points) - 1) / 3)
+        at = TSNE(metric="cosine", init="random", random_state=seed, perplexity=perplexity).fit_transform(points.cpu().numpy())
+    return torch.as_tensor(at, dtype=torch.float64)
 
 
 def draw_tsne(sets: Mapping[str, Pairs], folder: Path, stem: str, *, seed: int = 0) -> list[Path]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Place = tuple[str, int | None, int, int]
+Place2 = tuple[float, float]
 Role = Literal["original", "floor", "control", "attack"]
 
 
@@ -77,8 +78,8 @@ class Clients:
     """How often each client of a setting was hit by the worst case of one metric.
 
     ``shares``: (clients,) by number, the mean over the client's units and the seeds of what `any_attack` scored there (0 or 1, ties
-    between; a failed unit scores what the blind guess scores), so that the mean over all units is the number of tradeoff.csv.
-    None: no unit of that client was attacked.
+    between; a unit on which every attack failed is no hit): where nothing failed, the number of tradeoff.csv is the mean over all
+    units. None: no unit of that client was attacked.
     """
 
     setting: str
@@ -111,6 +112,61 @@ class CheckRow:
 
 
 @dataclass(frozen=True)
+class Embedding:
+    """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
+
+    ``setting`` is a ``setting_key``. ``why``: why this setting is shown. ``by``: the attack, in words. ``clients``: (n,) numbers;
+    ``true``, ``shared``, ``recovered``: (n, 2) places; None where the attack gave no prototype. ``left_out``: clients not shown.
+    """
+
+    setting: str
+    why: str
+    by: str
+    seed: int
+    clients: tuple[int, ...]
+    true: tuple[Place2, ...]
+    shared: tuple[Place2, ...]
+    recovered: tuple[Place2 | None, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Who was named for whom by one attack, over all seeds, after the last round.
+
+    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client number; ``failed``: units without
+    a guess. ``clients``: how many there are.
+    """
+
+    setting: str
+    why: str
+    by: str
+    rung: str
+    clients: int
+    named: tuple[tuple[int, int, float], ...]
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who holds what: ``counts`` (clients, classes) training examples of a task's first run."""
+
+    task: str
+    counts: tuple[tuple[int, ...], ...]
+
+
+Map = Embedding | Naming | Split
+
+
+@dataclass(frozen=True)
+class About:
+    """What a method says of itself: the first paragraph of its own documentation, and its paper."""
+
+    text: str
+    paper: str = ""
+
+
+@dataclass(frozen=True)
 class Check:
     """What `leakbench check` said about these runs: its exit code and what has to be looked at, the most urgent first.
 
@@ -131,8 +187,9 @@ class ReportData:
 
     The tables hold the columns of the CSV files of the same names, python-typed (floats, bools, ``flags`` and ``seeds`` joined by
     `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
-    the number again. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when,
-    ISO 8601. ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
+    the number again. ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of
+    itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when, ISO 8601.
+    ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
     """
 
     title: str
@@ -149,6 +206,8 @@ class ReportData:
     pictures: Sequence[Picture] = ()
     curves: Sequence[Curve] = ()
     clients: Sequence[Clients] = ()
+    maps: Sequence[Map] = ()
+    about: Mapping[str, About] = field(default_factory=dict)
     guesses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     check: Check | None = None
     against: Against | None = None

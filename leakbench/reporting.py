@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import leakbench
-from leakbench import pictures, provenance, redaction, registry, results, work
+from leakbench import (
+    pictures,
+    provenance,
+    redaction,
+    registry,
+    report_about,
+    report_clients,
+    report_curves,
+    report_maps,
+    results,
+    work,
+)
 from leakbench.against import against as moved_against
 from leakbench.baseline import GateRow
 from leakbench.check_words import check_of
@@ -17,14 +28,14 @@ from leakbench.errors import UsageError
 from leakbench.gate import Verdict
 from leakbench.gate_rows import gate_rows
 from leakbench.other_report import of_folder, of_runs
-from leakbench.report_data import Report, ReportData
+from leakbench.report_data import Clients, Curve, Report, ReportData
 from leakbench.runs import Run
 
 
-def tables(runs: Sequence[Run]) -> results.Tables:
+def tables(runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None) -> results.Tables:
     """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
     known = work.variants()  # once, not for every run
-    return results.collect(runs, partial(work.fitting, known=known), partial(work.unfit, known=known))
+    return results.collect(runs, partial(work.fitting, known=known), partial(work.unfit, known=known), look)
 
 
 def write(
@@ -59,7 +70,14 @@ def write(
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
     makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in wanted]
     other = None if against is None else of_folder(against)  # before `out` is written: it may be the same folder
-    found = tables(runs)
+    curves: list[Curve] = []
+    clients: list[Clients] = []
+
+    def look(config: results.Found) -> None:
+        curves.extend(report_curves.of(config))
+        clients.extend(report_clients.of(config))
+
+    found = tables(runs, look)
     commit, dirty = provenance.source()
     known = commands(runs, found.tradeoff)
     data = ReportData(
@@ -74,7 +92,12 @@ def write(
         missing=found.missing,
         diagnostics=found.diagnostics,
         runs=results.metas(runs),
-        pictures=[] if redact else [p for r in runs if r.done for p in pictures.of_run(r)],
+        pictures=[] if redact else list(pictures.of_runs(runs)),
+        curves=curves,
+        clients=clients,
+        maps=[] if redact else report_maps.of(runs, found.tradeoff),
+        about=report_about.of(runs),
+        guesses=report_about.guesses(runs),
         check=None if check is None else check_of(check, runs, known, baseline),
         against=None if other is None else moved_against(str(against), of_runs(runs), other),
         commands=known,

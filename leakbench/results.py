@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 
 COLUMNS = TABLES
 
+
+@dataclass(frozen=True)
+class Found:
+    """All that was read of one configuration on the way to the tables, for whoever shows more of it than they hold.
+
+    ``utilities``: of its complete runs; ``rows``: every attack's rows of these; ``pooled``: lines of `tradeoff`, each with what it
+    was pooled from; ``final``: its line of `utility`.
+    """
+
+    config: Configuration
+    utilities: Sequence[utility_table.Utility]
+    rows: Sequence[measured.Measured]
+    pooled: Sequence[tradeoff.Pooled]
+    final: Row
+
+
 Fitting = Callable[[Run], Iterable[str]]
 Unfit = Callable[[Run], Mapping[str, str]]
 Lack = tuple[Row, str, str, str, int | None]  # configuration, attack, metric, reason, seed (None: all)
@@ -40,13 +56,19 @@ class Tables:
         return to_frame(getattr(self, table), COLUMNS[table])
 
 
-def collect(runs: Sequence[Run], fitting: Fitting | None = None, unfit: Unfit | None = None) -> Tables:
+def collect(
+    runs: Sequence[Run],
+    fitting: Fitting | None = None,
+    unfit: Unfit | None = None,
+    look: Callable[[Found], None] = lambda _: None,
+) -> Tables:
     """Read ``runs`` and make the tables.
 
     Args:
         runs: complete or not; what failed or is not finished stands in `missing`.
         fitting: run -> names of the attacks that fit what it shared; those that did not run stand in `missing`.
         unfit: run -> {attack: why it does not fit}; these stand there, too.
+        look: called with each configuration while its units are in memory, so that nobody reads them a second time.
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
@@ -73,7 +95,9 @@ def collect(runs: Sequence[Run], fitting: Fitting | None = None, unfit: Unfit | 
         gained, lack = utility_table.rows(config, utilities)
         lacks += [(config.columns, "", metric, reason, None) for metric, reason in lack]
         utility += [{c: (row | tradeoff.claim(config, row["metric"]))[c] for c in UTILITY} for row in gained]
-        mine, none = tradeoff.rows(config, [m for ms in rows.values() for m in ms], utilities, gained[0])
+        every = [m for ms in rows.values() for m in ms]
+        mine, none = tradeoff.rows(config, every, utilities, gained[0])
+        look(Found(config, utilities, every, mine, gained[0]))
         lacks += [(config.columns, *n, None) for n in none]
         trade += [p.row for p in mine]
         about |= dict.fromkeys([id(p.row) for p in mine], _question(config))

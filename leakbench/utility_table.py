@@ -83,7 +83,7 @@ def rows(config: Configuration, utilities: Sequence[Utility]) -> tuple[list[Row]
             few = min(len(u.evaluations) for u in utilities)
             missing.append((about["metric"], f"no last10: only {few} evaluations, it is the mean of the last {LAST}"))
             continue
-        found = _over_seeds({u.run.seed: _mean(c) for u, c in zip(utilities, chosen, strict=True)}, about["metric"])
+        found = over_seeds({u.run.seed: _mean(c) for u, c in zip(utilities, chosen, strict=True)}, about["metric"])
         marks = flags.of_seeds(len(utilities)) | of_runs(utilities) | ({"few_units"} if found.n < flags.FEW_UNITS else set())
         numbers = {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
         out.append(shared | {"statistic": statistic, **numbers, "flags": flags.join(marks)})
@@ -121,7 +121,7 @@ def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
     return replace(evaluations[-1], value=mean("value"), low=mean("low"), high=mean("high"), scores=scores)
 
 
-def _over_seeds(seeds: dict[int, Evaluation], metric: str) -> Estimate:
+def over_seeds(seeds: dict[int, Evaluation], metric: str) -> Estimate:
     """Test units are the same in every seed: n counts them once. Where scores of units are lacking or the metric is not one of
     ours: from the lowest low to the highest high of the runs' own intervals and Student over the seeds' values.
     """

@@ -1,88 +1,95 @@
-"""The trade-off chart of one question: leakage across, utility up, better is up and left."""
+"""The trade-off chart of one question by one attacker: leakage across, utility up, better is up and left."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.questions import better, words
-from leakbench.settings import Question, Utility
+from leakbench.questions import words
 from leakbench.verdict import Number
 from leakbench.verdict_words import plain
-from reports._points import FEW, Point, Size, arrow, bars, label_text, labels, mark, obstacles, stairs
-from reports._scale import Scale, domain
+from reports._callouts import FEW, LOST, pixels, slab_boxes
+from reports._labels import Label
+from reports._plot import NARROW, WIDE, Plot, Size
+from reports._points import mark, way
+from reports._scene import Scene
 from reports._svg import path, tag, width
 
-WIDE = Size(786, 424, 52, 148)
-NARROW = Size(358, 400, 38, 12, column=False)
+# How far beyond the plot's edges lines and circles are shown: half of what stands on an edge.
+BLEED = 9.0
 
 
-def chart(question: Question, marks: Mapping[str, str], size: Size) -> Markup:
-    """The SVG of a question's live, dead and weak settings."""
-    shown = [(j, j.verdict.worst, j.setting.utility) for j in question.judged]
-    live = [(j, w, u) for j, w, u in shown if w is not None and u is not None]
-    if not live:
-        return Markup("")
-    xs, ys = _scales(question, [(w, u) for _, w, u in live], [j.verdict.paper for j, _, _ in live], size)
-    chance = min(ys(live[0][2].chance), ys.start - 14)  # the strip of dead runs, never too thin to hold one
-    points = []
-    for j, w, u in live:
-        y = min(max(ys(u.value), chance + 7), ys.start - 7) if j.setting.dead else ys(u.value)
-        points.append(Point(j, w, u, xs(w.value), y, xs(j.verdict.paper.value) if j.verdict.paper and j.verdict.rule != 4 else None))
-    front, claimed = stairs(points)
-    taken = obstacles(points, front, xs)
-    texts = labels(points, taken, size)
-    parts = [
-        tag(
-            "rect", x=float(size.left), y=chance, width=float(size.wide - size.right - size.left), height=ys.start - chance, class_="strip"
-        ),
-        _axes(question, live[0][2].metric, xs, ys, size),
-        _lines([w for _, w, _ in live], question, xs, ys, size),
-        path(claimed, class_="front claimed") if len(claimed) > 1 else "",
-        path(front, class_="front") if len(front) > 1 else "",
-        *(bars(p, xs, ys) for p in points),
-        *(arrow(p) for p in points),
-        *(mark(p, marks[p.judged.setting.family]) for p in points),
-        *(label_text(t) for t in texts),
+def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
+    """The SVG. ``ident``: the question's place in the page's data."""
+    plot, size = found.plot, found.plot.size
+    left, bottom = float(size.left), plot.ys.start
+    metric = found.points[0].utility.metric
+    ground = tag("rect", x=left, y=plot.strip, width=size.wide - size.right - left, height=bottom - plot.strip, class_="strip")
+    inside = [
+        ground,
+        path_of_boxes(plot, found),
+        _lines(plot),
+        path(pixels(plot, found.claimed), class_="front claimed"),
+        path(pixels(plot, found.front), class_="front now"),
+        *(way(p, plot) for p in found.points),
     ]
-    told = f"Trade-off chart, {question.task}, {question.label}: leakage against utility of {len(points)} settings."
-    kind = ("wide" if size.column else "narrow") + (" many" if len(points) > FEW else "")
+    parts = [
+        _axes(metric, plot),
+        tag("g", *inside, clip_path=f"url(#plot-{size.name})"),
+        _line_names(plot),
+        _lost(found.lost_at),
+        tag("g", *(mark(p, marks[p.judged.setting.family]) for p in found.points), class_="pts"),
+        tag("g", *(_label(i, t) for i, t in found.labels.items()), class_="lbs", aria_hidden="true"),
+    ]
+    told = f"Trade-off chart, {plot.question.task}, {plot.question.label}: leakage against utility of {len(found.points)} settings."
     return tag(
         "svg",
         *parts,
         viewBox=f"0 0 {size.wide} {size.high}",
-        class_=f"chart {kind}",
+        class_=f"chart {size.name}" + (" many" if len(found.points) > FEW else ""),
         role="group",
         aria_label=f"{told} The table below holds the same numbers.",
+        data_question=ident,
+        data_size=size.name,
     )
 
 
-def _scales(question: Question, rows: Sequence[tuple[Number, Utility]], papers: Sequence[Number | None], size: Size) -> tuple[Scale, Scale]:
-    spoken, metric = words(question.metric), rows[0][1].metric
-    ends = [v for w, _ in rows for v in (w.value, w.low, w.high, w.floor, w.control)] + [p.value for p in papers if p]
-    low, high = domain(ends, spoken.end, log=spoken.log, full=True)
-    left, right = float(size.left), float(size.wide - size.right)
-    xs = Scale(low, high, left, right, spoken.log) if question.leaks == "up" else Scale(low, high, right, left, spoken.log)
-    low, high = domain([v for _, u in rows for v in (u.low, u.high, u.chance)], words(metric).end)
-    bottom, top = float(size.high - size.bottom), float(size.top)
-    return xs, Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)
+def path_of_boxes(plot: Plot, found: Scene) -> Markup:
+    """The hatched stretch between a paper's promise and what the attacker leaves of it."""
+    boxes = slab_boxes(plot, found.lost)
+    return tag("path", d="".join(f"M{a:.1f} {b:.1f}H{c:.1f}V{d:.1f}H{a:.1f}Z" for a, b, c, d in boxes), class_="lost", fill="url(#hatch)")
 
 
-def _axes(question: Question, metric: str, xs: Scale, ys: Scale, size: Size) -> Markup:
+def plot_fills() -> Markup:
+    """What every chart of the page refers to: the hatching, and the plot's edges in both sizes."""
+    lines = tag("rect", width=7, height=7, class_="hb") + tag("path", d="M0 0V7", class_="hl")
+    hatch = tag("pattern", lines, id="hatch", width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)")
+    return tag("defs", hatch, *(_edges(s) for s in (WIDE, NARROW)))
+
+
+def _edges(size: Size) -> Markup:
+    wide, high = size.wide - size.left - size.right, size.high - size.top - size.bottom
+    box = tag("rect", x=size.left - BLEED, y=size.top - BLEED, width=wide + 2 * BLEED, height=high + BLEED)
+    return tag("clipPath", box, id=f"plot-{size.name}")
+
+
+def _axes(metric: str, plot: Plot) -> Markup:
+    size, xs, ys = plot.size, plot.xs, plot.ys
     left, right, top, bottom = size.left, size.wide - size.right, size.top, size.high - size.bottom
-    out = []
+    ticks, out = [], []
     for value, text in xs.ticks(5 if size.column else 4):
-        out += [
+        ticks += [
             path([(xs(value), top), (xs(value), bottom)], class_="grid"),
             tag("text", text, x=xs(value), y=bottom + 17, text_anchor="middle"),
         ]
     for value, text in ys.ticks():
-        out += [
+        ticks += [
             path([(left, ys(value)), (right, ys(value))], class_="grid"),
             tag("text", text, x=left - 7, y=ys(value) + 4, text_anchor="end"),
         ]
-    name, title = words(metric).title, words(question.metric).title
+    name, title = words(metric).title, words(plot.question.metric).title
     middle = (left + right) / 2
     if size.column:
         turned = {"transform": f"rotate(-90 12 {(top + bottom) / 2:.1f})", "x": 12, "y": (top + bottom) / 2, "text_anchor": "middle"}
@@ -94,23 +101,50 @@ def _axes(question: Question, metric: str, xs: Scale, ys: Scale, size: Size) -> 
         out += [tag("text", f"↑ {name}", x=2, y=12, class_="ink")]
         room = "leakage" if width(title, 12) > 230 else title
         out += [tag("text", room, x=left, y=bottom + 37, class_="ink"), tag("text", "worse →", x=right, y=bottom + 37, text_anchor="end")]
-    return tag("g", *out, class_="ax", aria_hidden="true")
+    return tag("g", tag("g", *ticks, class_="ticks"), *out, class_="ax", aria_hidden="true")
 
 
-def _lines(rows: Sequence[Number], question: Question, xs: Scale, ys: Scale, size: Size) -> Markup:
-    """Blind guess and control: a line, or a band where they differ between settings."""
-    floors, controls = [r.floor for r in rows], [r.control for r in rows]
+def _ends(rows: Sequence[Number]) -> list[tuple[str, str, float, float]]:
+    """Blind guess and control: (class, name, lowest, highest)."""
     out = []
-    for values, css, name in ((floors, "floor", "blind guess"), (controls, "ctl", "nothing defended")):
-        a, b = sorted((xs(min(values)), xs(max(values))))
+    for values, css, name in (([r.floor for r in rows], "floor", "blind guess"), ([r.control for r in rows], "ctl", "nothing defended")):
+        out.append((css, name, min(values), max(values)))
+    return out
+
+
+def _lines(plot: Plot) -> Markup:
+    """Blind guess and control: a line, or a band where they differ between settings. They carry their values, for zooming."""
+    xs, ys = plot.xs, plot.ys
+    out = []
+    for css, _, low, high in _ends(plot.rows):
+        a, b = sorted((xs(low), xs(high)))
         if b - a > 2:
-            out.append(tag("rect", x=a, y=ys.stop, width=b - a, height=ys.start - ys.stop, class_=f"{css} band"))
-        for x in {a, b}:
-            out.append(path([(x, ys.stop), (x, ys.start)], class_=css))
-        text = plain(question.metric, min(values))
-        text = f"{name} {text}" if b - a <= 2 else f"{name} {text} to {plain(question.metric, max(values))}"
-        flip = (css == "ctl") == (question.leaks == "up")
-        anchor = "end" if flip else "start"
-        at = (max(b, size.left + 150.0) if not size.column else b) if flip else a
-        out.append(tag("text", text, x=at, y=size.top - 8, class_="ref", text_anchor=anchor))
-    return tag("g", *out, aria_hidden="true")
+            given = {"data_from": repr(low), "data_to": repr(high)}
+            out.append(tag("rect", x=a, y=ys.stop, width=b - a, height=ys.start - ys.stop, class_=f"{css} band", **given))
+        for value in dict.fromkeys((low, high)):
+            out.append(path([(xs(value), ys.stop), (xs(value), ys.start)], class_=css, data_at=repr(value)))
+    return tag("g", *out, class_="refs", aria_hidden="true")
+
+
+def _line_names(plot: Plot) -> Markup:
+    metric, size = plot.question.metric, plot.size
+    out = []
+    for css, name, low, high in _ends(plot.rows):
+        a, b = sorted((plot.xs(low), plot.xs(high)))
+        text = f"{name} {plain(metric, low)}" + (f" to {plain(metric, high)}" if b - a > 2 else "")
+        flip = (css == "ctl") == (plot.question.leaks == "up")
+        at = (b if size.column else max(b, size.left + 150.0)) if flip else a
+        out.append(tag("text", text, x=at, y=size.top - 8, class_="ref", text_anchor="end" if flip else "start"))
+    return tag("g", *out, class_="refnames", aria_hidden="true")
+
+
+def _lost(at: tuple[float, float] | None) -> Markup:
+    """The words in the hatching; where they have no room they wait, unseen, for an attacker that leaves them some."""
+    lines = [tag("text", line, y=16.0 * i) for i, line in enumerate(LOST)]
+    place: dict[str, Any] = {"transform": f"translate({at[0]:.1f} {at[1]:.1f})"} if at else {"display": "none"}
+    return tag("g", *lines, class_="lostword", aria_hidden="true", **place)
+
+
+def _label(index: int, label: Label) -> Markup:
+    words_ = tag("text", label.text, x=label.x, y=label.y, text_anchor=label.anchor, class_="lab")
+    return tag("g", path(list(label.hair), class_="hair"), words_, class_="lb", data_id=index)

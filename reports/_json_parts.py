@@ -19,7 +19,7 @@ from leakbench.report_data import Picture, ReportData, Row, params, row_key, set
 from leakbench.settings import Judged, Question, Setting, flags_of
 from leakbench.spec import fingerprint
 from leakbench.verdict import Number, Side, margin
-from reports._pictures import png
+from reports._png import png
 
 # rung of a front -> the attack whose rows lie on it; the papers' own attacks have none in common.
 FRONTS = {"cascade": "cascade", "any_attack": "any_attack"}

@@ -1,121 +1,213 @@
-"""Originals beside what was made of the messages: rows of small PNGs, embedded once each."""
+"""Originals beside what was made of the messages: rows of small pictures over the same units, weakest to strongest defense."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import struct
-import zlib
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from leakbench.report_data import Picture, Place
-from leakbench.settings import Setting
+from leakbench.report_data import Picture, Place, ReportData
+from leakbench.settings import Question, Setting
+from leakbench.verdict_words import plural
+from reports._attackers import ATTACKERS
+from reports._png import Store, Stored
 from reports._words import ATTACKS
 
 Units = tuple[Place, ...]
+Source = tuple[str, str, str]  # setting_key, attack, its parameters
 
 MOST_UNITS = 8
-ORDER = ("original", "floor", "control", "attack")
+SETTINGS = 3  # the least and the most defended that are open
+BUDGET = 8_000_000  # characters of all pictures together
 ROLES = {
     "original": ("Original", "what the client holds"),
     "floor": ("Blind guess", "reads no message: what anybody could draw"),
     "control": ("Nothing defended", "control: can this attack work at all?"),
 }
+STRENGTH = {a.key: (i, a.name) for i, a in enumerate(ATTACKERS)}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One picture: a data URI (empty where there is none), what stands under it, its text for those who do not see it, its pixels."""
+    """One picture (None: there is none), what stands under it, its text for those who do not see it."""
 
-    uri: str
+    picture: Stored | None
     under: str
     alt: str
-    wide: int = 1
-    high: int = 1
 
 
 @dataclass(frozen=True)
 class Strip:
-    """One row of pictures; ``tone`` colours ``found``."""
+    """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are nobody's."""
 
     title: str
     about: str
     cells: tuple[Cell, ...]
     found: str
     tone: str
+    family: str = ""
 
 
 @dataclass(frozen=True)
 class Album:
-    """All rows of one attack on one task over the same units; ``left_out`` units are not shown.
-
-    ``how``: the parameters in which the task's attacks of this name differ.
-    """
+    """All rows over the same units of a task. ``folded``: settings between those that are open; ``left_out`` units are not shown."""
 
     task: str
-    attack: str
-    how: str
+    attacks: str
     probe: bool
     strips: tuple[Strip, ...]
+    folded: tuple[Strip, ...]
     columns: int
     left_out: int
 
 
-def albums(pictures: Sequence[Picture], settings: Sequence[Setting]) -> list[Album]:
-    """Pictures by task, attack and the set of units; a row that is the same for several settings stands once."""
-    names = {s.key: s.name for s in settings}
-    by_setting: dict[tuple[str, str, str, str], list[Picture]] = defaultdict(list)
+@dataclass(frozen=True)
+class Gallery:
+    """``units`` of each album are shown; fewer than ``MOST_UNITS`` because the page would be too large."""
+
+    albums: tuple[Album, ...]
+    store: tuple[Stored, ...]
+    units: int
+
+    @property
+    def short(self) -> bool:
+        """Were units left out for their size?"""
+        return self.units < MOST_UNITS
+
+
+def gallery(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question], budget: int = BUDGET) -> Gallery:
+    """As many units as fit into ``budget`` characters, the same number everywhere."""
+    rungs = {(r["attack"], r["attack_params"]): str(r["rung"]) for r in data.tradeoff}
+    verdicts = {(j.setting.key, q.probe): j.verdict.tone for q in questions if q.topic.name == "images" for j in q.judged}
+    for units in range(MOST_UNITS, 0, -1):
+        store = Store()
+        found = _albums(data.pictures, {s.key: s for s in settings}, rungs, verdicts, store, units)
+        if store.size <= budget or units == 1:
+            break
+    return Gallery(tuple(found), tuple(store.found.values()), units)
+
+
+def _albums(
+    pictures: Sequence[Picture],
+    settings: Mapping[str, Setting],
+    rungs: Mapping[tuple[str, str], str],
+    verdicts: Mapping[tuple[str, bool], str],
+    store: Store,
+    most: int,
+) -> list[Album]:
+    by_source: dict[tuple[str, Source], list[Picture]] = defaultdict(list)
     for p in pictures:
-        by_setting[p.task, p.attack, p.attack_params, p.setting].append(p)
-    grouped: dict[tuple[str, str, str, Units], list[tuple[str, list[Picture]]]] = defaultdict(list)
-    for (task, attack, params, key), found in by_setting.items():
-        units = tuple(dict.fromkeys(p.place for p in found))
-        grouped[task, attack, params, units].append((names.get(key, "unknown setting"), found))
+        by_source[p.task, (p.setting, p.attack, p.attack_params)].append(p)
+    grouped: dict[tuple[str, Units], dict[Source, list[Picture]]] = defaultdict(dict)
+    for (task, source), found in by_source.items():
+        grouped[task, tuple(dict.fromkeys(p.place for p in found))][source] = found
     out = []
-    for (task, attack, how, units), members in grouped.items():
-        rivals = {p for t, a, p, _ in grouped if (t, a) == (task, attack)}
-        shown = units[:MOST_UNITS]
-        probe = any(p.probe is not None for _, found in members for p in found)
-        out.append(Album(task, attack, _differing(how, rivals), probe, _strips(members, shown), len(shown), len(units) - len(shown)))
-    return sorted(out, key=lambda a: (a.task, a.attack))
+    for (task, units), members in grouped.items():
+        shown = units[:most]
+        probe = any(u[1] is not None for u in units)
+        rows = _Rows(members, shown, settings, rungs, verdicts, probe, store)
+        opened, folded = rows.attacks()
+        attacks = " and ".join(dict.fromkeys(attack_name(a) for _, a, _ in members))
+        out.append(Album(task, attacks, probe, (*rows.shared(), *opened), folded, len(shown), len(units) - len(shown)))
+    return sorted(out, key=lambda a: (a.task, a.probe, a.attacks))
 
 
-def _strips(members: list[tuple[str, list[Picture]]], units: Units) -> tuple[Strip, ...]:
-    merged: dict[tuple[str, ...], tuple[str, list[str], list[Picture | None]]] = {}
-    for name, found in members:
-        at: dict[Any, Picture] = {(p.role, p.place): p for p in found}
-        for role in ORDER:
-            row = [at.get((role, u)) for u in units]
-            if not any(row):
-                continue
-            same = tuple("" if p is None else hashlib.sha256(np.ascontiguousarray(p.image).tobytes()).hexdigest() for p in row)
-            key = (role, *same) if role != "attack" else (role, name)
-            merged.setdefault(key, (role, [], row))[1].append(name)
-    order = {r: i for i, r in enumerate(ORDER)}
-    several = {r: sum(m[0] == r for m in merged.values()) > 1 for r in ORDER}
-    rows = sorted(merged.values(), key=lambda m: order[m[0]] if m[0] in ("original", "floor") else 2)
-    return tuple(_strip(role, names, row, named=several[role]) for role, names, row in rows)
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of one album."""
+
+    members: Mapping[Source, list[Picture]]
+    units: Units
+    settings: Mapping[str, Setting]
+    rungs: Mapping[tuple[str, str], str]
+    verdicts: Mapping[tuple[str, bool], str]
+    probe: bool
+    store: Store
+
+    def row(self, source: Source, role: str) -> list[Picture | None]:
+        at = {p.place: p for p in self.members[source] if p.role == role}
+        return [at.get(u) for u in self.units]
+
+    def shared(self) -> list[Strip]:
+        """Original, blind guess and control once: for each attack of a name those of the first setting that it was made on."""
+        every = self.sources()
+        chosen = {s[1]: s for s in every if self.place(s[0]) == min(self.place(o[0]) for o in every if o[1] == s[1])}  # its strongest
+        out = []
+        for role in ROLES:
+            for source in list(chosen.values())[: 1 if role == "original" else None]:
+                row = self.row(source, role)
+                if any(row):
+                    out.append(self.reference(role, source, row, several=len(chosen) > 1))
+        return out
+
+    def reference(self, role: str, source: Source, row: Sequence[Picture | None], *, several: bool) -> Strip:
+        title, about = ROLES[role]
+        if role == "original":
+            return self.strip(title, about, row, f"{plural(len(row), 'unit')}, drawn before anything was known of what came out", "none")
+        about += f"; {attack_name(source[1])}" if several else ""
+        about += f"; with {self.name(source)}" if role == "control" else ""
+        return self.strip(title, about, row, _found(row), "leak" if role == "control" and _share(row) >= 0.5 else "none")
+
+    def attacks(self) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
+        """Open and folded: the settings of which most was rebuilt first, the strongest defense last."""
+        got: dict[str, list[float]] = defaultdict(list)
+        for source in self.members:
+            got[source[0]].append(_psnr(self.row(source, "attack")))
+        ranked = sorted(got, key=lambda key: (-max(got[key]), self.place(key)))
+        ends = {*ranked[:SETTINGS], *ranked[-SETTINGS:]}
+        opened: list[Strip] = []
+        folded: list[Strip] = []
+        for key in ranked:
+            for source in (s for s in self.sources() if s[0] == key):
+                (opened if key in ends else folded).append(self.attack(source, self.row(source, "attack")))
+        return tuple(opened), tuple(folded)
+
+    def attack(self, source: Source, row: Sequence[Picture | None]) -> Strip:
+        key, attack, params = source
+        rung = self.rungs.get((attack, params), "")
+        several = sum(s[0] == key for s in self.members) > 1
+        rivals = {p for _, a, p in self.members if a == attack}
+        title = self.name(source) + (f", {STRENGTH[rung][1].removeprefix('+ ')}" if several and rung in STRENGTH else "")
+        about = ", ".join(x for x in (attack_name(attack), _differing(params, rivals)) if x)
+        tone = "leak" if _share(row) > 0 else "held" if self.verdicts.get((key, self.probe)) == "held" else "none"
+        family = self.settings[key].family if key in self.settings else ""
+        return self.strip(title, about, row, _found(row), tone, family)
+
+    def strip(self, title: str, about: str, row: Sequence[Picture | None], found: str, tone: str, family: str = "") -> Strip:
+        return Strip(title, about, tuple(_cell(p, title, self.store) for p in row), found, tone, family)
+
+    def sources(self) -> list[Source]:
+        """Settings in the page's order, a setting's attacks weakest first."""
+        strongest = (len(STRENGTH), "")
+        return sorted(
+            self.members, key=lambda s: (self.place(s[0]), STRENGTH.get(self.rungs.get((s[1], s[2]), ""), strongest)[0], s[1], s[2])
+        )
+
+    def place(self, key: str) -> int:
+        return self.settings[key].index if key in self.settings else len(self.settings)
+
+    def name(self, source: Source) -> str:
+        return self.settings[source[0]].name if source[0] in self.settings else "unknown setting"
 
 
-def _strip(role: str, names: list[str], row: Sequence[Picture | None], *, named: bool) -> Strip:
-    who = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    title, about = ROLES.get(role, (who, "what the attacker makes of its messages"))
-    if named and role in ROLES:
-        about = f"{about}; {who}"
-    cells = tuple(_cell(p, title) for p in row)
+def _psnr(row: Sequence[Picture | None]) -> float:
+    known = [p.psnr for p in row if p is not None and p.psnr is not None]
+    return sum(known) / len(known) if known else -math.inf
+
+
+def _share(row: Sequence[Picture | None]) -> float:
+    """Of those where it was measured, how many were found."""
+    hits = [p.found >= 0.5 for p in row if p is not None and p.found is not None]
+    return sum(hits) / len(hits) if hits else 0.0
+
+
+def _found(row: Sequence[Picture | None]) -> str:
     hits = [p.found for p in row if p is not None and p.found is not None]
-    found = f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among look-alikes" if hits else "whether they are found was not measured"
-    if role == "original":
-        return Strip(title, about, cells, f"{len(row)} drawn without looking at what came out", "none")
-    tone = "none" if role != "attack" else "leak" if hits and max(hits) >= 0.5 else "none"
-    return Strip(title, about, cells, found, tone)
+    return f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among look-alikes" if hits else "whether they are found was not measured"
 
 
 def _differing(params: str, rivals: Iterable[str]) -> str:
@@ -124,31 +216,16 @@ def _differing(params: str, rivals: Iterable[str]) -> str:
     return ", ".join(f"{k} {v}" for k, v in mine.items() if any(o.get(k) != v for o in others))
 
 
-def _cell(picture: Picture | None, title: str) -> Cell:
+def _cell(picture: Picture | None, title: str, store: Store) -> Cell:
     if picture is None:
-        return Cell("", "no image", f"{title}: the attack gave no image, or it was not kept")
+        return Cell(None, "no image", f"{title}: the attack gave no image, or it was not kept")
     name = picture.unit.replace("/", " ")
     short = " ".join(picture.unit.split("/")[:2])  # the example's row in the task's data stays in the text
     if not np.isfinite(picture.image).all():
-        return Cell("", "attack failed", f"{title}, {name}: the attack gave no image")
+        return Cell(None, "attack failed", f"{title}, {name}: the attack gave no image")
     under = short if picture.role == "original" else f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
     alt = f"{title}, {name}" + ("" if picture.role == "original" else f", {under}")
-    return Cell(data_uri(picture.image), under, alt, picture.image.shape[1], picture.image.shape[0])
-
-
-def data_uri(image: NDArray[np.generic]) -> str:
-    """(H, W) or (H, W, 3) in [0, 1] as an embedded PNG."""
-    pixels = np.clip(np.rint(np.asarray(image, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
-    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
-
-
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """8-bit grey or RGB pixels as a PNG file, the same bytes on every machine."""
-    high, wide = pixels.shape[:2]
-    lines = b"".join(b"\0" + pixels[y].tobytes() for y in range(high))
-    head = struct.pack(">IIBBBBB", wide, high, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts)
+    return Cell(store.add(picture.image), under, alt)
 
 
 def attack_name(name: str) -> str:

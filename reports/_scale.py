@@ -23,6 +23,12 @@ class Scale:
         share = min(max((v - a) / (b - a), 0.0), 1.0)
         return self.start + share * (self.stop - self.start)
 
+    def value(self, pixel: float) -> float:
+        """The value at a pixel."""
+        a, b = self._map(self.low), self._map(self.high)
+        found = a + (pixel - self.start) / (self.stop - self.start) * (b - a)
+        return 10.0**found if self.log else found
+
     def _map(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.log else value
 
@@ -31,6 +37,9 @@ class Scale:
         low, high = sorted((self.low, self.high))
         if self.log:
             powers = range(math.ceil(self._map(low) - 1e-9), math.floor(self._map(high) + 1e-9) + 1)
+            if len(powers) < 2:  # less than two decades: round values between them as well
+                between = [m * 10.0**p for p in range(math.floor(self._map(low)), math.ceil(self._map(high)) + 1) for m in (1, 2, 5)]
+                return [(v, f"{v:g}") for v in between if low <= v <= high]
             return [(10.0**p, f"{10.0**p:g}") for p in powers[:: max(1, len(powers) // count)]]
         step = nice((high - low) / count)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))

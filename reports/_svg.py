@@ -37,8 +37,8 @@ def width(text: str, size: float = 11.5) -> float:
 
 
 def path(points: list[tuple[float, float]], **attributes: Any) -> Markup:
-    """A line through ``points``."""
-    return tag("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
+    """A line through ``points``; of none an empty one."""
+    return tag("path", d=("M" if points else "") + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
 
 
 def shape(name: str, x: float, y: float, r: float = 6.0, **attributes: Any) -> Markup:

@@ -1,4 +1,4 @@
-"""The table of every number and the record of every setting, in words."""
+"""The table of every number, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from leakbench.judging import MADE
 from leakbench.questions import words
 from leakbench.report_data import ReportData, Row, params, row_key, setting_key
-from leakbench.settings import Question, Setting
+from leakbench.settings import Setting
 from leakbench.spec import canonical
 from leakbench.verdict_words import plain
 from reports._words import STAGES, attack, notes
@@ -52,6 +52,7 @@ def _number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict
         "notes": notes(str(row["flags"])),
         "claim": claim_text(metric, row),
         "command": command,
+        "by": {k: repr(float(row[k])) for k in ("value", "floor", "control")},  # what the column is sorted by
     }
 
 
@@ -67,59 +68,3 @@ def claim_text(metric: str, row: Row) -> str:
     if row.get("claimed") in ("", None):
         return "its paper gives no number for this"
     return f"{plain(metric, float(row['claimed']))} ({row['claimed_source']})"
-
-
-def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]) -> list[dict[str, Any]]:
-    """One per setting: its sentence on every question, what leaves its clients, the command that made it."""
-    out = []
-    claims = {
-        setting_key(r): claim_text(r["metric"], r) for r in data.utility if r["statistic"] == "final" and r["claimed"] not in ("", None)
-    }
-    again: dict[str, dict[str, None]] = {}
-    for row in data.tradeoff:
-        again.setdefault(setting_key(row), {})[data.commands.get(row_key(row), "")] = None
-    for s in settings:
-        said = _said(s, questions)
-        run = s.runs[0] if s.runs else {}
-        train = data.commands.get(
-            setting_key({"task": s.task, "defense": s.family, "defense_params": s.params, "wrappers": list(s.wrappers)})
-        )
-        shown = {**s.params, **{f"{w['name']}.{k}": v for w in s.wrappers for k, v in w.get("params", {}).items()}}
-        out.append(
-            {
-                "setting": s,
-                "utility": utility_text(s),
-                "claim": claims.get(s.key, ""),
-                "said": said,
-                "sent": run.get("sent", ()),
-                "params": ", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
-                "command": train or run.get("command") or "command not recorded",
-                "attacks": [c for c in again.get(s.key, {}) if c],
-            }
-        )
-    return out
-
-
-def _said(setting: Setting, questions: Sequence[Question]) -> list[tuple[str, str, str]]:
-    """(question, tone, sentence); of the time before training ended only what differs from its end."""
-    out: list[tuple[str, str, str]] = []
-    end: dict[tuple[str, bool], str] = {}
-    for q in questions:
-        judged = next((j for j in q.judged if j.setting is setting), None)
-        if judged is None:
-            continue
-        if q.stage == "final":
-            end[q.topic.name, q.probe] = judged.verdict.word
-        elif end.get((q.topic.name, q.probe)) == judged.verdict.word:
-            continue
-        out.append((q.label, judged.verdict.tone, judged.sentence))
-    return out
-
-
-def utility_text(setting: Setting) -> str:
-    """As in "accuracy 0.905 (0.885 to 0.925), chance 0.100"."""
-    u = setting.utility
-    if u is None:
-        return "utility not measured"
-    value, low, high, chance = (plain(u.metric, x) for x in (u.value, u.low, u.high, u.chance))
-    return f"{words(u.metric).title} {value} ({low} to {high}), chance {chance}"

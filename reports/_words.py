@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakbench.names import METHODS
+from leakbench.questions import words
 from leakbench.report_data import Row
+from leakbench.verdict import Number
+from leakbench.verdict_words import plain
 
 FLAGS = {
     "control_failed": "the attack fails even with nothing defended: too weak to judge",
@@ -37,10 +40,6 @@ PROBE = (
     "A probe is an update from a single image, made for this audit: nobody sends it. "
     "It says what one image would give away, and gives no verdict on the messages that are really sent."
 )
-ATTACKER = (
-    "Worst case: for each unit the best of all attacks, picked with the truth in hand. An upper bound: nobody tried here does better. "
-    "The small circle is the paper's own attack on the same run; the arrow leads from it to the worst case."
-)
 
 
 def notes(flags: str) -> str:
@@ -49,9 +48,22 @@ def notes(flags: str) -> str:
 
 
 def attack(row: Row) -> str:
-    """An attack's name, with the parameters that were chosen for it."""
-    name = str(row["attack"])
+    """The name of a row's attack."""
+    return attack_words(str(row["attack"]))
+
+
+def attack_words(name: str) -> str:
+    """An attack's name in words."""
     return ATTACKS.get(name, name.replace("_", " "))
+
+
+def number_text(metric: str, row: Number | None) -> str:
+    """A value with its interval, or that there is none."""
+    if row is None:
+        return "none"
+    unit = words(metric).suffix
+    value, low, high = (plain(metric, v).removesuffix(unit) for v in (row.value, row.low, row.high))
+    return f"{value} ({low} to {high}){unit}"
 
 
 def why_missing(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:

@@ -12,26 +12,36 @@ from leakbench.headline import headline
 from leakbench.inert import inert
 from leakbench.judging import find_questions
 from leakbench.questions import METRICS
-from leakbench.report_data import Report, ReportData
+from leakbench.report_data import Report, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
 from reports import _against
-from reports._page import view
-from reports._pictures import albums, attack_name
+from reports._attackers import ATTACKERS, GHOST, WORST
+from reports._cards import cards
+from reports._chart import plot_fills
+from reports._chart_data import block, chart_data
+from reports._ladder import ladder
+from reports._maps import maps
+from reports._page import View, tasks_of, view
+from reports._pictures import attack_name, gallery
 from reports._points import half_fill, shapes
+from reports._records import records
+from reports._rounds import rounds
+from reports._strip import strip
+from reports._summary import table
 from reports._sure import how_sure
-from reports._tables import number_rows, records
-from reports._words import ATTACKER, PROBE, RUNGS, megabytes, why_missing
+from reports._tables import number_rows
+from reports._words import PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "against", "screens")
-SCRIPTS: tuple[str, ...] = ()
+SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "sort")
 MOST_MOVED = 12  # lines of what moved that are not folded
 
 
 class Html(Report):
-    """`index.html`: self-contained, no script, nothing loaded from anywhere."""
+    """`index.html`: self-contained, nothing loaded from anywhere; without script it shows everything, one below the other."""
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """Write index.html below ``out``.
@@ -52,6 +62,9 @@ def render(data: ReportData) -> str:
     questions = find_questions(data, settings)
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
+    final = [v for v in views if v.question.stage == "final"]
+    records_ = records(data, settings, questions)
+    charts = block(chart_data({v.ident: v.scenes for v in views if v.scenes}))
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -69,16 +82,25 @@ def render(data: ReportData) -> str:
         first=headline(None) if not questions else None,
         views=views,
         rungs=RUNGS,
-        attacker=ATTACKER,
+        charts=charts,
+        switch=tasks_of(views),
+        attackers=[a for a in ATTACKERS if any(a in v.attackers for v in views)],
+        worst=next(a for a in ATTACKERS if a.key == WORST),
+        ghost=GHOST,
         probe=PROBE,
-        records=records(data, settings, questions),
+        ladders=[found for v in sorted(final, key=_judged) if (found := ladder(v.ident, v.question, marks))],
+        tables=[table(v.ident, v.question, _claims(data, v.question.metric), marks) for v in final],
+        cards=cards(data, questions, records_, marks),
+        records=records_,
         numbers=number_rows(data, settings),
         metrics=[(METRICS[m].title, METRICS[m].meaning) for m in METRICS if m in _metrics(data)],
-        albums=albums(data.pictures, settings),
+        rounds=rounds(data, settings, questions),
+        maps=maps(data.maps, settings),
+        gallery=gallery(data, settings, questions),
         missing=why_missing(data.missing),
         sure=how_sure(data, settings, questions),
-        half=half_fill(),
-        check=_check(data),
+        fills=half_fill() + plot_fills(),
+        check=strip(data.check, settings),
         moved=_moved(data),
         provenance=_provenance(data),
         seeds=sorted({s.seeds for s in settings}),
@@ -101,23 +123,19 @@ def policy(style: str, script: str = "") -> str:
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
 
 
+def _judged(view: View) -> tuple[bool, int]:
+    """Real messages before probes, and first what most settings were judged on."""
+    return view.question.probe, -sum(j.verdict.judged for j in view.question.judged)
+
+
+def _claims(data: ReportData, metric: str) -> dict[str, Any]:
+    """``setting_key`` -> the row of tradeoff.csv that has its paper's number in ``metric``."""
+    ends = [r for r in data.tradeoff if r["metric"] == metric and r["stage"] in ("final", "all") and not r["probe"]]
+    return {setting_key(r): r for r in ends if r["claimed"] not in ("", None)}
+
+
 def _metrics(data: ReportData) -> set[str]:
     return {r["metric"] for r in (*data.tradeoff, *data.utility)}
-
-
-def _check(data: ReportData) -> dict[str, Any] | None:
-    """The strip of `leakbench check`: a heading, the first five lines, how many more."""
-    if data.check is None:
-        return None
-    code, lines = data.check.exit, data.check.lines
-    tone, head = {0: ("held", "Check passed"), 1: ("leak", "Check failed (exit 1)")}.get(code, ("part", f"Check undecided (exit {code})"))
-    head = data.check.heading or head
-    told = []
-    for line in lines[:5]:
-        word, colon, rest = line.partition(":")
-        bad = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part", "fine": "held"}.get(word.strip(), "none")
-        told.append((bad, word, rest) if colon and len(word) < 20 else ("none", "", line))
-    return {"tone": tone, "head": head, "lines": told, "more": len(lines) - len(told), "against": data.check.against}
 
 
 def _moved(data: ReportData) -> dict[str, Any] | None:

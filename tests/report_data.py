@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.report_data import Check, Picture, ReportData, row_key, setting_key
+from leakbench.report_data import About, Check, Clients, Curve, Embedding, Naming, Picture, ReportData, Split, row_key, setting_key
 from leakbench.spec import canonical
 
 CLIENTS = 20
@@ -195,6 +195,14 @@ def report_data(**changes: Any) -> ReportData:
         "runs": runs,
         "pictures": pictures(),
         "commands": commands,
+        "curves": curves(),
+        "clients": clients(),
+        "maps": maps(),
+        "about": {
+            "defenses/fedgn": About("FedGN: Gaussian noise on the prototype, drawn afresh each round.", "Park and Yun, ECCV 2024"),
+            "attacks/unmix": About("Unmix: what is mixed by a public rule can be solved for."),
+        },
+        "guesses": {setting_key(b): {f"digit-pairs-{b['defense']}-s0/unmix-1": "ab" * 32} for b, *_ in SETTINGS},
         "check": Check(
             1,
             (
@@ -276,3 +284,47 @@ def pictures() -> list[Picture]:
                 found = None if role == "original" else float(score is not None and score > 20)
                 out.append(Picture("digit-pairs", key, "gradient_inversion", "{}", f"client/{i}", 0, 300, role, image, score, found))  # type: ignore[arg-type]
     return out
+
+
+ROUNDS = (1, 10, 100, 300)
+
+
+def curves() -> list[Curve]:
+    """Utility, leakage by both attackers and the mean cosine; FedUV has utility alone, and the best real attack one round."""
+    out = []
+    for base, acc, paper, cascade, _ in SETTINGS:
+        key = setting_key(base)
+        rising = tuple(acc * k / 4 for k in (1, 2, 3, 4))
+        out.append(Curve(key, "accuracy", "", ROUNDS, rising, tuple(v * 0.9 for v in rising), tuple(min(v * 1.1, 1.0) for v in rising)))
+        if paper is not None and cascade is not None:
+            own = (1.0, (1 + paper) / 2, paper, paper)
+            floor = (1 / CLIENTS,) * 4
+            low, high = tuple(max(v - 0.1, 0.0) for v in own), tuple(min(v + 0.1, 1.0) for v in own)
+            out.append(Curve(key, "p_leak", "nearest prototype", ROUNDS, own, low, high, floor, "paper"))
+            out.append(Curve(key, "p_leak", "unmix", (300,), (cascade,), (cascade,), (cascade,), (1 / CLIENTS,), "method"))
+            out.append(Curve(key, "prototype_mean_cosine", "", ROUNDS, (0.1, 0.2, 0.3, 0.4), (0.1, 0.2, 0.3, 0.4), (0.1, 0.2, 0.3, 0.4)))
+    return out
+
+
+def clients() -> list[Clients]:
+    """By the worst case: the first clients always, the next half of the time, the last never; the very last was not attacked."""
+    out = []
+    for base, _, _, cascade, _ in SETTINGS:
+        if cascade is not None:
+            hit = round(cascade * CLIENTS)
+            shares = [1.0] * hit + [0.5] * min(2, CLIENTS - hit) + [0.0] * max(CLIENTS - hit - 2, 0)
+            out.append(Clients(setting_key(base), "p_leak", probe=False, shares=(*shares[:-1], None)))
+    return out
+
+
+def maps() -> list[Any]:
+    """Of the second setting: places on a circle, the first client's guess missing, and everybody named client 0 by its own paper."""
+    key = setting_key(SETTINGS[2][0])
+    around = tuple((float(np.cos(i)), float(np.sin(i))) for i in range(CLIENTS))
+    moved = tuple((x + 0.1, y) for x, y in around)
+    return [
+        Naming(key, "the widest gap", "nearest prototype", "paper", CLIENTS, tuple((i, 0, 1.0) for i in range(CLIENTS))),
+        Naming(key, "the widest gap", "unmix", "method", CLIENTS, tuple((i, i, 1.0) for i in range(1, CLIENTS)), failed=1),
+        Embedding(key, "the widest gap", "unmix", 0, tuple(range(CLIENTS)), around, moved, (None, *around[1:])),
+        Split("digit-pairs", tuple(tuple(int(k == c // 2) * 9 for k in range(10)) for c in range(CLIENTS))),
+    ]

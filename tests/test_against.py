@@ -199,7 +199,8 @@ def test_page_json_and_markdown_say_what_moved(reported):
         assert shown in " ".join(page.split()), shown
     assert "### What moved against" in text
     assert "| \\+0.55 (+0." in text
-    assert page.index("What moved", page.index("defense setting")) < page.index("The numbers")  # after the first screen
+    order = [(reported / "index.html").read_text(encoding="utf-8").index(f'id="{name}"') for name in ("q0", "moved", "table", "methods")]
+    assert order == sorted(order)  # after the first screen, before all that is below
 
 
 def test_against_its_own_folder(tmp_path, capsys):

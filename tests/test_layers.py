@@ -14,7 +14,9 @@ import reports
 
 OURS = {p.__name__: Path(p.__path__[0]) for p in (leakbench, attacks, defenses, reports)}
 # Those who read it (the papers' tables show it), and those who write it.
-MAY_OPEN = {"truth", "scoring", "pictures", "prototype_views", "context_figure", "split_figure"} | {"training", "recorder", "excerpt_parts"}
+MAY_OPEN = {"truth", "scoring", "pictures", "prototype_views", "context_figure", "split_figure", "report_maps"} | {
+    *("training", "recorder", "excerpt_parts")
+}
 MAY_NAME = {"gate_rows"}  # compares the hashes of its files, as run.json lists them
 
 

@@ -12,13 +12,13 @@ import pytest
 from report_data import report_data
 from small_runs import trained
 
-from leakbench import api, pictures, redaction, registry, reporting
+from leakbench import api, pictures, redaction, registry, report_maps, reporting
 from leakbench.cli import run as cli
 from leakbench.errors import UsageError
 from leakbench.redaction import KEPT, LEFT_OUT, clear, redact
 from leakbench.report_data import ReportData
 from leakbench.runs import load
-from reports._pictures import png
+from reports._png import png
 
 EVERY = ("html", "csv", "json", "figures", "markdown", "latex")
 
@@ -80,9 +80,9 @@ def test_the_place_of_the_pictures_says_so_and_every_number_stays(data, tmp_path
     out = write(redact(data), tmp_path / "a")
     full = write(data, tmp_path / "b")
     page = (out / "index.html").read_text(encoding="utf-8")
-    assert "Pictures and maps: redacted" in page
-    assert "was made with --redact" in page
-    assert "redacted" not in (full / "index.html").read_text(encoding="utf-8")
+    assert "Left out: this report holds no private image and nothing that was rebuilt from one." in page
+    assert "Left out: maps show true prototypes, and who holds which classes." in page
+    assert "Left out: " not in (full / "index.html").read_text(encoding="utf-8")
     assert "Private images were left out" in (out / "report.md").read_text(encoding="utf-8")
     found, whole = (json.loads((p / "report.json").read_text(encoding="utf-8")) for p in (out, full))
     assert (found["redacted"], found["pictures"], whole["redacted"]) == (True, {}, False)
@@ -133,7 +133,8 @@ def test_from_a_run_folder_with_every_format(run, tmp_path, capsys):
 
 
 def test_the_truth_is_not_even_opened_for_pictures(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "of_run", lambda _: pytest.fail("pictures were gathered"))
+    monkeypatch.setattr(pictures, "of_runs", lambda _: pytest.fail("pictures were gathered"))
+    monkeypatch.setattr(report_maps, "of", lambda *_: pytest.fail("maps were gathered"))
     api.report([run], tmp_path / "out", formats=["html"], redact=True)
 
 

@@ -1,0 +1,115 @@
+"""Where everything stands in a chart: its scales, which hold for every attacker, and the settings' places by one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakbench.questions import better, words
+from leakbench.settings import Judged, Question, Utility
+from leakbench.verdict import Number
+from reports._attackers import ATTACKERS, PAPER, row_of
+from reports._fronts import Axes
+from reports._scale import Scale, domain
+
+
+@dataclass(frozen=True)
+class Size:
+    """A drawing's pixels and margins; ``column``: whether crowded labels go to the right margin."""
+
+    name: str
+    wide: int
+    high: int
+    left: int
+    right: int
+    top: int = 34
+    bottom: int = 46
+    column: bool = True
+
+
+WIDE = Size("wide", 786, 424, 52, 148)
+NARROW = Size("narrow", 358, 400, 38, 12, column=False)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if that counts.
+
+    ``faint``: the chosen attacker has no number here, so ``row`` is the worst case.
+    """
+
+    judged: Judged
+    row: Number
+    utility: Utility
+    x: float
+    y: float
+    paper: float | None
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One question in one size. ``strip``: the pixel where the grey strip of chance and of dead runs begins."""
+
+    question: Question
+    size: Size
+    xs: Scale
+    ys: Scale
+    strip: float
+    axes: Axes
+
+    @property
+    def rows(self) -> list[Number]:
+        """Every number that some attacker shows here."""
+        return _rows(self.question)
+
+    def points(self, key: str) -> list[Point]:
+        """Every setting that has a leakage and a utility."""
+        return [self._point(j, w, u, key) for j, w, u in _drawn(self.question)]
+
+    def _point(self, judged: Judged, worst: Number, utility: Utility, key: str) -> Point:
+        row = row_of(judged, key)
+        paper = None if judged.verdict.rule == 4 or judged.setting.dead else row_of(judged, PAPER)
+        y = self.ys(utility.value)
+        if judged.setting.dead:
+            y = min(max(y, self.strip + 7), self.ys.start - 7)
+        shown = row or worst
+        return Point(judged, shown, utility, self.xs(shown.value), y, self.xs(paper.value) if paper else None, faint=row is None)
+
+
+def plot(question: Question, size: Size) -> Plot | None:
+    """The scales of a question's chart; None where no setting has both a leakage and a utility."""
+    shown = _drawn(question)
+    if not shown:
+        return None
+    xs, ys = _leakage(question, size), _utility([u for _, _, u in shown], size)
+    strip = min(ys(shown[0][2].chance), ys.start - 14)  # never too thin to hold a cross
+    return Plot(question, size, xs, ys, strip, Axes.of(question, (xs.low, xs.high), (ys.low, ys.high)))
+
+
+def _drawn(question: Question) -> list[tuple[Judged, Number, Utility]]:
+    shown = [(j, j.verdict.worst, j.setting.utility) for j in question.judged]
+    return [(j, w, u) for j, w, u in shown if w is not None and u is not None]
+
+
+def _rows(question: Question) -> list[Number]:
+    return [r for j, _, _ in _drawn(question) for a in ATTACKERS if (r := row_of(j, a.key))]
+
+
+def _leakage(question: Question, size: Size) -> Scale:
+    spoken = words(question.metric)
+    ends = [v for r in _rows(question) for v in (r.value, r.low, r.high, r.floor, r.control)]
+    low, high = domain(ends, spoken.end, log=spoken.log, full=True)
+    left, right = float(size.left), float(size.wide - size.right)
+    return Scale(low, high, left, right, spoken.log) if question.leaks == "up" else Scale(low, high, right, left, spoken.log)
+
+
+def _utility(found: Sequence[Utility], size: Size) -> Scale:
+    metric = found[0].metric
+    ends = [v for u in found for v in (u.value, u.low, u.high, u.chance)]
+    low, high = domain(ends, words(metric).end)
+    if low == 0.0 and min(ends) > 0.3:  # a metric that begins at 0.5 leaves no room under its chance but for the strip
+        low = math.floor(min(ends) * 10 - 0.5) / 10
+    bottom, top = float(size.high - size.bottom), float(size.top)
+    return Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)

@@ -1,0 +1,92 @@
+// The switches: attacker, task, question; and the families that are shown.
+{
+  const { one, all, state, data, text } = page;
+  const form = one("#controls");
+  const question = () => data.charts[state.question];
+
+  const say = () => {
+    if (!one("#knows") || !question()) return;
+    const attacker = page.attackerOf(question()), [name, knows] = data.attackers[attacker];
+    one("#who").textContent = `${name.replace(/^\+ /, "").replace(/^./, (c) => c.toUpperCase())}.`;
+    one("#knows").textContent = knows;
+    one("#absent").textContent = text(question().by[attacker].absent);
+    one(".ghosts").hidden = attacker === "paper";
+  };
+
+  const choose = (attacker) => {
+    state.attacker = attacker;
+    for (const chart of page.charts) chart.element.classList.add("moving");
+    page.draw.all();
+    say();
+  };
+
+  const ask = (ident) => {
+    state.question = ident;
+    page.hide?.();
+    for (const section of all(".question")) {
+      if (section.closest(".early")) continue;
+      const other = section.id !== ident;
+      one(`.head[data-of="${section.id}"]`).hidden = other;
+      one(".view", section).hidden = other;
+    }
+    const task = one(`input[value="${ident}"]`)?.closest(".asked")?.dataset.task;
+    for (const fold of all(".early")) fold.hidden = task !== undefined && fold.dataset.task !== task;
+    for (const input of all("input[name=attacker]")) {
+      input.disabled = Boolean(question()) && !question().by[input.value];
+      input.checked = question() ? input.value === page.attackerOf(question()) : input.value === state.attacker;
+    }
+    for (const chart of page.charts) chart.element.classList.remove("moving");
+    page.draw.all();
+    say();
+  };
+
+  const filter = () => {
+    for (const button of all(".chips button")) button.setAttribute("aria-pressed", String(!state.hidden.has(button.dataset.family)));
+    for (const element of all("[data-family]:not(button)")) {
+      if (!element.closest("svg.chart")) element.classList.toggle("off", state.hidden.has(element.dataset.family));
+    }
+    for (const note of all(".gone")) {
+      const names = all(".chips button[aria-pressed=false]", note.parentElement).map((b) => b.textContent.trim());
+      note.hidden = !names.length;
+      note.textContent = names.length ? `Not shown: ${names.join(", ")}. The sentences above and the steps still count them.` : "";
+    }
+    page.draw.all();
+  };
+
+  // Without script each question's words stand over its own chart; with it they all stand over the switches, one at a time.
+  let last = null;
+  for (const section of all(".question")) {
+    if (section.closest(".early")) continue;
+    const head = one(".head", section);
+    head.dataset.of = section.id;
+    if (last) last.after(head);
+    last = head;
+  }
+  form?.addEventListener("submit", (event) => event.preventDefault());
+  form?.addEventListener("change", ({ target }) => {
+    if (target.name === "attacker") choose(target.value);
+    else if (target.name === "task") {
+      for (const field of all(".asked")) field.hidden = field.dataset.task !== target.value || all("input", field).length < 2;
+      ask(one(`.asked[data-task="${target.value}"] input:checked`).value);
+    } else ask(target.value);
+  });
+  for (const button of all(".chips button")) {
+    button.addEventListener("click", () => {
+      const { family } = button.dataset;
+      if (!state.hidden.delete(family)) state.hidden.add(family);
+      filter();
+    });
+  }
+  for (const fold of all("details.early")) fold.addEventListener("toggle", () => page.draw.all());
+  const dark = one("#theme");
+  dark.hidden = false;
+  dark.addEventListener("click", () => {
+    const now = page.root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    page.root.dataset.theme = now === "dark" ? "light" : "dark";
+  });
+  if (form) form.hidden = false;
+  for (const tools of all(".tools")) tools.hidden = false;
+  page.choose = choose;
+  const first = all(".question").find((s) => !s.closest(".early"));
+  if (first) ask(first.id);
+}
