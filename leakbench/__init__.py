@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leakbench.api import Results, attack, check, load, report, score, train, update
+    from leakbench.api import Results, attack, check, export, load, report, score, train, update
     from leakbench.attacker import Attack
     from leakbench.defense import Defense, Sent, Wrapper, others, unit
     from leakbench.errors import LeakbenchError, ThreatViolation, UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Loaded when first used: torch takes two seconds, and `leakbench --help` needs none of it.
-_COMMANDS = ("attack", "check", "load", "report", "score", "train", "update")
+_COMMANDS = ("attack", "check", "export", "load", "report", "score", "train", "update")
 _HOME = {
     **dict.fromkeys((*_COMMANDS, "Results"), "api"),
     "Attack": "attacker",
@@ -70,6 +70,7 @@ __all__ = [
     "Wrapper",
     "attack",
     "check",
+    "export",
     "load",
     "others",
     "report",

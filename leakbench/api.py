@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench import runs as _runs
+from leakbench.errors import UsageError
 from leakbench.jobs import Progress
 from leakbench.runs import Run
 
@@ -29,9 +30,25 @@ class Results:
     path: Path
 
     @property
+    def scored(self) -> bool:
+        """Are there numbers? Of a run that was exported without its truth there are guesses alone."""
+        from leakbench.store import read_json
+
+        return bool(read_json(self.path / "attack.json")["status"] != "guessed")
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
-        """The lines of results.csv, typed."""
+        """The lines of results.csv, typed.
+
+        Raises:
+            UsageError: the guesses were not scored, for the run was exported without its truth.
+        """
         from leakbench import columns
+
+        if not self.scored:
+            from leakbench.scoring import UNSCORED
+
+            raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
 
         return _runs.read_table(self.path / "results.csv", columns.RESULTS)
 
@@ -135,9 +152,22 @@ def report(
     *,
     title: str = "leakbench",
     formats: Sequence[str] = ("html", "csv", "json", "figures"),
-    check: Any = None,
+    check: Verdict | None = None,
+    baseline: str | Path | None = None,
+    redact: bool = False,
+    against: str | Path | None = None,
 ) -> Path:
     """Write the tables and pages of ``runs`` to the folder ``out``; returns it.
+
+    Args:
+        runs: run folders.
+        out: where the report goes.
+        title: of the page.
+        formats: names of `leakbench list reports`; the CSV files are always written.
+        check: what ``leakbench.check`` said of these runs, to be shown.
+        baseline: the file that it compared with.
+        redact: leave private images, reconstructions and maps of private data out of every file.
+        against: another report's folder, or a folder of runs: the report says what moved.
 
     Raises:
         UsageError: there is no run, or the folder cannot be written.
@@ -145,7 +175,28 @@ def report(
     """
     from leakbench import reporting
 
-    return reporting.write([load(_path(r)) for r in runs], Path(out), title=title, formats=formats, check=check)
+    return reporting.write(
+        [load(_path(r)) for r in runs],
+        Path(out),
+        title=title,
+        formats=formats,
+        check=check,
+        baseline=None if baseline is None else Path(baseline),
+        redact=redact,
+        against=None if against is None else Path(against),
+    )
+
+
+def export(run: Run | str | Path, out: str | Path) -> list[str]:
+    """Write one archive of ``run`` without any answer, for others to attack; returns what its owner should know.
+
+    Raises:
+        UsageError: the run is not complete, or the file cannot be written.
+        BrokenFile: an artifact is damaged.
+    """
+    from leakbench import exporting
+
+    return exporting.export(load(_path(run)), Path(out))
 
 
 def check(

@@ -51,11 +51,13 @@ class Attack(Spec):
         return self.threat
 
     def obstacle(self, recording: Recording) -> str:
-        """Why this attack does not fit what the run shared, or what an excerpt kept of that; empty where it fits."""
+        """Why this attack does not fit what the run shared, or what an excerpt or export kept of that; empty where it fits."""
         sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
         lacking = [k for k in self.attacks(recording) if k not in sent]
         if lacking:
             return f"clients send the {self.threat.observer} no {lacking[0]}"
+        if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
+            return "this run was exported without the labels of private batches, which the attack is granted"
         if "excerpt" not in recording.run.meta:
             return ""
         from leakbench.excerpt_parts import lost

@@ -58,6 +58,8 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
 def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None) -> Path:
     """Run the attack, its blind guess and its control in every round it looks at; save ``guess.safetensors``.
 
+    Of a run that was exported there is no control, unless nothing is defended in it.
+
     Raises:
         UsageError: the attack does not fit what the run shared, or there was nothing to attack.
         ThreatViolation: it asked for what it does not declare.
@@ -70,16 +72,17 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
     folder, begun = folder_of(recording, name, attack), time.monotonic()
     todo, found = rounds_of(recording, attack), []
+    roles = ROLES if recording.controlled else ROLES[:2]
     for i, (stage, t) in enumerate(todo):
         views = {
-            role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in ROLES
+            role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in roles
         }
         made: dict[Role, list[Guess]] = {}
-        for role in ROLES:
-            progress(3 * i + ROLES.index(role), 3 * len(todo), f"{name}, {stage}")
+        for role in roles:
+            progress(len(roles) * i + roles.index(role), len(roles) * len(todo), f"{name}, {stage}")
             again = role == "control" and views[role].same_as(views["attack"])
             made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
-        found += [Guessed(role, stage, g) for role in ROLES for g in made[role]]
+        found += [Guessed(role, stage, g) for role in roles for g in made[role]]
     if not any(g.role == "attack" for g in found):
         raise UsageError(f"{name} found nothing to attack in {run.id}: no message of the kinds {list(attack.threat.kinds)} was kept.")
     fresh = folder.with_name(f".{folder.name}.part")
@@ -145,9 +148,10 @@ def saved(folder: Path) -> list[Guessed]:
 
 
 def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Is this attack on this run there already, scored, and made by this version of leakbench?"""
+    """Is this attack on this run there already, scored (if it can be), and made by this version of leakbench?"""
     path = folder_of(recording, name, attack) / "attack.json"
     if not path.exists():
         return False
     meta = read_json(path)
-    return meta.get("status") == "done" and meta.get("versions", {}).get("leakbench") == leakbench.__version__
+    there = "guessed" if recording.exported else "done"
+    return meta.get("status") == there and meta.get("versions", {}).get("leakbench") == leakbench.__version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from leakbench.baseline import UTILITY, GateRow
 from leakbench.compare import Difference, compare, default_margin
@@ -40,14 +41,8 @@ def blocked(now: GateRow, then: GateRow) -> str:
     for flag, text in BLOCKING.items():
         if flag in now.flags or flag in then.flags:
             return text if flag in now.flags else f"in the baseline {text}"
-    changed = {"engine": (then.engine, now.engine), "dtype": (then.dtype, now.dtype), "schema": (then.run_schema, now.run_schema)}
-    changed["version of the metric"] = (then.version, now.version)
-    if now.setting and then.setting:  # trained less or on an easier task, the same method may seem to leak less
-        names = {k: "number of rounds" if k == "rounds" else f"value of {k}" for k in sorted(now.setting.keys() | then.setting.keys())}
-        changed |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
-    for what, (old, new) in changed.items():
-        if old != new:
-            return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
+    for what, (old, new) in changed(now, then).items():
+        return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
     common = now.scores.keys() & then.scores.keys()
     failed, before = (sum(r.failed.get(k, 0) for k in common or r.scores) for r in (now, then))
     units, had = (sum(len(r.scores[k]) for k in common or r.scores) for r in (now, then))
@@ -55,6 +50,16 @@ def blocked(now: GateRow, then: GateRow) -> str:
     if failed > before if common else failed * had > before * units:
         return f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
     return ""
+
+
+def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
+    """{what: (then, now)} of all that makes two rows no longer like with like."""
+    both = {"engine": (then.engine, now.engine), "dtype": (then.dtype, now.dtype), "schema": (then.run_schema, now.run_schema)}
+    both["version of the metric"] = (then.version, now.version)
+    if now.setting and then.setting:  # trained less or on an easier task, the same method may seem to leak less
+        names = {k: "number of rounds" if k == "rounds" else f"value of {k}" for k in sorted(now.setting.keys() | then.setting.keys())}
+        both |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
+    return {what: (old, new) for what, (old, new) in both.items() if old != new}
 
 
 def unchanged(now: GateRow, then: GateRow) -> bool:

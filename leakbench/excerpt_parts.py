@@ -13,7 +13,7 @@ from torch import Tensor
 from leakbench.columns import RUN_UTILITY
 from leakbench.recording import Recording
 from leakbench.runs import Run
-from leakbench.store import read_meta, write_csv, write_tree
+from leakbench.store import inside, read_meta, write_csv, write_tree
 from leakbench.traffic import SERVER
 from leakbench.transcript import Message, read_messages, round_file, write_messages
 from leakbench.truth import Truth
@@ -35,7 +35,7 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
         BrokenFile: a file of messages is missing or damaged.
     """
     names = run.meta["files"]
-    kept = {m["kind"] for n in names if n.startswith("transcript/round-") for m in read_meta(run.path / n)["messages"]}
+    kept = {m["kind"] for n in names if n.startswith("transcript/round-") for m in read_meta(inside(run.path, n))["messages"]}
     held = {"aux_data": "known/aux_data.safetensors" in names, "labels": any(n.startswith("known/round-") for n in names)}
     sent = {s["kind"] for s in run.meta["sent"]}
     gone = [f"messages of kind {k}" for k in dict.fromkeys(kinds) if k in sent and k not in kept]

@@ -16,13 +16,18 @@ from leakbench.errors import UsageError
 __all__ = ["Baseline", "GateRow", "Judged", "Verdict", "check", "load", "save", "update"]
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3
+ENOUGH = 8  # seeds that settle most rows whose draws changed
 State = Literal["leaks more", "loses utility", "cannot tell", "new", "fine"]
 _ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new", "fine")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What is said of one row. ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared)."""
+    """What is said of one row.
+
+    ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared). ``now``, ``then``: the rows themselves.
+    ``seeds``: about how many on each side would settle what cannot be told.
+    """
 
     name: str
     state: State
@@ -30,6 +35,9 @@ class Judged:
     d: float | None = None
     low: float | None = None
     high: float | None = None
+    now: GateRow | None = None
+    then: GateRow | None = None
+    seeds: int | None = None
 
     @property
     def line(self) -> str:
@@ -64,7 +72,8 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
     rows = _judge_all({n: (here.get(n), there[n]) for n in gated}, {n: _lost(there[n], here, there) for n in gated})
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
-    rows += [Judged(n, "new", f"{here[n].value:.4g}; not in the baseline, so it is not gated: --update adds it") for n in fresh]
+    not_gated = "not in the baseline, so it is not gated: --update adds it"
+    rows += [Judged(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
     count = {s: sum(r.state == s for r in rows) for s in _ORDER}
     code = LEAKS_MORE if count["leaks more"] or count["loses utility"] else CANNOT_TELL if count["cannot tell"] or not gated else FINE
@@ -137,14 +146,14 @@ def _judge_all(pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mappin
     for name, (now, then) in pairs.items():
         reason = "no such row now: run the same defenses and attacks" if now is None else blocked(now, then) or lost[name]
         if now is None or reason:
-            rows.append(Judged(name, "cannot tell", reason))
+            rows.append(Judged(name, "cannot tell", reason, now=now, then=then))
         elif unchanged(now, then):
-            rows.append(Judged(name, "fine", "unchanged: the same guesses, byte for byte", 0.0, 0.0, 0.0))
+            rows.append(Judged(name, "fine", "unchanged: the same guesses, byte for byte", 0.0, 0.0, 0.0, now, then))
         elif (margin := margin_of(then)) is None:
-            rows.append(Judged(name, "cannot tell", f"{then.metric} has no margin: write one into the baseline"))
+            rows.append(Judged(name, "cannot tell", f"{then.metric} has no margin: write one into the baseline", now=now, then=then))
         elif (d := difference(now, then)) is None:
-            seeds = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}"
-            rows.append(Judged(name, "cannot tell", f"{seeds}; it takes at least {FEWEST_SEEDS} on each side, 8 or more settle most rows"))
+            text = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}; it takes at least {FEWEST_SEEDS} on each side"
+            rows.append(Judged(name, "cannot tell", f"{text}, {ENOUGH} or more settle most rows", now=now, then=then, seeds=ENOUGH))
         else:
             compared[name] = d, margin, now, then
     levels = holm([d.p() for d, *_ in compared.values()])
@@ -156,11 +165,11 @@ def _say(name: str, d: Difference, margin: float, now: GateRow, then: GateRow, l
     k, m = d.seeds
     seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
     text = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}], margin {margin:.3g}, {seeds}"
+    more = seeds_to_settle(d, margin, level) if state == "cannot tell" else None
     if state == "cannot tell":
-        more = seeds_to_settle(d, margin, level)
         text += f"; about {more} seeds on each side would settle it" if more else "; more than 200 seeds would be needed to settle it"
     shown: State = "loses utility" if state == "leaks more" and then.attack == UTILITY else state
-    return Judged(name, shown, text, d.d, low, high)
+    return Judged(name, shown, text, d.d, low, high, now, then, more)
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

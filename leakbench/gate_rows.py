@@ -16,7 +16,7 @@ from leakbench.configurations import Configuration, group
 from leakbench.measured import Unit
 from leakbench.runs import Run
 from leakbench.spec import canonical
-from leakbench.store import SCHEMA, digest
+from leakbench.store import SCHEMA, digest, inside
 from leakbench.utility_table import Utility
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
@@ -76,7 +76,7 @@ def _truth(run: Run) -> str:
 def _utility(config: Configuration, utilities: Sequence[Utility], final: Row) -> GateRow:
     """The model's and the test data's hashes stand for guess and truth."""
     about = config.one.meta["utility"]
-    models = {u.run.seed: u.run.path / _FINAL_MODEL for u in utilities}
+    models = {u.run.seed: inside(u.run.path, _FINAL_MODEL) for u in utilities}
     return GateRow(
         **_setting(config, [u.run for u in utilities]),
         attack=UTILITY,

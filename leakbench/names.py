@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from leakbench.inert import one_line
 from leakbench.report_data import Row, params
 from leakbench.spec import canonical, fingerprint
 
@@ -34,6 +35,7 @@ METHODS = {
 }
 # Always told, whether they differ or not.
 PRINCIPAL = {"fedhide": ("alpha", "k"), "fedgn": ("sigma",), "fedcs": ("cos_theta",), "fedprox": ("mu",), "moon": ("mu",)}
+LONGEST = 120  # characters of a setting's name
 LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "mu": "μ", "k": "K", "cos_theta": "cos"}
 
 
@@ -51,11 +53,17 @@ def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
         shown = {n: v for n, v in seen[key].items() if n in PRINCIPAL.get(row["defense"], ()) or len(values[*family, n]) > 1}
         told = [f"{LETTERS.get(n, n)} {_value(v)}" for n, v in shown.items()]
         wrapped = "".join(f" + {w['name']}" for w in params(row.get("wrappers", "[]")) or [])
-        names[key] = " ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip() + wrapped
+        names[key] = _short(" ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip() + wrapped, LONGEST)
     twice = Counter((rows[k]["task"], n) for k, n in names.items())
     return {k: n if twice[rows[k]["task"], n] == 1 else f"{n} #{fingerprint(k)[:4]}" for k, n in names.items()}
 
 
 def _value(value: Any) -> str:
     text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else canonical(value)
-    return text if len(text) <= 24 else text[:23] + "…"
+    return _short(text, 24)
+
+
+def _short(text: str, most: int) -> str:
+    """On one line, cut where it is too long to be read as a name."""
+    shown = one_line(text)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from leakbench.inert import one_line
+
 
 @dataclass(frozen=True)
 class Words:
@@ -205,7 +207,8 @@ SHORT = {"p_leak": "P_leak", "identification": "identification", "psnr": "PSNR",
 
 def words(metric: str) -> Words:
     """The words of a metric; a plugin's own metric gets plain ones."""
-    return METRICS.get(metric, Words(metric, f"reaches {metric}", f"{metric}: defined by the plugin that measures it.", end=None))
+    name = one_line(metric)
+    return METRICS.get(metric, Words(name, f"reaches {name}", f"{name}: defined by the plugin that measures it.", end=None))
 
 
 def topic(metric: str) -> Topic:

@@ -14,7 +14,7 @@ from leakbench.errors import UsageError
 from leakbench.parties import Facts
 from leakbench.runs import Run
 from leakbench.runspec import Parts, RunSpec, parts
-from leakbench.store import read_tree
+from leakbench.store import inside, read_tree
 from leakbench.task import Examples
 from leakbench.transcript import Message, overlaid, read_messages
 from leakbench.tree import Tree, flat, tmap
@@ -65,9 +65,25 @@ class Recording:
         self._check("transcript/")
         return self._moved(read_messages(self.run.path / "transcript"))
 
+    @property
+    def exported(self) -> bool:
+        """Was it made to be attacked by others: without answers, without what would have crossed undefended?"""
+        return "export" in self.run.meta
+
+    @property
+    def controlled(self) -> bool:
+        """Can it be told what would have crossed with nothing defended?"""
+        return not self.exported or (self.method.undefended() == self.method and not self.parts.wrappers)
+
     @cached_property
     def control(self) -> list[Message]:
-        """What would have crossed with nothing defended."""
+        """What would have crossed with nothing defended.
+
+        Raises:
+            UsageError: the run was exported without it.
+        """
+        if not self.controlled:
+            raise UsageError(f"{self.run.path} was exported without what would have been sent with nothing defended.")
         self._check("control/")
         return overlaid(self.transcript, self._moved(read_messages(self.run.path / "control")))
 
@@ -85,13 +101,13 @@ class Recording:
         """What lies in known/ under ``name``: aux_data or labels.
 
         Raises:
-            UsageError: the run holds nothing of that name.
+            UsageError: the run holds nothing of that name, or was exported without it.
         """
         if name not in self._known:
             if name == "aux_data":
                 tree = self.run.tree("known/aux_data.safetensors")[0]
                 self._known[name] = Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
-            elif name == "labels":
+            elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
             else:
                 raise UsageError(f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and labels.")
@@ -102,7 +118,7 @@ class Recording:
         self._check("known/")
         out: dict[tuple[str, int, int, int | None], Tensor] = {}
         for path in sorted((self.run.path / "known").glob("round-*.safetensors")):
-            tree, meta = read_tree(path)
+            tree, meta = read_tree(inside(self.run.path / "known", path.name))
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))

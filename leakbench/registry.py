@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
-from importlib.metadata import entry_points
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +24,7 @@ def _packages(kind: str) -> Iterator[ModuleType]:
     Raises:
         UsageError: a package is not one of leakbench's: another folder of that name shadows it.
     """
-    for point in sorted(entry_points(group=f"leakbench.{kind}"), key=lambda p: (p.value, p.name)):
+    for point in _points(entry_points, f"leakbench.{kind}", tuple(sys.path)):
         package = _imported(point.value)
         where = ", ".join(getattr(package, "__path__", [])) or getattr(package, "__file__", point.value)
         if getattr(package, "LEAKBENCH_API", None) != API:
@@ -31,6 +33,12 @@ def _packages(kind: str) -> Iterator[ModuleType]:
                 "another folder of that name shadows ours; rename it or run leakbench from elsewhere."
             )
         yield package
+
+
+@lru_cache(maxsize=16)
+def _points(look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, sorted; every installed distribution is read for it, so once for each ``path``."""
+    return tuple(sorted(look(group=group), key=lambda p: (p.value, p.name)))
 
 
 def _imported(name: str) -> ModuleType:

@@ -14,6 +14,8 @@ from leakbench.spec import Spec, canonical
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from leakbench.against import Against
+
 Row = Mapping[str, Any]
 Place = tuple[str, int | None, int, int]
 Place2 = tuple[float, float]
@@ -87,6 +89,29 @@ class Clients:
 
 
 @dataclass(frozen=True)
+class CheckRow:
+    """One row of `leakbench check` in words and numbers.
+
+    ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task, setting and attack, as people read them;
+    ``ref``: the name that `--accept` takes. ``difference`` counts against the method, on the scale on which it was compared, with
+    the one-sided 95 % limits ``low`` and ``high``; None where nothing could be compared. ``command``: what settles a "cannot tell".
+    """
+
+    verdict: str
+    row: str
+    ref: str
+    metric: str
+    old: float | None
+    new: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    margin: float | None
+    why: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Embedding:
     """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
 
@@ -143,11 +168,17 @@ class About:
 
 @dataclass(frozen=True)
 class Check:
-    """What `leakbench check` said about these runs: its exit code and its lines, the most urgent first."""
+    """What `leakbench check` said about these runs: its exit code and what has to be looked at, the most urgent first.
+
+    ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine. ``rows``: every gated row.
+    ``heading``: the first line, as in "Check failed (exit 1): 1 row leaks more, 17 fine."
+    """
 
     exit: int
     lines: tuple[str, ...]
     against: str = ""
+    heading: str = ""
+    rows: tuple[CheckRow, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +189,7 @@ class ReportData:
     `|`). ``runs`` are the contents of every run.json. ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
     the number again. ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of
     itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when, ISO 8601.
-    ``redacted``: no private data of a client is in here.
+    ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
     """
 
     title: str
@@ -179,6 +210,7 @@ class ReportData:
     about: Mapping[str, About] = field(default_factory=dict)
     guesses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     check: Check | None = None
+    against: Against | None = None
     redacted: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import leakbench
-from leakbench import pictures, provenance, registry, report_about, report_clients, report_curves, report_maps, results, work
+from leakbench import (
+    pictures,
+    provenance,
+    redaction,
+    registry,
+    report_about,
+    report_clients,
+    report_curves,
+    report_maps,
+    results,
+    work,
+)
+from leakbench.against import against as moved_against
 from leakbench.baseline import GateRow
+from leakbench.check_words import check_of
+from leakbench.commands import commands
 from leakbench.errors import UsageError
+from leakbench.gate import Verdict
 from leakbench.gate_rows import gate_rows
-from leakbench.report_data import Check, Clients, Curve, Report, ReportData, row_key, run_setting_key
+from leakbench.other_report import of_folder, of_runs
+from leakbench.report_data import Clients, Curve, Report, ReportData
 from leakbench.runs import Run
 
 
 def tables(runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None) -> results.Tables:
     """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
-    return results.collect(runs, work.fitting, work.unfit, look)
+    known = work.variants()  # once, not for every run
+    return results.collect(runs, partial(work.fitting, known=known), partial(work.unfit, known=known), look)
 
 
-def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str], check: Any = None) -> Path:
+def write(
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    title: str,
+    formats: Sequence[str],
+    check: Verdict | None = None,
+    baseline: Path | None = None,
+    redact: bool = False,
+    against: Path | None = None,
+) -> Path:
     """Write the CSV files and every format of ``formats`` below ``out``; returns it.
+
+    Args:
+        runs: complete or not; what failed stands among what is missing.
+        out: the folder. With ``redact`` what an earlier report left there is deleted.
+        title: of the page.
+        formats: names of `leakbench list reports`.
+        check: what `check` said of these runs.
+        baseline: the file that it compared with.
+        redact: leave out everything that shows what a client holds.
+        against: another report's folder, or a folder of runs, to say what moved.
 
     Raises:
         UsageError: there is no run, a format does not exist, or the folder cannot be written.
+        BrokenFile: an artifact is damaged.
     """
     if not runs:
         raise UsageError("there is no run to report. Make one with leakbench train.")
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
     makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in wanted]
+    other = None if against is None else of_folder(against)  # before `out` is written: it may be the same folder
     curves: list[Curve] = []
     clients: list[Clients] = []
 
@@ -41,6 +79,7 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
 
     found = tables(runs, look)
     commit, dirty = provenance.source()
+    known = commands(runs, found.tradeoff)
     data = ReportData(
         title=title,
         version=leakbench.__version__,
@@ -53,15 +92,19 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
         missing=found.missing,
         diagnostics=found.diagnostics,
         runs=results.metas(runs),
-        pictures=list(pictures.of_runs(runs)),
+        pictures=[] if redact else list(pictures.of_runs(runs)),
         curves=curves,
         clients=clients,
-        maps=report_maps.of(runs, found.tradeoff),
+        maps=[] if redact else report_maps.of(runs, found.tradeoff),
         about=report_about.of(runs),
         guesses=report_about.guesses(runs),
-        check=None if check is None else Check(check.exit_code, tuple(check.lines)),
-        commands=_commands(runs, found.tradeoff),
+        check=None if check is None else check_of(check, runs, known, baseline),
+        against=None if other is None else moved_against(str(against), of_runs(runs), other),
+        commands=known,
     )
+    if redact:
+        data = redaction.redact(data)
+        redaction.clear(out)
     for maker in makers:
         maker.write(data, out)
     return out
@@ -70,29 +113,3 @@ def write(runs: Sequence[Run], out: Path, *, title: str, formats: Sequence[str],
 def gated(runs: Iterable[Run]) -> list[GateRow]:
     """The rows that `leakbench check` compares."""
     return gate_rows(list(runs))
-
-
-def _commands(runs: Sequence[Run], tradeoff: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """The shell command behind every setting and every number."""
-    from leakbench.report_data import setting_key
-
-    out: dict[str, str] = {}
-    of: dict[str, list[Run]] = {}
-    for run in runs:
-        of.setdefault(run_setting_key(run.meta), []).append(run)
-    for key, several in of.items():
-        seeds = ",".join(str(s) for s in sorted({r.seed for r in several}))
-        words = shlex.split(str(several[0].meta.get("command", "")))
-        if "--seeds" in words:
-            words[words.index("--seeds") + 1] = seeds
-        out[key] = shlex.join(words)
-    for row in tradeoff:
-        several = of.get(setting_key(row), [])
-        if not several or row["attack"] in ("cascade", "any_attack"):
-            continue
-        attacks = [a for r in several for a in r.attacks if a.name == row["attack"] and a.params == row["attack_params"]]
-        if attacks:
-            words = shlex.split(str(attacks[0].meta.get("command", "")))
-            options = words[words.index("-a") :] if "-a" in words else ["-a", row["attack"]]
-            out[row_key(row)] = shlex.join(["leakbench", "attack", *(str(r.path) for r in several), *options])
-    return out

@@ -174,6 +174,8 @@ def _not_there(config: Configuration, fitting: Fitting | None, unfit: Unfit | No
 
 def _why(folder: Folder) -> str:
     """Why a run or an attack gave no number."""
+    if folder.status == "guessed":
+        return "guessed but not scored: leakbench score, where the run has its truth"
     return folder.status if folder.status.startswith("failed") else f"not finished (status {folder.status}): run the same command again"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.columns import Row, typed
 from leakbench.errors import BrokenFile, UsageError
 from leakbench.spec import canonical
-from leakbench.store import read_csv, read_json, read_tree, verify
+from leakbench.store import inside, read_csv, read_json, read_tree, verify
 
 if TYPE_CHECKING:
     from leakbench.tree import Tree
@@ -124,8 +124,8 @@ class Run(Folder):
             BrokenFile: an attack.json is missing or damaged.
         """
         folder = self.path / "attacks"
-        inside = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")) if folder.is_dir() else []
-        return tuple(AttackFolder(p, _read(p / "attack.json", _ATTACK, _ATTACK_DONE)) for p in inside)
+        found = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")) if folder.is_dir() else []
+        return tuple(AttackFolder(p, _read(self.path, f"attacks/{p.name}/attack.json", _ATTACK, _ATTACK_DONE)) for p in found)
 
 
 def load(path: str | Path) -> Run:
@@ -135,7 +135,7 @@ def load(path: str | Path) -> Run:
         BrokenFile: run.json is missing, damaged, or of a newer schema.
     """
     path = Path(path)
-    return Run(path, _read(path / "run.json", _ALWAYS, _DONE))
+    return Run(path, _read(path, "run.json", _ALWAYS, _DONE))
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:
@@ -174,14 +174,15 @@ def _below(place: Path) -> Iterator[Path]:
         yield place
         return
     try:
-        inside = sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")) if place.is_dir() else []
+        folders = sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")) if place.is_dir() else []
     except OSError as error:
         raise UsageError(f"{place} cannot be read: {error.strerror}. Give a folder that you may read.") from None
-    for inner in inside:
+    for inner in folders:
         yield from _below(inner)
 
 
-def _read(path: Path, always: Sequence[str], when_done: Sequence[str]) -> dict[str, Any]:
+def _read(folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]) -> dict[str, Any]:
+    path = inside(folder, name)
     meta = read_json(path)
     if not isinstance(meta, dict):
         raise BrokenFile(f"{path} is damaged (not a JSON object). Make it again.")

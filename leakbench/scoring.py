@@ -12,7 +12,7 @@ from typing import Any
 from leakbench import columns, flags, stats
 from leakbench.attacker import Attack
 from leakbench.attacking import ROLES, Guessed, folder_of, saved
-from leakbench.errors import MethodError, NotMeasured
+from leakbench.errors import MethodError, NotMeasured, UsageError
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
 from leakbench.recording import Recording
@@ -23,6 +23,10 @@ from leakbench.store import digests, read_json, write_csv, write_json
 from leakbench.truth import Answer, Truth
 
 Key = tuple[str, int, int | None]  # unit, round, probe
+UNSCORED = (
+    "was exported without the truth and the control, so guesses on it cannot be scored here. "
+    "Who holds the run makes the same guesses with the same command, and scores them."
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,12 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     ``truth``: another run's, for the test that leakage then falls to the floor.
 
     Raises:
+        UsageError: the run was exported without the truth.
         BrokenFile: the guesses or the truth are missing or damaged.
         MethodError: a score left its metric's range.
     """
+    if recording.exported:
+        raise UsageError(f"{recording.run.path} {UNSCORED}")
     folder = folder_of(recording, name, attack)
     meta = read_json(folder / "attack.json")
     if meta.get("files"):  # scored before: what is scored again must be what was guessed then

@@ -6,8 +6,8 @@ import csv
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from leakbench.tree import Tree
 
 SCHEMA = 1
+# Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would else read back as such a cell.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# Half of a surrogate pair, as JSON may spell it: no text, and no file could hold it.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
@@ -54,10 +60,10 @@ def read_json(path: Path) -> Any:
         BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        value = _parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BrokenFile(f"{path} is missing. Give a folder that leakbench wrote.") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
     if not isinstance(schema, int) or schema > SCHEMA:
@@ -66,17 +72,17 @@ def read_json(path: Path) -> Any:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """One line per row, every column, full precision, `true` and `false` for booleans."""
-    text = StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(columns)
-    for row in rows:
-        out.writerow([_cell(row[c]) for c in columns])
-    write_bytes(path, text.getvalue().encode())
+    """One line per row, every column, full precision, `true` and `false` for booleans.
+
+    Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and is no number) has a `'` before it,
+    which ``read_csv`` takes away again.
+    """
+    lines = [",".join(_quoted(c) for c in columns), *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows)]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of a CSV that has at least ``columns``.
+    """The rows of a CSV that has at least ``columns``, each cell as it was before ``write_csv``.
 
     Raises:
         BrokenFile: it is missing, cannot be read or lacks a column.
@@ -93,7 +99,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     lacking = [c for c in columns if c not in header]
     if lacking or any(None in r or None in r.values() for r in rows):
         raise BrokenFile(f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make it again.")
-    return rows
+    return [{k: v[1:] if _QUOTED.match(v) else v for k, v in r.items()} for r in rows]
 
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
@@ -134,10 +140,10 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
     try:
         with safe_open(path, "pt") as file:
             leaves = {k: file.get_tensor(k) for k in file.keys()} if tensors else {}  # noqa: SIM118 (not a dict)
-            meta = json.loads((file.metadata() or {})["leakbench"])
+            meta = _parsed((file.metadata() or {})["leakbench"])
     except FileNotFoundError:
         raise BrokenFile(f"{path} is missing. Make it again.") from None
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     return unflat(leaves), meta
 
@@ -162,11 +168,31 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
         BrokenFile: naming the first that is not.
     """
     for name, sha in sorted(listed.items()):
-        path = folder / name
+        path = inside(folder, name)
         if not path.is_file():
             raise BrokenFile(f"{path} is missing, though {folder.name} lists it. Make it again.")
         if digest(path) != sha:
             raise BrokenFile(f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it again.")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file ``name`` below ``folder``; neither `..` nor a link leads out of it.
+
+    Raises:
+        BrokenFile: it lies elsewhere: a run folder may come from a stranger, and must not make us read other files.
+    """
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BrokenFile(f"{path} leads out of {folder.name}, so it is not read. Put the file itself there.")
+    return path
+
+
+def _parsed(text: str) -> Any:
+    """JSON without NaN and without half characters, which no other file could hold."""
+    value = json.loads(text, parse_constant=_no_constant)
+    if "\\u" in text and _HALF.search(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("a text holds half of a surrogate pair")
+    return value
 
 
 def _no_constant(name: str) -> Any:
@@ -176,4 +202,12 @@ def _no_constant(name: str) -> Any:
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(value)
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _quoted(text: str) -> str:
+    """A cell as CSV spells it."""
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text

@@ -91,6 +91,8 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
         raise UsageError(f"{folder} holds another run (its spec differs). Train into another folder with -o.")
     if meta.get("status") != "done":
         return False
+    if "export" in meta:
+        raise UsageError(f"{folder} is an export of this run, which lacks the truth. Train into another folder with -o.")
     if "excerpt" in meta:  # attacks would read fewer messages than were sent, and leakage would look smaller than it is
         raise UsageError(f"{folder} is an excerpt of this run, which lacks a part of what was sent. Train into another folder with -o.")
     if ours["attacks"] and found.get("attacks") != ours["attacks"]:  # a command without attacks keeps those that are stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakbench.store import read_tree, write_tree
+from leakbench.store import inside, read_tree, write_tree
 from leakbench.tree import Tree
 
 LARGE = ("model", "update", "sum", "generator")
@@ -51,7 +51,7 @@ def read_messages(folder: Path) -> list[Message]:
     """All messages of a transcript or control folder, in order."""
     out = []
     for path in sorted(folder.glob("round-*.safetensors")):
-        tree, meta = read_tree(path)
+        tree, meta = read_tree(inside(folder, path.name))
         out += [Message(payload=tree.get(str(i), {}).get("payload", {}), **m) for i, m in enumerate(meta["messages"])]
     return out
 

@@ -13,7 +13,7 @@ from leakbench import private_data, registry
 from leakbench.errors import BrokenFile, NotMeasured
 from leakbench.guess import Guess
 from leakbench.runs import Run
-from leakbench.store import read_meta
+from leakbench.store import inside, read_meta
 from leakbench.streams import shared
 from leakbench.task import Task
 from leakbench.transcript import round_file
@@ -56,7 +56,7 @@ class Truth:
     def rounds(self) -> dict[int, str]:
         """{round: file} of what was recorded."""
         names = [n for n in self.run.meta["files"] if n.startswith("truth/round-")]
-        return {int(read_meta(self.run.path / n)["round"]): n for n in sorted(names)}
+        return {int(read_meta(inside(self.run.path, n))["round"]): n for n in sorted(names)}
 
     @cached_property
     def _read(self) -> dict[int, Tree]:

@@ -47,7 +47,7 @@ def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Traine
 
 
 def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:
-    """Run and score one attack on one run folder; returns the attack's folder.
+    """Run and score one attack on one run folder; returns the attack's folder. Of a run that was exported the guess is all there is.
 
     Raises:
         LeakbenchError: it does not fit or failed; the run folder then says why.
@@ -62,7 +62,9 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     try:
-        attacking.guess(recording, name, chosen.attack, progress=progress)
+        made = attacking.guess(recording, name, chosen.attack, progress=progress)
+        if recording.exported:
+            return str(made)
         return str(scoring.score(recording, name, chosen.attack))
     except BrokenFile:  # the recording's fault, not the attack's: nothing is written
         raise
@@ -96,24 +98,27 @@ def variants(names: Sequence[str] | None = None) -> list[Choice]:
     return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
 
 
-def planned(recording: Recording) -> list[Choice]:
-    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits."""
+def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list[Choice]:
+    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits.
+
+    ``known``: all ``variants``, for who asks about many runs.
+    """
     own = recording.spec.attacks
     if own:
         return [build(a.name, a.params) for a in own]
-    return [c for c in variants() if not c.attack.obstacle(recording)]
+    return [c for c in known or variants() if not c.attack.obstacle(recording)]
 
 
-def fitting(run: runs.Run) -> list[str]:
-    """Names of the attacks that fit what this run shared."""
+def fitting(run: runs.Run, known: Sequence[Choice] | None = None) -> list[str]:
+    """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
     recording = Recording(run)
-    return sorted({c.name for c in planned(recording) if not c.attack.obstacle(recording)})
+    return sorted({c.name for c in planned(recording, known) if not c.attack.obstacle(recording)})
 
 
-def unfit(run: runs.Run) -> dict[str, str]:
-    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings."""
+def unfit(run: runs.Run, known: Sequence[Choice] | None = None) -> dict[str, str]:
+    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings; ``known``: all ``variants``."""
     recording = Recording(run)
     why: dict[str, list[str]] = {}
-    for c in variants():
+    for c in known or variants():
         why.setdefault(c.name, []).append(c.attack.obstacle(recording))
     return {name: reasons[0] for name, reasons in why.items() if all(reasons)}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from leakbench.inert import inert_json
 from leakbench.questions import words
 from leakbench.settings import Judged, Question
 from leakbench.verdict import Number
@@ -40,8 +41,11 @@ def chart_data(scenes: Mapping[str, Mapping[str, Sequence[Scene]]]) -> Json:
 
 
 def block(data: Json) -> str:
-    """JSON that can stand in a script element: plain ASCII, no `<`, hence neither an end tag nor a line separator."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    """JSON that can stand in a script element: plain ASCII, no `<`, hence neither an end tag nor a line separator.
+
+    Its texts hide nothing either, for the script shows them as they are.
+    """
+    return json.dumps(inert_json(data), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _question(by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
 from leakbench.names import METHODS
 from leakbench.questions import SHORT, words
-from leakbench.report_data import Check
+from leakbench.report_data import Check, CheckRow
 from leakbench.settings import Setting
 from leakbench.spec import fingerprint
 from leakbench.verdict_words import plural
@@ -50,14 +51,24 @@ def strip(check: Check | None, settings: Sequence[Setting]) -> Strip | None:
     """What the check said, in the page's words; None if it did not run."""
     if check is None:
         return None
+    tone = {0: "held", 1: "leak"}.get(check.exit, "part")
+    if check.rows:
+        urgent = first_said([r for r in check.rows if r.verdict in URGENT])
+        lines = [_of_row(r, said) for r, said in urgent]
+        return Strip(tone, check.heading, check.against, tuple(lines[:MOST]), max(0, len(lines) - MOST))
     names = {f"{s.task}/{s.family}-{fingerprint([s.family, s.params, list(s.wrappers)])}": s.name for s in settings}
     found = [m.groups() for m in map(_LINE.match, check.lines) if m]
     rest = [line for line in check.lines if not _LINE.match(line) and not _COUNT.match(line)]
     told = sorted((f for f in found if f[0] in TONES), key=lambda f: list(TONES).index(f[0]))
     lines = [_line(word, text, names) for word, text in told] + [StripLine("none", "", line, "", "") for line in rest]
-    head = _head(check, found, names)
-    tone = {0: "held", 1: "leak"}.get(check.exit, "part")
+    head = check.heading or _head(check, found, names)
     return Strip(tone, head, check.against, tuple(lines[:MOST]), max(0, len(lines) - MOST))
+
+
+def _of_row(row: CheckRow, said: bool) -> StripLine:
+    """``said``: a row before it carries the same command."""
+    why = (moved_text(row), row.why.removesuffix("."), ": ".join(how_to_settle(row, said)).removesuffix("."))
+    return StripLine(TONES[row.verdict], row.verdict, row.row, value_text(row), ". ".join(w for w in why if w) + ".")
 
 
 def _head(check: Check, found: Sequence[tuple[str, ...]], names: Mapping[str, str]) -> str:

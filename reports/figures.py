@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import math
 import re
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from leakbench.inert import one_line
 from leakbench.judging import find_questions
 from leakbench.questions import better, words
-from leakbench.report_data import Picture, Report, ReportData
-from leakbench.settings import Judged, Question, Utility, find_settings
+from leakbench.report_data import Picture, Report, ReportData, setting_key
+from leakbench.settings import Judged, Question, Setting, Utility, find_settings
 from leakbench.store import write_bytes
 from leakbench.verdict import Number
 from reports._labels import column
@@ -28,6 +32,9 @@ MARKS = {
     "wedge": "v",
     "pentagon": "p",
 }
+Sheet = tuple[str, str, str, str]  # task, attack, its parameters, setting
+MANY = 24  # points; beyond, the emptiest corner for the legend is not looked for
+MOST_SHEETS = 40  # a second or so each
 COLOURS = {"leak": "#b3390a", "part": "#8a5f00", "held": "#0b5cab", "none": "#67645e"}
 FILLS = {"leak": "full", "part": "left", "held": "none", "none": "full"}
 # The same input gives the same bytes: no date, no random ids; text stays text.
@@ -54,14 +61,28 @@ class Figures(Report):
                 figure = _tradeoff(question, marks)
                 if figure is not None:
                     written += _save(figure, out, f"tradeoff-{question.task}-{question.label}", written)
-            sheets: dict[tuple[str, str, str, str], list[Picture]] = {}
+            sheets: dict[Sheet, list[Picture]] = {}
             for picture in data.pictures:
                 sheets.setdefault((picture.task, picture.attack, picture.attack_params, picture.setting), []).append(picture)
             names = {s.key: s.name for s in settings}
-            for (task, attack, _, key), found in sheets.items():
+            drawn = _drawn(sheets, data, settings)
+            for (task, attack, _, key), found in drawn.items():
                 name = names.get(key, "unknown setting")
-                written += _save(_sheet(found, f"{name}, {attack_name(attack)}"), out, f"pictures-{task}-{attack}-{name}", written)
+                sheet = _sheet(found, _cut(f"{name}, {attack_name(attack)}", 80))
+                written += _save(sheet, out, f"pictures-{task}-{attack}-{name}", written)
+        if len(drawn) < len(sheets):
+            written.append(out / "figures" / "left-out.txt")
+            text = f"{len(sheets) - len(drawn)} of {len(sheets)} sheets of pictures were not drawn. For them make a report of fewer runs.\n"
+            write_bytes(written[-1], text.encode())
         return written
+
+
+def _drawn(sheets: dict[Sheet, list[Picture]], data: ReportData, settings: Sequence[Setting]) -> dict[Sheet, list[Picture]]:
+    """As many sheets as a report has time for: first those of settings on a front, whatever their pictures look like."""
+    front = {setting_key(r) for r in data.tradeoff if r["on_front"]}
+    place = {s.key: s.index for s in settings}
+    order = sorted(sheets, key=lambda k: (k[3] not in front, place.get(k[3], 0), k))
+    return {k: sheets[k] for k in sorted(order[:MOST_SHEETS], key=list(sheets).index)}
 
 
 def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
@@ -91,11 +112,11 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
         axes.invert_xaxis()
     if better(utility.metric) == "down":
         axes.invert_yaxis()
-    axes.set_xlabel(f"leakage: {words(question.metric).title}", parse_math=False)
-    axes.set_ylabel(words(utility.metric).title, parse_math=False)
-    axes.set_title(f"{question.task}, {question.label}, worst case", fontsize=9, parse_math=False)
+    axes.set_xlabel(_cut(f"leakage: {words(question.metric).title}", 80), parse_math=False)
+    axes.set_ylabel(_cut(words(utility.metric).title, 50), parse_math=False)
+    axes.set_title(_cut(f"{question.task}, {question.label}, worst case", 80), fontsize=9, parse_math=False)
     _name(axes, shown)
-    axes.legend(fontsize=6.5, frameon=False)
+    axes.legend(fontsize=6.5, frameon=False, loc="lower right" if len(shown) > MANY else "best")
     return figure
 
 
@@ -118,7 +139,7 @@ def _name(axes: Any, shown: list[Judged]) -> None:
         row, utility = judged.verdict.worst, judged.setting.utility
         if row is None or utility is None:
             continue
-        text = judged.setting.name + (" (dead)" if judged.setting.dead else "")
+        text = _cut(judged.setting.name, 40) + (" (dead)" if judged.setting.dead else "")
         told[text] = (row.value, utility.value)
         across, up = (axes.transScale + axes.transLimits).transform(told[text])
         if across > 0.8:
@@ -139,30 +160,50 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
     units = list(dict.fromkeys(p.place for p in pictures))[:MOST_UNITS]
     roles = [r for r in ROLES if any(p.role == r for p in pictures)]
     at: dict[Any, Picture] = {(p.role, *p.place): p for p in pictures}
-    figure = Figure(figsize=(0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4), layout="constrained")
-    figure.suptitle(title, fontsize=8, parse_math=False)
-    grid = figure.subplots(len(roles), len(units), squeeze=False)
+    # One set of axes for all of them: a grid of axes takes many times as long.
+    wide, high = 0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4
+    figure = Figure(figsize=(wide, high))
+    figure.suptitle(title, fontsize=8, y=1 - 0.08 / high, va="top", parse_math=False)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
     for i, role in enumerate(roles):
+        top = 0.35 + 0.92 * i
+        axes.text(0.95, top + 0.33, ROLES[role], fontsize=6.5, ha="right", va="center")
         for j, unit in enumerate(units):
-            axes, picture = grid[i][j], at.get((role, *unit))
-            axes.set_xticks([])
-            axes.set_yticks([])
-            under = "not kept" if picture is None else " ".join(picture.unit.split("/")[:2]) if role == "original" else "PSNR not measured"
+            left, picture = 1.05 + 0.75 * j, at.get((role, *unit))
             if picture is not None and np.isfinite(picture.image).all():
-                axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-                under = f"{picture.psnr:.0f} dB" if picture.psnr is not None else under
-            elif picture is not None:
-                under = "attack failed"
-            axes.set_xlabel(under, fontsize=6, labelpad=2, parse_math=False)
-            if j == 0:
-                axes.set_ylabel(ROLES[role], fontsize=6.5)
+                place = (left, left + 0.66, top + 0.66, top)
+                axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=place)
+            else:
+                axes.text(left + 0.33, top + 0.33, "no image", fontsize=6, ha="center", va="center")
+            axes.text(left + 0.33, top + 0.78, _under(picture, role), fontsize=6, ha="center", va="center", parse_math=False)
+    axes.set(xlim=(0, wide), ylim=(high, 0))
     return figure
+
+
+def _under(picture: Picture | None, role: str) -> str:
+    """What stands under a picture."""
+    if picture is None:
+        return "not kept"
+    if not math.isfinite(float(picture.image.sum())):
+        return "attack failed"
+    if role == "original":
+        return _cut(" ".join(picture.unit.split("/")[:2]), 16)
+    return f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
+
+
+def _cut(text: str, most: int) -> str:
+    """On one line, short enough to leave room for the drawing."""
+    shown = one_line(text)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     """``name``.svg and .png; the name is made of letters, digits and hyphens only, and told apart from those ``taken``."""
     stem = (
-        re.sub(r"[^a-z0-9.]+", "-", name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam")).strip("-.")[:100]
+        re.sub(r"[^a-z0-9]*[^a-z0-9.][^a-z0-9]*|\.\.+", "-", name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam"))
+        .strip("-.")[:100]
+        .strip("-.")
         or "figure"
     )
     used = {p.stem for p in taken}
@@ -173,7 +214,9 @@ def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     paths = []
     for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         data = io.BytesIO()
-        figure.savefig(data, format=kind, dpi=200, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # a name in a script that the font lacks: a box is drawn
+            figure.savefig(data, format=kind, dpi=200, metadata=metadata)
         path = out / "figures" / f"{stem}.{kind}"
         write_bytes(path, data.getvalue())
         paths.append(path)

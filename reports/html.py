@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.headline import headline
+from leakbench.inert import inert
 from leakbench.judging import find_questions
 from leakbench.questions import METRICS
 from leakbench.report_data import Report, ReportData, setting_key
 from leakbench.settings import find_settings
 from leakbench.store import write_bytes
+from reports import _against
 from reports._attackers import ATTACKERS, GHOST, WORST
 from reports._cards import cards
 from reports._chart import plot_fills
@@ -33,8 +35,9 @@ from reports._words import PROBE, RUNGS, megabytes, why_missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order in which the browser reads them: later rules win.
-STYLES = ("base", "first", "sections", "screens")
+STYLES = ("base", "first", "sections", "against", "screens")
 SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "sort")
+MOST_MOVED = 12  # lines of what moved that are not folded
 
 
 class Html(Report):
@@ -52,7 +55,7 @@ class Html(Report):
 
 
 def render(data: ReportData) -> str:
-    """The page. Every string that comes from a run folder is escaped by the template or by the drawing."""
+    """The page. Every string that comes from a run folder is escaped by the template or by the drawing; hidden characters are shown."""
     import jinja2
 
     settings = find_settings(data)
@@ -71,7 +74,7 @@ def render(data: ReportData) -> str:
         lstrip_blocks=True,
     )
     env.filters |= {"megabytes": megabytes, "attack_name": attack_name}
-    return env.get_template("index.html.jinja").render(
+    page = env.get_template("index.html.jinja").render(
         data=data,
         style=style,
         script=script,
@@ -98,11 +101,13 @@ def render(data: ReportData) -> str:
         sure=how_sure(data, settings, questions),
         fills=half_fill() + plot_fills(),
         check=strip(data.check, settings),
+        moved=_moved(data),
         provenance=_provenance(data),
         seeds=sorted({s.seeds for s in settings}),
         tasks=sorted({s.task for s in settings}),
         settings=settings,
     )
+    return inert(page)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:
@@ -131,6 +136,19 @@ def _claims(data: ReportData, metric: str) -> dict[str, Any]:
 
 def _metrics(data: ReportData) -> set[str]:
     return {r["metric"] for r in (*data.tradeoff, *data.utility)}
+
+
+def _moved(data: ReportData) -> dict[str, Any] | None:
+    """What moved since another report: the lines that matter first, then all others."""
+    if data.against is None:
+        return None
+    lines = [_against.line(r) for r in data.against.rows]
+    first = [n for n in lines if n.first]
+    return {
+        "said": _against.verdict(data.against),
+        "first": first[:MOST_MOVED],
+        "rest": [*first[MOST_MOVED:], *(n for n in lines if not n.first)],
+    }
 
 
 def _provenance(data: ReportData) -> list[tuple[str, str]]:

@@ -1,24 +1,95 @@
-"""The report as one JSON file: the tables, the runs behind them, the commands. Its schema is in docs/formats.md."""
+"""The report as one JSON file: all that the page shows, and no more. Its schema is in docs/formats.md."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
-from leakbench.columns import TABLES
-from leakbench.report_data import Report, ReportData
-from leakbench.store import SCHEMA, write_json
+from leakbench import report_json as form
+from leakbench.headline import headline
+from leakbench.judging import find_questions
+from leakbench.report_data import Report, ReportData, params
+from leakbench.settings import Setting, find_settings
+from leakbench.spec import canonical
+from leakbench.store import write_json
+from reports._json_parts import SettingParts, ident, tasks, text
 
 
 class Json(Report):
-    """report.json: what the CSV files hold, with every run.json and the commands that made each number."""
+    """report.json: tasks with their questions, settings with verdicts and numbers, pictures, what is missing, check."""
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
-        """One file."""
-        made = {"version": data.version, "commit": data.commit, "dirty": data.dirty, "at": data.made}
-        check = None if data.check is None else {"exit": data.check.exit, "lines": list(data.check.lines)}
-        tables = {name: [dict(row) for row in getattr(data, name)] for name in TABLES}
-        # The hashes of a run's files stand in its own run.json.
-        runs = [{k: v for k, v in run.items() if k != "files"} for run in data.runs]
-        value = {"schema": SCHEMA, "title": data.title, "made": made, "redacted": False, "check": check, "commands": dict(data.commands)}
-        write_json(out / "report.json", {**value, **tables, "runs": runs})
+        """One file.
+
+        Raises:
+            UsageError: the folder cannot be written.
+        """
+        write_json(out / "report.json", content(data).model_dump(mode="json", by_alias=True))
         return [out / "report.json"]
+
+
+def content(data: ReportData) -> form.ReportFile:
+    """What the file says."""
+    settings = find_settings(data)
+    questions = find_questions(data, settings)
+    parts = SettingParts(data, settings, questions)
+    made = [parts.setting(s) for s in settings]
+    check = data.check
+    return form.ReportFile(
+        format=form.SCHEMA,
+        title=data.title,
+        made=form.Made(version=data.version, commit=data.commit, dirty=data.dirty, at=data.made),
+        redacted=data.redacted,
+        headline=text(headline(questions[0] if questions else None)),
+        tasks=tasks(data, settings, questions),
+        settings=made,
+        pictures=parts.images,
+        missing=_missing(data, settings),
+        check=check
+        and form.Check(
+            exit=check.exit,
+            heading=check.heading,
+            against=check.against,
+            lines=list(check.lines),
+            rows=[form.CheckRow(**asdict(r)) for r in check.rows],
+        ),
+        against=_against(data, settings),
+    )
+
+
+def _missing(data: ReportData, settings: list[Setting]) -> list[form.Missing]:
+    """The table knows no wrappers, so a line may concern several settings; its reason names the wrappers."""
+    of: dict[tuple[str, str, str], list[str]] = {}
+    for s in settings:
+        of.setdefault((s.task, s.family, canonical(s.params)), []).append(ident(s))
+    return [
+        form.Missing(
+            task=m["task"],
+            settings=of.get((m["task"], m["defense"], canonical(params(m["defense_params"]))), []),
+            defense=m["defense"],
+            attack=m["attack"],
+            metric=m["metric"],
+            reason=m["reason"],
+        )
+        for m in data.missing
+    ]
+
+
+def _against(data: ReportData, settings: list[Setting]) -> form.Against | None:
+    found = data.against
+    if found is None:
+        return None
+    ids = {s.key: ident(s) for s in settings}
+    rows = [
+        form.Moved(
+            setting=ids.get(r.setting, ""),
+            **{k: getattr(r, k) for k in ("task", "name", "attack", "metric", "stage", "probe", "leaks", "difference", "low", "high")},
+            **{k: getattr(r, k) for k in ("scale", "word", "why")},
+            old=form.Estimate(**asdict(r.old)),
+            new=form.Estimate(**asdict(r.new)),
+        )
+        for r in found.rows
+    ]
+    return form.Against(
+        name=found.name, rows=rows, differs=list(found.differs), only_now=list(found.only_now), only_then=list(found.only_then)
+    )

@@ -15,7 +15,7 @@ from leakbench import api, columns, runs
 from leakbench.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.store import read_json
 
-COMMANDS = ("train", "attack", "score", "report", "check", "update", "load")
+COMMANDS = ("train", "attack", "score", "report", "check", "update", "load", "export")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.errors import LeakbenchError
+from leakbench.inert import inert
 
 INTERRUPTED, OUR_FAULT = 130, 70
 
@@ -70,4 +71,4 @@ def _command(error: Any) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"leakbench: {text}\n")
+    sys.stderr.write(f"leakbench: {inert(text)}\n")

@@ -121,6 +121,14 @@ def report(
         str, typer.Option("--format", help="A comma list of `leakbench list reports`; the CSV files are always written.")
     ] = "html,csv,json,figures",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Without private images, reconstructions and maps; what an earlier report left in DIR is deleted."),
+    ] = False,
+    against: Annotated[Path | None, typer.Option(metavar="DIR", help="Another report's folder, or runs: say what moved since.")] = None,
+    check: Annotated[
+        Path | None, typer.Option(metavar="leakage.json", help="A baseline: show what `leakbench check` says; the exit code stays 0.")
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -128,7 +136,38 @@ def report(
     """Turn runs into tables, figures and a page. They set utility beside leakage."""
     from leakbench.cli import commands
 
-    return commands.report(run, out, title=title, formats=formats, open_it=open_it, console=Console(quiet, verbose), as_json=as_json)
+    return commands.report(
+        run,
+        out,
+        title=title,
+        formats=formats,
+        open_it=open_it,
+        redact=redact,
+        against=against,
+        baseline=check,
+        console=Console(quiet, verbose),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="One run folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The archive (tar).")],
+    without_truth: Annotated[
+        bool,
+        typer.Option("--without-truth", help="Only what crossed the wire: no private data, no control, labels, probes, guesses, seed."),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Pack a run for somebody else to attack. It holds what crossed the wire and no answer."""
+    from leakbench.cli import commands
+    from leakbench.errors import UsageError
+
+    if not without_truth:
+        raise UsageError("export is for handing a run to others: say --without-truth. To move a whole run, copy its folder.")
+    return commands.export(run, out, console=Console(quiet), as_json=as_json)
 
 
 @app.command()

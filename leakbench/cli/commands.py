@@ -60,8 +60,9 @@ def attack(
     names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool
 ) -> int:
     """Attack every run; the table has every number at an audited stage."""
-    from leakbench import provenance, runs, work
+    from leakbench import api, provenance, runs, work
     from leakbench.recording import Recording
+    from leakbench.scoring import UNSCORED
 
     where = provenance.device(device)
     found = runs.find(names)
@@ -82,7 +83,11 @@ def attack(
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
     done = _do(todo, jobs, console)
-    _results([o for o in done if not o.error], as_json)
+    made = [o for o in done if not o.error]
+    scored = [o for o in made if api.Results(Path(o.value)).scored]
+    for path in dict.fromkeys(Path(o.value).parent.parent for o in made if o not in scored):
+        console.warn(f"{path} {UNSCORED}")
+    _results(scored, as_json)
     return max(exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
 
 
@@ -108,7 +113,19 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     return exit_code(done, console)
 
 
-def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it: bool, console: Console, as_json: bool) -> int:
+def report(
+    names: Sequence[str],
+    out: Path,
+    *,
+    title: str,
+    formats: str,
+    open_it: bool,
+    redact: bool,
+    against: Path | None,
+    baseline: Path | None,
+    console: Console,
+    as_json: bool,
+) -> int:
     """Write the report; stdout gets the trade-off at the last stage and where the page is, or the folder where none was asked for."""
     from leakbench import api, columns, runs
 
@@ -116,7 +133,9 @@ def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
-        api.report(runs.find(names), out, title=title, formats=wanted)
+        found = runs.find(names)
+        verdict = None if baseline is None else api.check(found, baseline=baseline)
+        api.report(found, out, title=title, formats=wanted, check=verdict, baseline=baseline, redact=redact, against=against)
     made = out / "index.html" if "html" in wanted else out
     rows = runs.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
@@ -128,6 +147,20 @@ def report(names: Sequence[str], out: Path, *, title: str, formats: str, open_it
         import webbrowser
 
         webbrowser.open(made.resolve().as_uri())
+    return 0
+
+
+def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
+    """Write the archive; stdout gets where it is and how large."""
+    from leakbench import api, runs
+
+    found = runs.find([name])
+    if len(found) != 1:
+        raise UsageError(f"{name} holds {len(found)} runs, and an archive is of one. Name one run folder.")
+    for text in api.export(found[0], out):
+        console.warn(f"{found[0].path}: {text}")
+    size = out.stat().st_size
+    emit_json({"archive": str(out), "bytes": size}) if as_json else emit(f"{out}  {size} bytes")
     return 0
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from leakbench.inert import inert, one_line
 from leakbench.jobs import Tell
 
 
@@ -22,16 +23,16 @@ class Console:
     def say(self, text: str) -> None:
         """A line that is neither a result nor an error."""
         if not self.quiet:
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(inert(text) + "\n")
 
     def detail(self, text: str) -> None:
         """A line for ``-v``."""
         if self.verbose:
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(inert(text) + "\n")
 
     def warn(self, text: str) -> None:
         """A line that is always shown."""
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(inert(text) + "\n")
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
@@ -82,8 +83,8 @@ class Console:
 
 
 def emit(text: str) -> None:
-    """A result, on stdout."""
-    sys.stdout.write(text + "\n")
+    """A result, on stdout; names of a run folder cannot steer the terminal."""
+    sys.stdout.write(inert(text) + "\n")
 
 
 def emit_json(value: Any) -> None:
@@ -101,4 +102,4 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else one_line(str(value))

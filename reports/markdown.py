@@ -1,0 +1,181 @@
+"""A summary for a pull request: what `check` said, the verdict in words, a line per setting. `report.md`, under 60 000 characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
+from leakbench.headline import Span, headline, lede
+from leakbench.inert import one_line
+from leakbench.judging import find_questions
+from leakbench.report_data import Check, CheckRow, Report, ReportData
+from leakbench.settings import Question, find_settings
+from leakbench.store import write_bytes
+from reports import _against
+from reports._row_text import summary
+from reports._words import PROBE
+
+MOST = 60_000  # bytes, so characters too
+TAIL = 1_500  # kept free for what has to be said in any case
+LINES = 5
+SIGNS = {0: "✅", 1: "❌"}
+CHECK = ("verdict", "row", "old → new", "difference", "why")
+SETTINGS = ("setting", "utility", "paper's own attack", "best real attacker", "worst case", "verdict")
+MOVED = ("setting", "number", "then", "now", "difference", "so it", "why")
+
+
+class Markdown(Report):
+    """`report.md`."""
+
+    def write(self, data: ReportData, out: Path) -> list[Path]:
+        """One file.
+
+        Raises:
+            UsageError: the folder cannot be written.
+        """
+        write_bytes(out / "report.md", render(data, out / "index.html").encode())
+        return [out / "report.md"]
+
+
+class Sheet:
+    """Lines that stay under a size: what does not fit any more is counted."""
+
+    def __init__(self, most: int) -> None:
+        self.lines: list[str] = []
+        self.left = most
+
+    def add(self, *lines: str) -> bool:
+        """Add all of these lines or none. Did they fit?"""
+        size = sum(len(line.encode()) + 1 for line in lines)
+        if size > self.left:
+            return False
+        self.lines += lines
+        self.left -= size
+        return True
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], more: str = "rows") -> None:
+        """A table of as many rows as fit."""
+        note = len(f"… and {len(rows)} more {more}, left out to keep this short.".encode()) + 4
+        self.left -= note
+        done = 0
+        if self.add("| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)):
+            for row in rows:
+                if not self.add("| " + " | ".join(row) + " |"):
+                    break
+                done += 1
+        self.left += note
+        self.add("", *([f"… and {len(rows) - done} more {more}, left out to keep this short.", ""] if done < len(rows) else []))
+
+
+def render(data: ReportData, page: Path) -> str:
+    """The summary; every string that comes from a run folder is escaped."""
+    settings = find_settings(data)
+    questions = find_questions(data, settings)
+    sheet = Sheet(MOST - TAIL)
+    if data.check:
+        _check(sheet, data.check)
+    else:
+        sheet.add(f"## {plain(data.title)}", "")
+    if not questions:
+        sheet.add(spans(headline(None)), "")
+    for question in questions:
+        if not _question(sheet, question, main=question is questions[0]):
+            sheet.lines += ["… and more questions, left out to keep this short.", ""]
+            break
+    if data.against:
+        _moved(sheet, data)
+    note = " Private images were left out of it (`--redact`)." if data.redacted else ""
+    made = f"Made by leakbench {plain(data.version)} at {plain(data.made)}"
+    sheet.lines += [f"The whole report: {code(str(page)[-400:])}.{note}", "", f"<sub>{made}.</sub>"]
+    return "\n".join(sheet.lines) + "\n"
+
+
+def _check(sheet: Sheet, check: Check) -> None:
+    """The strip's first line with a sign and the word, its lines, all rows folded."""
+    sheet.add(f"## {SIGNS.get(check.exit, '⚠️')} {plain(check.heading or f'Check ended with exit {check.exit}')}", "")
+    if check.against:
+        sheet.add(f"against {plain(check.against)}", "")
+    urgent = [r for r in check.rows if r.verdict in URGENT]
+    if urgent:
+        sheet.table(CHECK, [_cells(r, said) for r, said in first_said(urgent[:LINES])])
+    elif not check.rows:
+        for text in check.lines[:LINES]:
+            sheet.add(f"* {plain(text)}")
+        sheet.add("")
+    more = len(urgent or check.lines) - LINES
+    if more > 0:
+        sheet.add(f"and {more} more", "")
+    if check.rows:
+        sheet.add("<details>", f"<summary>All {len(check.rows)} rows</summary>", "")
+        sheet.left -= len("</details>") + 2
+        half = Sheet(sheet.left // 2)
+        half.table(CHECK, [_cells(r, None) for r in check.rows])
+        sheet.left -= sheet.left // 2 - half.left
+        sheet.lines += [*half.lines, "</details>", ""]
+
+
+def _cells(row: CheckRow, said: bool | None) -> list[str]:
+    """``said``: an earlier row carries the same command; None: this table is about numbers, not commands."""
+    settle = () if said is None else how_to_settle(row, said)
+    told = ": ".join([*settle[:1], *(code(c, cell=True) for c in settle[1:])])
+    why = ". ".join(t for t in (plain(row.why).removesuffix("."), told) if t) or "compared over units and seeds"
+    return [f"**{plain(row.verdict)}**", plain(row.row), plain(value_text(row)), plain(moved_text(row) or "not compared"), why]
+
+
+def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
+    """Headline, lede and a line per setting. Did the sentences fit?"""
+    title = f"{plain(question.task)}, {plain(question.label)}"
+    told = [f"### {title}", "", f"**{spans(headline(question))}** {spans(lede(question))}".strip(), ""]
+    told += [PROBE, ""] if question.probe else []
+    if not sheet.add(*told):
+        return False
+    rows = [[plain(c) for c in vars(summary(j)).values()] for j in question.judged]
+    if main:
+        sheet.table(SETTINGS, rows, "settings")
+        return True
+    if sheet.add("<details>", f"<summary>{len(rows)} settings</summary>", ""):
+        sheet.left -= len("</details>") + 2
+        sheet.table(SETTINGS, rows, "settings")
+        sheet.lines += ["</details>", ""]
+    return True
+
+
+def _moved(sheet: Sheet, data: ReportData) -> None:
+    """What moved since another report."""
+    found = data.against
+    assert found  # noqa: S101 (asked for by the caller)
+    sheet.add(f"### What moved against {plain(found.name)}", "", plain(_against.verdict(found)), "")
+    if found.differs:
+        sheet.add("Not like with like:", "", *(f"* {plain(d)}" for d in found.differs[:LINES]), "")
+    lines = sorted((_against.line(r) for r in found.rows), key=lambda n: not n.first)
+    cells = [[plain(c) for c in (n.setting, n.what, n.old, n.new, n.change, n.word, n.why)] for n in lines]
+    if cells:
+        sheet.table(MOVED, cells)
+    for text, only in (("Only here", found.only_now), ("Only there", found.only_then)):
+        if only:
+            sheet.add(f"{text}: {plain('; '.join(only[:LINES]))}{f'; and {len(only) - LINES} more' if len(only) > LINES else ''}.", "")
+
+
+def spans(parts: Sequence[Span]) -> str:
+    """A sentence."""
+    return plain("".join(s.text for s in parts))
+
+
+def plain(text: str) -> str:
+    """Text that Markdown, and whatever reads it, shows as it is: no tags, links, mentions, tables, formulas."""
+    out = re.sub(r"([\\`*_{}\[\]<>#|~$!^])", r"\\\1", one_line(text))
+    out = out.replace("&", "&amp;").replace("\\<", "&lt;").replace("\\>", "&gt;")
+    out = re.sub(r"^([-+=]|\d+[.)](?=\s|$))", lambda m: m.group(1)[:-1] + "\\" + m.group(1)[-1], out)
+    out = re.sub(r"(?i)\b(www)\.", r"\1&#46;", out).replace("://", "&#58;//")
+    return re.sub(r"(@|\\#|(?i:\bGH-))(?=\w)", r"\1<!-- -->", out)
+
+
+def code(text: str, *, cell: bool = False) -> str:
+    """A command or a path, between enough back ticks; in a ``cell`` its bars are escaped, which the table undoes again."""
+    shown = one_line(text)
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    pad = " " if longest else ""
+    told = f"{'`' * (longest + 1)}{pad}{shown}{pad}{'`' * (longest + 1)}"
+    return told.replace("|", "\\|") if cell else told
