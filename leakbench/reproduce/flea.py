@@ -11,16 +11,20 @@ from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Se
 
 TABLE = (Case("FedAvg", "fedavg"), Case("FedMix", "fedmix"), Case("FLea", "flea"), Case("FedData", "feddata"))
 _EACH_STEP = {"optimizer": "adam_each_step"}
+_LONG = ("small", "full")
 RELEASED = (
     Case(
         "FLea, as released",
         "flea",
         {"variant": "released", "correlation": "plain_root", **_EACH_STEP},
         ours="the authors' code, which differs from the paper",
-        scales=("small", "full"),
+        scales=_LONG,
     ),
-    Case(
-        "FedAvg, as released", "fedavg", _EACH_STEP, ours="FedAvg with the code's Adam, begun anew at every step", scales=("small", "full")
+    *(
+        Case(
+            f"{c.label}, as released", c.defense, _EACH_STEP, ours=f"{c.label} with the code's Adam, begun anew at every step", scales=_LONG
+        )
+        for c in TABLE[:2]
     ),
 )
 
@@ -76,6 +80,8 @@ RECIPE_TABLE = Recipe(
         Less("FLea beats FedMix", "best", pairs=(("FedMix", "FLea"),)),
         Less("raw data are better still", "best", pairs=(("FLea", "FedData"),)),
         Less("FedMix beats FedAvg", "best", pairs=(("FedAvg", "FedMix"),)),
+        Less("FLea beats FedAvg, both as released", "best", pairs=(("FedAvg, as released", "FLea, as released"),)),
+        Less("FLea beats FedMix, both as released", "best", pairs=(("FedMix, as released", "FLea, as released"),)),
     ),
     figure="rounds",
     choices=CHOICES,
