@@ -36,7 +36,7 @@ METHODS = {
 # Always told, whether they differ or not.
 PRINCIPAL = {"fedhide": ("alpha", "k"), "fedgn": ("sigma",), "fedcs": ("cos_theta",), "fedprox": ("mu",), "moon": ("mu",)}
 LONGEST = 120  # characters of a setting's name
-LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "mu": "μ", "k": "K", "cos_theta": "cos"}
+LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "lam1": "λ1", "lam2": "λ2", "mu": "μ", "k": "K", "cos_theta": "cos"}
 
 
 def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
