@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from leakbench.questions import TOPICS, Topic, topic
 from leakbench.report_data import ReportData, Row, params, setting_key
-from leakbench.settings import Judged, Question, Setting, flags_of
+from leakbench.settings import Judged, Question, Setting, find_settings, flags_of
 from leakbench.spec import canonical
 from leakbench.verdict import Case, Number, judge
 from leakbench.verdict_words import sentence
@@ -19,6 +20,13 @@ END = ("final", "all")
 STAGES = ("final", "untrained", "early", "middle")
 # Rows made from the others' units.
 MADE = ("cascade", "any_attack")
+
+
+@lru_cache(maxsize=1)
+def all_judged(data: ReportData) -> tuple[list[Setting], list[Question]]:
+    """Settings and questions of a report, found once for all its formats."""
+    settings = find_settings(data)
+    return settings, find_questions(data, settings)
 
 
 def find_questions(data: ReportData, settings: Sequence[Setting]) -> list[Question]:

@@ -59,7 +59,7 @@ def verdict(found: Against) -> str:
     counts: dict[str, int] = {}
     for row in found.rows:
         counts[row.word] = counts.get(row.word, 0) + 1
-    told = ", ".join(f"{n} {word}" for word, n in counts.items())
+    told = ", ".join(f"{word} {n}" for word, n in counts.items())
     return f"{plural(len(found.rows), 'number')} in both: {told}." if found.rows else "No number is in both reports."
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.inert import one_line
-from leakbench.judging import find_questions
+from leakbench.judging import all_judged
 from leakbench.questions import better, words
 from leakbench.report_data import Picture, Report, ReportData, setting_key
-from leakbench.settings import Judged, Question, Setting, Utility, find_settings
+from leakbench.settings import Judged, Question, Setting, Utility
 from leakbench.store import write_bytes
 from leakbench.verdict import Number
 from reports._labels import column
@@ -53,11 +53,11 @@ class Figures(Report):
         """
         import matplotlib
 
-        settings = find_settings(data)
+        settings, questions = all_judged(data)
         marks = shapes([s.family for s in settings])
         written: list[Path] = []
         with matplotlib.rc_context(STYLE):
-            for question in find_questions(data, settings):
+            for question in questions:
                 figure = _tradeoff(question, marks)
                 if figure is not None:
                     written += _save(figure, out, f"tradeoff-{question.task}-{question.label}", written)

@@ -10,10 +10,9 @@ from typing import Any
 
 from leakbench.headline import headline
 from leakbench.inert import inert
-from leakbench.judging import find_questions
+from leakbench.judging import all_judged
 from leakbench.questions import METRICS
 from leakbench.report_data import Report, ReportData, setting_key
-from leakbench.settings import find_settings
 from leakbench.store import write_bytes
 from reports import _against
 from reports._attackers import ATTACKERS, GHOST, WORST
@@ -58,8 +57,7 @@ def render(data: ReportData) -> str:
     """The page. Every string that comes from a run folder is escaped by the template or by the drawing; hidden characters are shown."""
     import jinja2
 
-    settings = find_settings(data)
-    questions = find_questions(data, settings)
+    settings, questions = all_judged(data)
     marks = shapes([s.family for s in settings])
     views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
     final = [v for v in views if v.question.stage == "final"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from leakbench import report_json as form
 from leakbench.headline import headline
-from leakbench.judging import find_questions
+from leakbench.judging import all_judged
 from leakbench.report_data import Report, ReportData, params
-from leakbench.settings import Setting, find_settings
+from leakbench.settings import Setting
 from leakbench.spec import canonical
 from leakbench.store import write_json
 from reports._json_parts import SettingParts, ident, tasks, text
@@ -30,8 +30,7 @@ class Json(Report):
 
 def content(data: ReportData) -> form.ReportFile:
     """What the file says."""
-    settings = find_settings(data)
-    questions = find_questions(data, settings)
+    settings, questions = all_judged(data)
     parts = SettingParts(data, settings, questions)
     made = [parts.setting(s) for s in settings]
     check = data.check

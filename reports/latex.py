@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leakbench.inert import one_line
-from leakbench.judging import find_questions
+from leakbench.judging import all_judged
 from leakbench.names import METHODS
 from leakbench.questions import words
 from leakbench.report_data import Report, ReportData, Row, setting_key
-from leakbench.settings import Judged, Question, find_settings
+from leakbench.settings import Judged, Question
 from leakbench.store import write_bytes
 from leakbench.verdict_words import plain
 from reports._row_text import Summary, summary
@@ -74,10 +74,9 @@ class Latex(Report):
 
 def render(data: ReportData) -> str:
     """One table per question, and a comment that says what the columns are."""
-    settings = find_settings(data)
     claimed = _claims(data)
     parts = [HEAD.format(version=escape(data.version), made=escape(data.made))]
-    for question in find_questions(data, settings):
+    for question in all_judged(data)[1]:
         parts += _tables(question, claimed)
     if len(parts) == 1:
         parts.append("% No attack has been run: there is no table.\n")

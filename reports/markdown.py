@@ -9,9 +9,9 @@ from pathlib import Path
 from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
 from leakbench.headline import Span, headline, lede
 from leakbench.inert import one_line
-from leakbench.judging import find_questions
+from leakbench.judging import all_judged
 from leakbench.report_data import Check, CheckRow, Report, ReportData
-from leakbench.settings import Question, find_settings
+from leakbench.settings import Question
 from leakbench.store import write_bytes
 from reports import _against
 from reports._row_text import summary
@@ -23,7 +23,7 @@ LINES = 5
 SIGNS = {0: "✅", 1: "❌"}
 CHECK = ("verdict", "row", "old → new", "difference", "why")
 SETTINGS = ("setting", "utility", "paper's own attack", "best real attacker", "worst case", "verdict")
-MOVED = ("setting", "number", "then", "now", "difference", "so it", "why")
+MOVED = ("setting", "so it", "number", "then", "now", "difference", "why")
 
 
 class Markdown(Report):
@@ -71,8 +71,7 @@ class Sheet:
 
 def render(data: ReportData, page: Path) -> str:
     """The summary; every string that comes from a run folder is escaped."""
-    settings = find_settings(data)
-    questions = find_questions(data, settings)
+    _, questions = all_judged(data)
     sheet = Sheet(MOST - TAIL)
     if data.check:
         _check(sheet, data.check)
@@ -150,7 +149,7 @@ def _moved(sheet: Sheet, data: ReportData) -> None:
     if found.differs:
         sheet.add("Not like with like:", "", *(f"* {plain(d)}" for d in found.differs[:LINES]), "")
     lines = sorted((_against.line(r) for r in found.rows), key=lambda n: not n.first)
-    cells = [[plain(c) for c in (n.setting, n.what, n.old, n.new, n.change, n.word, n.why)] for n in lines]
+    cells = [[plain(c) for c in (n.setting, n.word, n.what, n.old, n.new, n.change, n.why)] for n in lines]
     if cells:
         sheet.table(MOVED, cells)
     for text, only in (("Only here", found.only_now), ("Only there", found.only_then)):

@@ -190,7 +190,7 @@ def test_page_json_and_markdown_say_what_moved(reported):
     for row in found["rows"]:
         assert ids[row["setting"]] == row["name"]
     for shown in (
-        "4 numbers in both: 3 leaks more, 1 ",
+        "4 numbers in both: leaks more 3, ",
         "+0.55 (+0.",
         "0.20 (0.",
         "Only in this report",
