@@ -336,16 +336,16 @@ def test_the_filter_is_the_ridge_whitened_mean_difference():
 
 @pytest.mark.parametrize("network", ["linear", "relu"])
 def test_with_shuffled_labels_nothing_is_learnt(network):
-    """Over thirty draws the marker is told as a coin would; with its labels it always is."""
+    """Over twenty draws the marker is told as a coin would; with its labels it mostly is."""
     shares = {True: [], False: []}
     for shuffled in shares:
-        for seed in range(30):
+        for seed in range(20):
             clear, test = normal(seed, 30, 8), normal(1000 + seed, 50, 8)
             marker = torch.tensor([2.0, 0, 0, 0, 0, 0, 0, 0])
             score = fit(clear, clear + marker, network, seed, shuffled=shuffled).score
             shares[shuffled].append(float(((score(test + marker) > 0).double().mean() + (score(test) <= 0).double().mean()) / 2))
-    assert abs(sum(shares[True]) / 30 - 0.5) < 0.12
-    assert sum(shares[False]) / 30 > 0.75
+    assert abs(sum(shares[True]) / 20 - 0.5) < 0.12
+    assert sum(shares[False]) / 20 > 0.75
 
 
 def test_two_pairs_are_enough_to_train_on_and_global_dice_are_left_alone():

@@ -22,7 +22,7 @@ from leakbench.truth import Answer, Truth
 from leakbench.view import View
 
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1, "lam2": 0.0}
-FAST = {"epochs": 1, "steps": 200}
+FAST = {"epochs": 1, "steps": 200, "network": "linear"}
 HOW = SimpleNamespace(network="relu", epochs=1, steps=200, lr=0.001, batch=32, held_out=0.15)
 SIGNALS = '''
 """Digits as if they were signals: standardised, without bounds."""
@@ -61,7 +61,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def attacked(runs):
     """Both networks on the first run."""
-    return {n: api.attack(runs["flea"], "decoder", network=n, **FAST).path for n in ("linear", "relu")}
+    return {n: api.attack(runs["flea"], "decoder", **{**FAST, "network": n}).path for n in ("linear", "relu")}
 
 
 def guesses(folder, role="attack", stage="final"):
@@ -215,7 +215,7 @@ class TestAttack:
 
     def test_twice_the_same_bytes(self, runs, attacked, tmp_path):
         torch.rand(3)  # nobody's dice
-        folder = attacking.guess(again(copied(runs["flea"], tmp_path)), "decoder", build("decoder", network="relu", **FAST))
+        folder = attacking.guess(again(copied(runs["flea"], tmp_path)), "decoder", build("decoder", **{**FAST, "network": "relu"}))
         assert (folder / "guess.safetensors").read_bytes() == (attacked["relu"] / "guess.safetensors").read_bytes()
 
     def test_the_curve_is_saved_and_falls(self, attacked):
