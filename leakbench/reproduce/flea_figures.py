@@ -94,7 +94,7 @@ def _over_rounds(
     axes: Any, several: Sequence[Run], attack: str, metric: str, params: Mapping[str, Any], place: int, label: str, *, floor: bool = False
 ) -> None:
     found = [{r["round"]: r for r in _rows(run, attack, metric, params)} for run in several]
-    _band(axes, [{t: r["value"] for t, r in one.items()} for one in found if one], place, label)
+    _band(axes, [{t: r["value"] for t, r in one.items()} for one in found if one], place, label, _wide(place))
     blind = {t: r["floor"] for one in found for t, r in one.items()} if floor else {}
     if blind:
         axes.plot(sorted(blind), [blind[t] for t in sorted(blind)], ls=":", lw=_wide(place), color=f"C{place}")
@@ -110,7 +110,7 @@ def _attacks(run: Run, attack: str, params: Mapping[str, Any]) -> list[AttackFol
     return [a for a in own if all(a.meta["params"].get(k) == v for k, v in params.items())]
 
 
-def _band(axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str) -> None:
+def _band(axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, wide: float = 1.1) -> None:
     """The mean of several {round: value} over the rounds that all have, and from the lowest to the highest."""
     if not values:
         return
