@@ -97,6 +97,7 @@ def _records() -> tuple[dict[str, Any], ...]:
             "dataset": names["datasets"].get(record["dataset"], record["dataset"]),
             "metric": metric["metric"],
             "remark": metric.get("note"),
+            "otherwise": method.get("otherwise", {}),
         }
         if "attacker_samples" in record["setting"] and record["value"] == 90:  # "90 % needs 300 samples" is our other metric
             mine |= {"metric": "samples_to_90", "unit": "count", "value": record["setting"]["attacker_samples"]}
@@ -133,6 +134,9 @@ def _fits(record: Mapping[str, Any], method: str, params: Mapping[str, Any], tas
     if (record["method"], record["dataset"], record["metric"]) != (method, task, metric):
         return False
     if any(k not in params or not _same(params[k], v) for k, v in record["params"].items()):
+        return False
+    # What the paper states once for all numbers of the method: another value is another method.
+    if any(k in params and not _same(params[k], v) for k, v in record["otherwise"].items() if k not in record["params"]):
         return False
     if (record["setting"].get("model_stage") == "untrained") != (stage == "untrained"):
         return False

@@ -79,6 +79,15 @@ def test_the_stage_of_the_model_and_the_round_must_be_the_records() -> None:
     assert claims.find("flea", {}, "cifar10", "exposure", setting, stage="final", round=100) is None
 
 
+def test_a_number_of_the_papers_weights_is_not_shown_beside_others() -> None:
+    setting = {"split": "qua", "split_param": 2, "clients": 75, "rounds": 100}
+    found = {
+        (lam1, lam2): claims.find("flea", {"lam1": lam1, "lam2": lam2}, "uci-har", "accuracy", setting)
+        for lam1, lam2 in ((1.0, 3.0), (1.0, 0.0), (6.0, 3.0))
+    }
+    assert [c and round(c.value, 4) for c in found.values()] == [0.7517, None, None]
+
+
 def test_two_records_of_the_same_number_are_no_tie() -> None:
     claim = claims.find("fedgn", {"sigma": 0.5}, "cifar100", "accuracy", HERE)  # in Table 4 and in the running text
     assert claim is not None
