@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.questions import words
 from leakbench.settings import Judged, Utility
-from leakbench.verdict import Number
-from leakbench.verdict_words import plain
+from reports._attackers import real
+from reports._words import interval_text, number_text
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ def summary(judged: Judged) -> Summary:
         name=setting.name + (" (reference)" if setting.reference else "") + (" (dead)" if setting.dead else ""),
         utility=utility_text(setting.utility),
         paper=none or number_text(metric, verdict.paper),
-        real=none or number_text(metric, as_measured(judged)),
+        real=none or number_text(metric, real(judged)),
         worst=none or number_text(metric, verdict.worst),
         verdict=verdict.word,
     )
@@ -38,24 +37,4 @@ def summary(judged: Judged) -> Summary:
 
 def utility_text(u: Utility | None) -> str:
     """As in "0.905 (0.885 to 0.925)"."""
-    return "not measured" if u is None else _interval(u.metric, u.value, u.low, u.high)
-
-
-def number_text(metric: str, row: Number | None) -> str:
-    """As in "0.94 (0.90 to 0.97)"."""
-    return "not run" if row is None else _interval(metric, row.value, row.low, row.high)
-
-
-def _interval(metric: str, value: float, low: float, high: float) -> str:
-    unit = words(metric).suffix
-    first, a, b = (plain(metric, v).removesuffix(unit) for v in (value, low, high))
-    return f"{first} ({a} to {b}){unit}"
-
-
-def as_measured(judged: Judged) -> Number | None:
-    """The best attacker above the paper's own, with the table's interval: the verdict reads a wider one where several were compared."""
-    best = judged.verdict.reached
-    if best is None or best.rung == "paper":
-        return None
-    rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
-    return next((r for r in rows if (r.attack, r.attack_params, r.value) == (best.attack, best.attack_params, best.value)), best)
+    return "not measured" if u is None else interval_text(u.metric, u.value, u.low, u.high)

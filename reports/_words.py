@@ -58,12 +58,15 @@ def attack_words(name: str) -> str:
 
 
 def number_text(metric: str, row: Number | None) -> str:
-    """A value with its interval, or that there is none."""
-    if row is None:
-        return "none"
+    """As in "0.94 (0.90 to 0.97)", or that there is none."""
+    return "not run" if row is None else interval_text(metric, row.value, row.low, row.high)
+
+
+def interval_text(metric: str, value: float, low: float, high: float) -> str:
+    """A value with its interval, the unit once."""
     unit = words(metric).suffix
-    value, low, high = (plain(metric, v).removesuffix(unit) for v in (row.value, row.low, row.high))
-    return f"{value} ({low} to {high}){unit}"
+    first, a, b = (plain(metric, v).removesuffix(unit) for v in (value, low, high))
+    return f"{first} ({a} to {b}){unit}"
 
 
 def why_missing(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
