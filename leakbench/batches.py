@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -32,9 +33,9 @@ class Plan:
         """The steps of the j-th chosen client."""
         return self.ragged[j] if self.even is None else list(self.even[j])
 
-    def batches(self, data: TaskData, j: int) -> list[Batch]:
-        """The same, as examples, augmented."""
-        return [self._batch(data, r, self.chosen[j], s) for s, r in enumerate(self.rows(j))]
+    def batches(self, data: TaskData, j: int) -> Sequence[Batch]:
+        """The same, as examples, augmented; each is made when it is asked for: ten epochs of photographs are larger than a memory."""
+        return _Lazy(self.rows(j), lambda rows, s: self._batch(data, rows, self.chosen[j], s))
 
     def first(self, data: TaskData, some: slice = slice(None)) -> Batch:
         """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B); needs ``even``."""
@@ -48,6 +49,25 @@ class Plan:
             r = self.rng
             x = self.augment(x, Rng(r.seed, "augment", party, data.train.dtype, round=r.round, phase=r.phase, step=step))
         return Batch(x, data.train.y[rows])
+
+
+class _Lazy(Sequence[Batch]):
+    """The batches of a client's steps, none of which is kept."""
+
+    def __init__(self, rows: list[Tensor], make: Callable[[Tensor, int], Batch]) -> None:
+        self.rows, self.make = rows, make
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, step: int) -> Batch: ...
+    @overload
+    def __getitem__(self, step: slice) -> Sequence[Batch]: ...
+    def __getitem__(self, step: int | slice) -> Batch | Sequence[Batch]:
+        if isinstance(step, slice):
+            return [self[s] for s in range(len(self))[step]]
+        return self.make(self.rows[step], range(len(self))[step])
 
 
 def plan(

@@ -24,7 +24,9 @@ def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
     chosen = max(1, round(fed.method.fraction * fed.facts.clients))
     audited = chosen if policy.name == "all" else min(policy.audited, chosen)
     doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
-    size = audits * model * (1 + doubled * audited * (1 + min(policy.probes, fed.method.batch)))
+    phases = max((n[1] // (n[0] * chosen) for (kind, _, _), n in totals.items() if kind == "update" and n[0]), default=1)
+    own = sum(nbytes(v) for k in ("own", "state", "kept") for v in fed.columns[k].values()) // len(fed.everyone)
+    size = audits * phases * (model + audited * (own + doubled * model * (1 + min(policy.probes, fed.method.batch))))
     for (kind, sender, _), (times, messages, total, _) in totals.items():
         if kind in LARGE or kind == "sum":
             continue

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from leakbench.defense import Defense
 from leakbench.errors import MethodError
 from leakbench.parties import weighted_mean
 from leakbench.tree import Tree, each_row, row
@@ -66,7 +67,8 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
 def _answers(fed: Federation) -> Answers:
     """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some at a time."""
     test, each = fed.data.test, fed.tables()
-    same = not any(fed.columns[k] for k in ("own", "state", "kept"))
+    plain = type(fed.method).predict is Defense.predict  # then a client's own and state make no difference
+    same = not any(fed.columns[k] for k in (("kept",) if plain else ("own", "state", "kept")))
     parts, logits = [], False
     for rows in _chunks(len(test), test.y.device):
         x = test.images(rows)

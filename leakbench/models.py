@@ -42,6 +42,31 @@ def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     )
 
 
+def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
+    """FedAA's network (Section 4.1): x (B, *shape) -> (B, out). F is stages conv1, conv2, fc1 and fc2, T is head.
+
+    Two convolutions, of ``width`` (there 64) and 4 ``width`` (256) filters, two fully connected layers and a linear head. The paper
+    says no more; ours: 5x5, padding 2, ReLU, 2x2 max pooling after each; fully connected layers of 16 ``width`` (1024) and 8
+    ``width`` (512) units; no normalisation (FedBN puts BatchNorm in by itself); PyTorch's own start.
+    """
+    channels, height, breadth = shape
+    flat = 4 * width * (height // 4) * (breadth // 4)
+
+    def convolution(inputs: int, outputs: int) -> nn.Sequential:
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+
+    return Stages(
+        {
+            "conv1": convolution(channels, width),
+            "conv2": convolution(width, 4 * width),
+            "fc1": nn.Sequential(nn.Flatten(), nn.Linear(flat, 16 * width), nn.ReLU()),
+            "fc2": nn.Sequential(nn.Linear(16 * width, 8 * width), nn.ReLU()),
+            "head": nn.Linear(8 * width, out),
+        },
+        gain=3**-0.5,
+    )
+
+
 def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """DeepSVDD's LeNet: x (B, *shape) -> (B, out), without a bias anywhere.
 
@@ -64,6 +89,7 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
+    "cnn": cnn,
     "harnet": harnet,
     "harnet_padded": harnet_padded,
     "lenet": lenet,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakbench.errors import MethodError
+from leakbench.stages import Stages
 from leakbench.streams import Rng
-from leakbench.tree import Tree, row, tmap
+from leakbench.tree import Tree, row, stack, tmap
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,22 @@ class Net:
             return functional_call(self.module, dict(self.weights), (x,), cut)
         with training(self.module, False):  # else BatchNorm would write into the other model's buffers
             return functional_call(self.module, {**self.weights, **weights}, (x,), cut)
+
+    @property
+    def extractor(self) -> str:
+        """The stage after which F(x), the features, end and T, the last stage, begins: ``net(x, stop=...)``, ``net(f, start=...)``.
+
+        Raises:
+            MethodError: the network is not made of stages, or of one only.
+        """
+        names = [n for n, _ in self.module.named_children()]
+        if not isinstance(self.module, Stages) or len(names) < 2:
+            raise MethodError("this method cuts the network before its last stage: take a task.model of two stages at least.")
+        return names[-2]
+
+    def features(self, x: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """F(x), flat, (B, d): what goes into the last stage."""
+        return self(x, stop=self.extractor, weights=weights).flatten(1)
 
 
 @dataclass
@@ -146,6 +163,16 @@ class Server:
                 )
             self.means[kind] = weighted_mean(self.inbox[kind], self.share)
         return self.means[kind]
+
+    def average(self, each: Sequence[Tree]) -> Tree:
+        """The mean of one tree for every sender, with the weights of ``mean``.
+
+        Raises:
+            MethodError: nobody sent anything in this round.
+        """
+        if self.share is None:
+            raise MethodError("server.average: no client sent anything in this round, so there are no weights.")
+        return weighted_mean(stack(each), self.share)
 
     def net(self, weights: Mapping[str, Tensor] | None = None) -> Net:
         """The architecture with the global model, or with other weights laid over it."""

@@ -8,6 +8,7 @@ truth/        batches, states, draws, secrets: opened by scoring only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from leakbench.federation import Federation
 
 
+LARGEST = 2**18  # numbers of the recorded inputs of several steps
+
+
 class NoRecorder:
     """Keeps nothing; also the list of what a recorder is told."""
 
@@ -41,6 +45,18 @@ class NoRecorder:
 
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
         """The aggregator sent the server the (weighted mean) sum of what it got."""
+
+    def _batch(self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]) -> dict[str, Tensor]:
+        """What an update was made of, step after step: x (B, ...), y (B,), rows (B,) of the task's data.
+
+        Several epochs of photographs are larger than the models: of more steps than one, over ``LARGEST`` numbers x is left out;
+        ``rows`` says what it was (before augmentation).
+        """
+        if not batches:
+            return {}
+        at = torch.cat(rows)
+        small = len(batches) == 1 or len(at) * fed.data.train.stored[0].numel() <= LARGEST
+        return {**({"x": torch.cat([b.x for b in batches])} if small else {}), "y": fed.data.train.y[at], "rows": at}
 
     def close(self, fed: Federation) -> None:
         """The round is over."""
@@ -72,28 +88,38 @@ class Recorder(NoRecorder):
 
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
         """Keep the messages, what they would have been undefended, and the draws and secrets behind them."""
-        kinds = [k for k, v in sent.items() if self._keeps(fed, k, nbytes(v) // len(fed.chosen), uplink=True)]
+        kinds = [k for k, v in sent.items() if self._kept(fed, k, v)]
         if not kinds:
             return
         if name == "count":  # sent by fed.train itself, hidden by nobody
-            self._messages(fed, kinds, sent, None)
+            self._messages(fed, kinds, sent, {})
             return
         bare = fed.ask(Desk(fed.method.undefended(), (), fed.module, fed.facts, fed.seed, fed.dtype), name, each)["sent"]
-        self._messages(fed, kinds, sent, bare)
+        more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]  # only sent where nothing is hidden
+        self._messages(fed, [*kinds, *more], sent, bare)
         again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
             me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
-            entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": fed.method.inputs(me)}
+            inputs = {k: v for k, v in fed.method.inputs(me).items() if k in (*kinds, *more)}
+            entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": inputs}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
 
-    def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree | None) -> None:
+    def _kept(self, fed: Federation, kind: str, payload: Tree) -> bool:
+        return self._keeps(fed, kind, nbytes(payload) // len(fed.chosen), uplink=True)
+
+    def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree) -> None:
+        """``sent``: with the wrappers; ``bare``: with nothing defended, or nothing where nobody hides it."""
         for j, i in enumerate(fed.chosen.tolist()):
             for kind in kinds:
                 to = "aggregator" if kind in fed.summed else "server"
+                undefended = Message(fed.t, fed.phase, f"client/{i}", "server", kind, row(bare[kind], j)) if kind in bare else None
+                if kind not in sent and undefended:
+                    self.control.append(undefended)
+                    continue
                 self.sent.append(Message(fed.t, fed.phase, f"client/{i}", to, kind, row(sent[kind], j)))
-                if bare is not None:
-                    self._bare(Message(fed.t, fed.phase, f"client/{i}", "server", kind, row(bare[kind], j)), self.sent[-1])
+                if undefended:
+                    self._bare(undefended, self.sent[-1])
 
     def _bare(self, bare: Message, sent: Message) -> None:
         """Into the control goes only what differs: an undefended update of a large model is not kept twice."""
@@ -129,7 +155,7 @@ class Recorder(NoRecorder):
                 one = Batch(batches[0].x[p : p + 1], batches[0].y[p : p + 1])
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
-    def _update(self, fed: Federation, name: str, each: Tree, rows: list[Tensor], batches: list[Batch], probe: int | None) -> None:
+    def _update(self, fed: Federation, name: str, each: Tree, rows: list[Tensor], batches: Sequence[Batch], probe: int | None) -> None:
         i, path = int(each["index"]), "" if probe is None else f"/probe/{probe}"
         log: dict[str, Tensor] = {}
         update = fed.desk.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)["update"]
@@ -141,7 +167,7 @@ class Recorder(NoRecorder):
                 plain = Desk(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
                 bare = plain.train(name, fed.t, each, fed.inbox, batches, path=path)["update"]
                 self._bare(Message(fed.t, fed.phase, f"client/{i}", "server", "update", bare, probe), self.sent[-1])
-        batch = {"x": torch.cat([b.x for b in batches]), "y": torch.cat([b.y for b in batches]), "rows": torch.cat(rows)} if batches else {}
+        batch = self._batch(fed, rows, batches)
         before = {"own": each["own"], "state": each["state"], "kept": each["kept"]}
         entry = {**batch, **{k: v for k, v in {"draws": log, **before}.items() if v}}
         place = self._client(i).setdefault(str(fed.phase), {})

@@ -166,8 +166,9 @@ class Answer:
         phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
         found: list[Any] = [p if self.probe is None else p.get("probe", {}).get(str(self.probe), {}) for _, p in sorted(phases.items())]
         for entry in found:
-            if "x" in entry:
-                return entry["x"].double(), entry["y"], entry["rows"]
+            if "rows" in entry:
+                x = entry["x"].double() if "x" in entry else self.truth.images(entry["rows"])
+                return x, entry["y"], entry["rows"]
         what = f"client {self.client}" if self.probe is None else f"probe {self.probe} of client {self.client}"
         raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in round {self.round}. Train the run again.")
 

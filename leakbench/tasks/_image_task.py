@@ -13,6 +13,7 @@ from leakbench.errors import UsageError
 from leakbench.streams import Rng, shared
 from leakbench.task import Examples, Task, TaskData, one_class_each
 from leakbench.tasks import _images
+from leakbench.tasks._image_files import Labelled
 
 
 class ImageTask(Task):
@@ -38,7 +39,7 @@ class ImageTask(Task):
             BrokenFile: a file is not what its name says.
             UsageError: the set is nowhere, or a class has too few images.
         """
-        (x, y), (x_test, y_test) = _images.load(self.source)
+        (x, y), (x_test, y_test) = self.official()
         kept = torch.cat([self._kept(rows) for rows in self._shuffled("train", y, least=1)])
         aux, test = [], []
         for rows in self._shuffled("aux", y_test, least=2):
@@ -47,6 +48,10 @@ class ImageTask(Task):
             test.append(rows[n:])
         tested, granted = (Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux)))
         return self.dealt(Examples(x[kept], y[kept]), tested, granted)
+
+    def official(self) -> tuple[Labelled, Labelled]:
+        """The official training and test set, or a part of them: images (n, C, H, W) uint8 and classes (n,) int64 from 0 on, of each."""
+        return _images.load(self.source)
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
         """The data, ``train`` spread over the clients."""

@@ -20,21 +20,25 @@ FLEA: dict[str, Any] = {
     **{"average": "weighted", "fraction": 0.1, "batch": 32, "steps": 0, "epochs": 5},
     **{"optimizer": "adam", "lr": 0.001, "decay": 0.98},
 }
+# FedAA, Section 4.1: for every method alike; FedAA itself has 10 epochs and 1.
+FEDAA: dict[str, Any] = {"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
 SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
 # The last stage that FLea's clients run before they share: its released code's choice; for other networks the first stage.
 LAYERS = {
     "harnet": "layer2",
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
+    "cnn": "conv1",
     **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
 }
 
 
 class SplitTask(Task):
-    """Clients get the training set by ``split``. With any split but class, all methods train as the FLea paper's do."""
+    """Clients get the training set by ``split``. Under qua, dir and iid all methods train as FLea's do, under shards as FedAA's."""
 
     source: ClassVar[str]  # of the named streams
-    local: ClassVar[dict[str, Any]] = FLEA  # every method's local training under such a split
+    local: ClassVar[dict[str, Any]] = FLEA  # every method's local training under qua, dir and iid
+    mobile: ClassVar[dict[str, Any]] = FEDAA  # every method's under shards, but for those that share features or data
 
     split: Rule = Field(
         "class", description="class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the class-sorted set"
@@ -58,9 +62,11 @@ class SplitTask(Task):
         return self.split == "class"
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """The values that this task states for ``method``: with several classes a client, FLea's local training for every method."""
+        """The values that this task states for ``method``: FLea's local training for every method, under shards FedAA's."""
         values = super().defaults(method)
-        if method in SHARING or not self.one_class_each:
+        if self.split == "shards" and method not in SHARING:
+            values = {**self.mobile, **({"epochs": self.mobile["epochs"] - 1} if method == "fedaa" else {}), **values}
+        elif method in SHARING or not self.one_class_each:
             values = {**self.local, **values}
         if method == "feddata":
             values = {**self._together(values["batch"]), **{k: v for k, v in values.items() if k != "batch"}}

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from leakbench.task import Examples, TaskData
 from leakbench.tasks._sklearn_digits import split
-from leakbench.tasks._split_task import FLEA, SplitTask
+from leakbench.tasks._split_task import FEDAA, FLEA, SplitTask
 
 
 class Digits(SplitTask):
@@ -24,6 +24,7 @@ class Digits(SplitTask):
     classes: ClassVar[int] = 10
     rounds: ClassVar[int] = 300
     local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
+    mobile: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
     _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
@@ -34,6 +35,9 @@ class Digits(SplitTask):
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # at any norm the spheres blow each other up here
         "feduv": {"lr": 3.0},
         **dict.fromkeys(("flea", "fedmix", "feddata"), local),
+        "fedaa": {"batch": 32, "examples": 16, "hidden": 64},
+        "fedbn": {"batch": 32},
+        "moon": {"batch": 32},
     }
 
     clients: int = Field(10, ge=2, description="clients; with split class 10, one per class")

@@ -1,0 +1,189 @@
+"""FedAA (Chen et al., MM 2023): the server makes examples from local models and label names, and tunes every model on the others'."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from defenses import _identifier
+from defenses._eleven_epochs import ElevenEpochs
+from defenses.fedavg import FedAvg
+from defenses.fedprox import FedProx
+from defenses.moon import MOON
+from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
+from leakbench.adversarial import search
+from leakbench.defense import Choreography
+from leakbench.tree import stack
+
+LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
+
+
+class FedAA(ElevenEpochs):
+    """Algorithm 4. Two uploads of the model a round, with the server's own optimisation between them.
+
+    1. Clients train the model (``epochs``) and send the update; then the names of the labels that they hold.
+    2. Server, Eq. 4: from Gaussian noise, ``examples`` inputs for every label name of client k that k's own model gives that label.
+    3. Server, Eq. 5: every local model is tuned on the *other* clients' examples; their average is the model.
+    4. Server, Eq. 6: an identifier for every client tells its examples from the others' by their features F under that average.
+    5. Clients train the average (``second_epochs``) on their loss - ``eta3`` mean log(1 - I_k(F_k(x))), Eq. 7, and send the update,
+       which is averaged again. I_k stays as it is.
+
+    ``local`` is whose local loss stands for the paper's cross-entropy: with "fedprox" it is FedProx+AA of Table 5. ``identifier`` =
+    false is the ablation Non-I (step 5 then trains on the loss alone), ``fine_tune`` = false is Non-F. ``sends`` = "images" sends
+    images in place of label names, which then stand for the examples: the strategy of Zhao et al. that FedAA replaces, and what
+    its control transcript shows. Hides by not sending: a label name stands for many images. But where a client holds one
+    class, its name is what all its images have in common, and steps 2 to 4 are an inversion of its model.
+
+    Left open by the paper, decided here: 32 examples for a label (Eq. 4 and 5 speak of one, Eq. 6 of a distribution), found together
+    and clipped to [0, 1] where inputs are images; sigma 1; 50 iterations; 10 full-batch steps of SGD at 0.0025 for Eq. 5's argmin;
+    identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights n_k / n (Algorithm 4; Eq. 6 has a plain mean).
+    L_k in Eq. 7 is a mean, as L_adv is, though printed as a sum. On the server models run in evaluation mode.
+    """
+
+    fusible: ClassVar[bool] = False  # the server reads every single update
+    one_by_one: ClassVar[tuple[str, ...]] = ("names",)  # clients hold different numbers of labels
+    paper: ClassVar[str] = "Chen et al., ACM MM 2023, Eq. 4 to 7, Algorithms 1 to 4"
+
+    epochs: int = Field(10, ge=0, description="local epochs before the examples are made, when steps is 0")
+    second_epochs: int = Field(1, ge=1, description="local epochs with the identifier")
+    identifier: bool = Field(True, description="client identifiers; false: Non-I")
+    fine_tune: bool = Field(True, description="tuning on the others' examples; false: Non-F")
+    local: Literal["fedavg", "fedprox", "moon"] = Field("fedavg", description="the method whose local loss is trained")
+    mu: float = Field(0.01, ge=0, description="mu of that method, if it has one")
+    sends: Literal["names", "images"] = Field("names", description="what a client tells of its data: label names, or images of each label")
+    examples: int = Field(32, ge=1, description="examples made, or images sent, for each label name")
+    sigma: float = Field(1.0, ge=0, description="standard deviation of the noise that examples start from")
+    search_steps: int = Field(50, ge=0, description="most iterations of L-BFGS in Eq. 4")
+    clip: bool = Field(True, description="clip examples to [0, 1] once they are found")
+    tune_steps: int = Field(10, ge=0, description="full-batch steps of SGD in Eq. 5")
+    tune_lr: float = Field(0.0025, ge=0, description="their rate")
+    identifier_epochs: int = Field(20, ge=0, description="passes over all examples that train the identifiers")
+    identifier_lr: float = Field(0.0004, gt=0, description="their rate of Adam, with betas 0.5 and 0.9")
+    hidden: int = Field(512, ge=1, description="hidden units of an identifier")
+    eta3: float = Field(1.0, ge=0, description="eta3 / eta1: weight of the identifier's loss")
+
+    @property
+    def base(self) -> Defense:
+        """The method whose local loss is trained."""
+        kind = LOCAL[self.local]
+        return kind.build({"mu": self.mu} if "mu" in kind.model_fields else {}, f"fedaa: local {self.local}")
+
+    # the story ------------------------------------------------------------------------------------------------------
+    def round(self, fed: Choreography) -> None:
+        fed.server(self.downlink)
+        fed.clients(self.prepare)
+        fed.train(self.loss)
+        fed.clients(self.names)
+        fed.server(self.adapt)
+        fed.train(self.second_loss, epochs=self.second_epochs)
+        fed.clients(self.uplink)
+        fed.server(self.aggregate)
+
+    def module(self, module: nn.Module, facts: Facts) -> nn.Module:
+        """The task's architecture.
+
+        Raises:
+            UsageError: a round has one client, so there are no others' examples.
+        """
+        if max(1, round(self.fraction * facts.clients)) < 2:
+            raise UsageError("fedaa: a round with one client has no other clients' examples; use a fraction of at least two clients.")
+        return self.base.module(module, facts)
+
+    def start(self, me: Client) -> None:
+        self.base.start(me)
+
+    def prepare(self, me: Client) -> Sent:
+        return self.base.prepare(me)
+
+    def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
+        return self.base.loss(net, batch, me)
+
+    def names(self, me: Client) -> Sent:
+        """The labels that the client holds, (L,) int64 ascending; or images (n, ...) with their labels (n,)."""
+        if self.sends == "names":
+            return {"labels": _present(me.data.y)}
+        rows = self._images(me)
+        return {"labels": me.data.y[rows], "data": me.data.x[rows]}
+
+    def adapt(self, server: Server) -> Sent:
+        """The server's steps 2 to 4: the average of the tuned models to all, each client's identifier to it."""
+        models = server.local_models()
+        net = server.net()
+        sets = [self._set(server, net, k, m) for k, m in enumerate(models)] if self.identifier or self.fine_tune else []
+        if self.fine_tune:
+            models = [self.tuned(net, m, _others(sets, k)) for k, m in enumerate(models)]
+        mean: dict[str, Tensor] = server.average(models)
+        server.model = {**server.model, **mean}
+        if not self.identifier:
+            return {"model": server.model}
+        features = [server.net().features(b.x, weights=mean).detach() for b in sets]
+        made = [_identifier.start(server.rng, f"identifier/{c}", features[0].shape[1], self.hidden) for c in server.senders.tolist()]
+        epochs, rate = self.identifier_epochs, self.identifier_lr
+        trained = _identifier.train(stack(made), features, server.rng, epochs=epochs, batch=self.batch, lr=rate)
+        return {"model": server.model, "identifier": Each(trained)}
+
+    def second_loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
+        """Eq. 7 on a batch: the local loss, and ``eta3`` mean -log(1 - I_k(F_k(x))), which moves F alone."""
+        value = self.loss(net, batch, me)
+        if "identifier" not in me.inbox:
+            return value
+        return value + self.eta3 * nn.functional.softplus(_identifier.logit(me.inbox["identifier"], net.features(batch.x))).mean()
+
+    def uplink(self, me: Client) -> Sent:
+        return self.base.uplink(me)
+
+    # the server's optimisation ----------------------------------------------------------------------------------------
+    def fits(self, net: Net, x: Tensor, y: Tensor, *, weights: dict[str, Tensor]) -> Tensor:
+        """J(T(F(x)), y) of each example, (n,), under ``weights``."""
+        return nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
+
+    def made(self, net: Net, weights: dict[str, Tensor], labels: Tensor, noise: Tensor) -> Batch:
+        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,), from standard normal ``noise`` (L examples, ...) times sigma."""
+        y = labels.repeat_interleave(self.examples)
+        x = search(lambda x: self.fits(net, x, y, weights=weights), self.sigma * noise, steps=self.search_steps)
+        return Batch(x.clamp(0, 1) if self.clip else x, y)
+
+    def tuned(self, net: Net, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        """Eq. 5: ``tune_steps`` steps of SGD on ``batch``, the other clients' examples."""
+        parameters = {k for k, _ in net.module.named_parameters()}
+        for _ in range(self.tune_steps):
+            leaves = {k: v.detach().requires_grad_() for k, v in weights.items() if k in parameters}
+            value = self.fits(net, batch.x, batch.y, weights={**weights, **leaves}).mean()
+            grads = torch.autograd.grad(value, list(leaves.values()))
+            weights = {**weights, **{k: v.detach() - self.tune_lr * g for (k, v), g in zip(leaves.items(), grads, strict=True)}}
+        return weights
+
+    def _set(self, server: Server, net: Net, k: int, weights: dict[str, Tensor]) -> Batch:
+        """What the k-th sender's label names become."""
+        labels = server.inbox["labels"][k]
+        if self.sends == "images":
+            return Batch(server.inbox["data"][k], labels)
+        noise = server.rng.normal(f"noise/{int(server.senders[k])}", len(labels) * self.examples, *server.facts.shape)
+        return self.made(net, weights, labels, noise)
+
+    # what it hides ------------------------------------------------------------------------------------------------------
+    def _images(self, me: Client) -> Tensor:
+        """Rows of the client's data: ``examples`` of each label, or all it has, the same in every round."""
+        order = me.rng.always().permutation("images", len(me.data.y))
+        y = me.data.y[order]
+        return torch.cat([order[y == label][: self.examples] for label in _present(y)])
+
+    def inputs(self, me: Client) -> dict[str, Any]:
+        return {"data": me.data.x[self._images(me)]}
+
+    def undefended(self) -> Self:
+        return self.model_copy(update={"sends": "images"})
+
+
+def _others(sets: list[Batch], k: int) -> Batch:
+    """X_adv without the k-th client's."""
+    rest = [b for j, b in enumerate(sets) if j != k]
+    return Batch(torch.cat([b.x for b in rest]), torch.cat([b.y for b in rest]))
+
+
+def _present(y: Tensor) -> Tensor:
+    """The labels that occur in y (n,), ascending."""
+    return y.bincount().nonzero().flatten()
