@@ -104,9 +104,22 @@ def test_eq4_the_objective_falls_to_what_another_lbfgs_reaches_and_the_label_is_
 
 
 def test_eq4_search_never_ends_above_its_start():
+    """A gradient that points the wrong way leads nowhere; neither does one that is not finite."""
     start = rand(3, 4)
-    steep = search(lambda x: torch.where(x.square().sum(1) < 1e-3, -1.0, 1.0 + x.sum(1) * 0), start, steps=5)
-    assert torch.equal(steep, start)
+    wrong = search(lambda x: (x.detach().square() * 2 - x.square()).sum(1), start, steps=5)
+    broken = search(lambda x: (x.abs() * 0).sum(1) + (x - x.detach() + 0).sqrt().sum(1), start, steps=5)
+    assert torch.equal(broken, start)
+    assert float(wrong.square().sum()) <= float(start.square().sum())
+
+
+def test_noise_of_sigma_is_where_the_search_starts():
+    module, noise = two_layers(), rand(4, *SHAPE)
+    w = weights_of(module)
+    for sigma in (0.0, 0.5, 3.0):
+        made = method("fedaa", **{**SMALL, "search_steps": 0, "clip": False, "sigma": sigma}).made(
+            Net(module, {}), w, torch.tensor([0, 2]), noise
+        )
+        assert torch.equal(made.x, sigma * noise)
 
 
 def test_examples_of_images_are_clipped_after_they_are_found():
@@ -373,6 +386,10 @@ def test_a_client_with_several_labels_names_each_once_and_gets_examples_of_each(
     stepped(fed)
     (labels, *_), asked = fed.received["labels"], fed.method
     assert labels.tolist() == [0, 3, 7]
+    undefended = asked.undefended().names(fed.desk.me(1, row(fed.holdings(fed.everyone), 0), fed.inbox, fed.data_of(0)))
+    assert sorted(undefended["labels"].tolist()) == [0, 3, 7, 7]
+    true = {one.numpy().tobytes(): int(y) for one, y in zip(fed.data.train.images(rows[0, :4]), fed.data.train.y[rows[0, :4]], strict=True)}
+    assert [true[one.numpy().tobytes()] for one in undefended["data"]] == undefended["labels"].tolist()
     assert fed.received["labels"][1].tolist() == [1]
     assert fed.phases["names"] == "one by one"
     made = asked.made(Net(fed.module, fed.model), fed.model, labels, rand(6, 1, 8, 8))
