@@ -381,14 +381,14 @@ def test_images_in_place_of_names_stand_for_the_examples():
 def test_a_client_with_several_labels_names_each_once_and_gets_examples_of_each():
     data = digits().load()
     rows = data.rows.clone()
-    rows[0, :4] = torch.stack([data.rows[k, 0] for k in (7, 3, 7, 0)])
-    fed = federation(method("fedaa", **SMALL, epochs=1), data=replace(data, rows=rows, counts=data.counts.clamp(max=4)))
+    rows[0, :6] = torch.stack([data.rows[k, i] for i, k in enumerate((7, 7, 3, 7, 0, 7))])
+    fed = federation(method("fedaa", **SMALL, epochs=1), data=replace(data, rows=rows, counts=data.counts.clamp(max=6)))
     stepped(fed)
     (labels, *_), asked = fed.received["labels"], fed.method
     assert labels.tolist() == [0, 3, 7]
     undefended = asked.undefended().names(fed.desk.me(1, row(fed.holdings(fed.everyone), 0), fed.inbox, fed.data_of(0)))
     assert sorted(undefended["labels"].tolist()) == [0, 3, 7, 7]
-    true = {one.numpy().tobytes(): int(y) for one, y in zip(fed.data.train.images(rows[0, :4]), fed.data.train.y[rows[0, :4]], strict=True)}
+    true = {one.numpy().tobytes(): int(y) for one, y in zip(fed.data.train.images(rows[0, :6]), fed.data.train.y[rows[0, :6]], strict=True)}
     assert [true[one.numpy().tobytes()] for one in undefended["data"]] == undefended["labels"].tolist()
     assert fed.received["labels"][1].tolist() == [1]
     assert fed.phases["names"] == "one by one"
