@@ -15,6 +15,7 @@ from leakbench.reproduce.panels import band, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
 from leakbench.runs import Run
 
+GREY = "#67645e"
 Runs = Mapping[tuple[str, str], Sequence[Run]]
 Found = dict[tuple[str, str, str, int], float]  # measure, one set, the other, n
 Draw = Callable[[Any, str, int, Sequence[Run]], None]  # axes, a method's name, its place among the lines, its runs
@@ -82,13 +83,20 @@ def _heat(axes: Any, key: str, found: Found) -> None:
 
 def _over_n(axes: Any, found: Found) -> None:
     """What images have in common with each other set, as the paper measures it, by chance and without bias."""
+    lines = {"r2": ("-", "R² (Eq. 13)"), "r2_null": (":", "R² of random pairs"), "corrected": ("--", "corrected R²")}
+    at: list[int] = []
     for place, name in enumerate(fedaa_names.SETS[1:]):
         at = sorted(n for key, x, y, n in found if (key, x, y) == ("r2", fedaa_names.RAW, name))
-        for key, line, label in (("r2", "-", f"{name}, R²"), ("r2_null", ":", ""), ("corrected", "--", f"{name}, corrected")):
+        for key, (line, _) in lines.items():
             values = [found[key, fedaa_names.RAW, name, n] for n in at]
-            axes.plot(at, values, line, lw=wide(place), marker="o", ms=3, color=f"C{place}", label=label or "_random pairs")
-    titled(axes, "with raw data", "n, images", "R²", (-0.05, 1.03))
+            look = {"lw": wide(place), "color": "black" if key == "r2_null" else f"C{place}", "marker": None if key == "r2_null" else "o"}
+            axes.plot(at, values, line, ms=3, label=name if key == "r2" else f"_{key}", **look)
+    for key, (line, what) in lines.items():
+        axes.plot([], [], line, lw=1, color="black" if key == "r2_null" else GREY, label=what)
+    titled(axes, f"with {fedaa_names.RAW}", "n, images", "R²", (-0.05, 1.03))
     axes.set_xscale("log")
+    axes.set_xticks(at, [f"{n:,}" for n in at])
+    axes.minorticks_off()
     axes.legend(fontsize=6.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
