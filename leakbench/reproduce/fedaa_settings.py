@@ -11,7 +11,8 @@ from leakbench.reproduce.recipe import Case, Params, Setting
 
 # What a user would change to make it smaller or larger.
 SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 40, 20, 0.02
-SMALL_ROUNDS, SMALL_WIDTH, SMALL_LR, SMALL_IMAGES = 100, 8, 0.0025, 50
+SMALL_ROUNDS, SMALL_WIDTH, SMALL_IMAGES = 100, 8, 50
+SMALL_ISLANDS_ROUNDS, SMALL_ISLANDS_IMAGES, SMALL_LR, SMALL_EXAMPLES = 40, 100, 0.01, 8
 ISLANDS, MOBILE = (0.5, 0.8, 1.0), (0.1, 0.2, 0.3)
 
 LOCAL = {"average": "weighted", "steps": 0, "epochs": 11}  # for methods whose own values are other papers'
@@ -56,7 +57,7 @@ def trained(lr: float, batch: int, **fedaa: Any) -> dict[str, Params]:
 
 
 PAPERS = trained(0.0025, 256)
-SMALL = trained(SMALL_LR, 256)
+SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class _Images:
     params: Params
     small: Params
     words: tuple[str, ...]
+    small_rounds: int = SMALL_ROUNDS
 
     @property
     def full(self) -> Setting:
@@ -81,7 +83,7 @@ class _Images:
     @property
     def smaller(self) -> Setting:
         """For two cores."""
-        return self._setting(SMALL_ROUNDS, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words))
+        return self._setting(self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words))
 
     def _setting(self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]) -> Setting:
         task = {"model": "cnn", **self.params, **params}
@@ -92,13 +94,14 @@ class _Images:
 _NARROW = f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower likewise"
 _TWENTY = "evaluated 20 times, so the best is of fewer rounds"
 _FEW = (f"{SMALL_IMAGES} images a client, not 500", _TWENTY)
+_LESS = f"{SMALL_ISLANDS_IMAGES} images a client, not 500"
 _SHARDS = {"split": "shards", "split_param": 1.0, "clients": 100}
 _ACCURACY = {"utility": "accuracy"}
-_EVERY = {"evaluations": SMALL_ROUNDS}
+_ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMAGES}
 
 # Data islands: ten clients. Mobile terminals: a hundred.
-CIFAR10 = _Images("cifar10", "cifar10", "1,000 of the 10,000", _ACCURACY, _EVERY, ())
-CIFAR100 = _Images("cifar100", "cifar100-islands", "200 of the 1,000", {}, _EVERY, ())
+CIFAR10 = _Images("cifar10", "cifar10", "1,000 of the 10,000", _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
+CIFAR100 = _Images("cifar100", "cifar100-islands", "200 of the 1,000", {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS)
 CIFAR10_MOBILE = _Images(
     "cifar10", "cifar10", "1,000 of the 10,000", {**_ACCURACY, **_SHARDS}, {"mean_local_size": SMALL_IMAGES, "evaluations": 20}, _FEW
 )
