@@ -57,10 +57,9 @@ class Attack(Spec):
         sent = {(s["kind"], s["receiver"]) for s in recording.run.meta["sent"] if s["sender"] == "client"}
         lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
         if lacking:
-            summed = (lacking[0], "aggregator") in sent
-            return (
-                f"the server receives only sums of {lacking[0]}s" if summed else f"clients send the {self.threat.observer} no {lacking[0]}"
-            )
+            if (lacking[0], "aggregator") in sent:
+                return f"the server receives only the sum of what clients send as {lacking[0]}"
+            return f"clients send the {self.threat.observer} no {lacking[0]}"
         if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
             return "this run was exported without the labels of private batches, which the attack is granted"
         if "excerpt" not in recording.run.meta:

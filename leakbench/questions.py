@@ -58,7 +58,7 @@ TOPICS = (
         frozenset({"update", "sum", "labels"}),
         "update",
         ("label_overlap", "label_set"),
-        "send what they learned in place of their data. Can an attacker tell which classes were in a batch?",
+        "send what they learned, or names of labels, in place of their data. Can an attacker tell which classes they hold?",
     ),
     Topic(
         "context",
@@ -206,9 +206,9 @@ METRICS = {
         "clients",
     ),
     "label_overlap": Words(
-        "share of a batch's labels recovered",
-        "reads of a batch's labels",
-        "Share of a batch's labels that the attacker recovers, counted as multisets.",
+        "share of labels recovered",
+        "recovers a share of a client's labels of",
+        "Share of a client's labels, or of those of a batch, that the attacker recovers, counted as multisets.",
     ),
     "label_set": Words(
         "classes named rightly",
