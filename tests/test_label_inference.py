@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from leakbench.runs import load
 from leakbench.truth import Truth
 from leakbench.view import View
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
 QUICK = {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 3, "identifier_epochs": 1, "tune_steps": 1}
 UNEVEN = {**SMALL, "split": "dir", "split_param": 0.5}
@@ -267,3 +271,42 @@ class TestScores:
     def test_what_is_no_shares_is_refused(self, runs, tmp_path, shares, why):
         with pytest.raises(MethodError, match=why):
             self.score(trained(tmp_path, "fedaa", params=QUICK), lambda g: Guess(g.unit, g.round, {"shares": shares.double()}))
+
+
+class TestNamesAlone:
+    """Sharing label names leaks nothing, says FedAA. What they tell in each split: benchmarks/shared_labels.py."""
+
+    @pytest.fixture
+    def names(self, monkeypatch):
+        monkeypatch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module("shared_labels")
+        del sys.modules["shared_labels"]
+
+    def test_by_hand(self, names):
+        held = [torch.tensor(y) for y in ([0, 0, 0, 1], [1, 0], [2], [2, 3, 2, 3])]
+        found = names.told(held, 4)
+        assert found.overlap == pytest.approx((0.75 + 1 + 1 + 1) / 4)  # {0, 1} evenly against three to one: a half and a quarter
+        assert found.floor == pytest.approx((0.5 + 0.5 + 0.25 + 0.5) / 4)
+        assert (found.names, found.unique, found.remain) == (7 / 4, 2 / 4, (2 + 2 + 1 + 1) / 4)
+
+    def test_one_class_a_client_is_named_and_told_from_everybody_else(self, names):
+        found = names.of_split("class", 1, 10)
+        assert (found.names, found.overlap, found.unique, found.remain) == (1, 1, 1, 1)
+
+    def test_the_attack_says_the_same(self, names, runs):
+        found = names.of_split("dir", UNEVEN["split_param"], 10)
+        row = results(attacked(runs["uneven"]), "label_overlap")
+        assert (row["value"], row["floor"]) == pytest.approx((found.overlap, found.floor))
+
+    def test_only_where_all_clients_hold_all_classes_do_names_say_nothing(self, names):
+        rows = {(s, p): names.of_split(s, p, 10) for s, p in names.SPLITS}
+        assert rows["iid", 1].overlap == pytest.approx(rows["iid", 1].floor)
+        assert (rows["iid", 1].unique, rows["iid", 1].remain) == (0, 10)
+        assert all(r.overlap > r.floor + 0.1 and r.unique > 0.5 for split, r in rows.items() if split != ("iid", 1))
+
+    def test_the_table_has_all_splits_and_says_where_it_is_from(self, names, tmp_path, capsys):
+        names.main(tmp_path / "table.md")
+        said, text = capsys.readouterr().out, (tmp_path / "table.md").read_text(encoding="utf-8")
+        assert said.count("\n") == 2 + 2 * len(names.SPLITS) - 1
+        assert said in text
+        assert "python benchmarks/shared_labels.py" in text
