@@ -16,18 +16,19 @@ def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tenso
     Args:
         fits: (n, ...) to the loss of each (n,), differentiable.
         x0: (n, ...), where to start.
-        steps: most iterations, each of one to a few evaluations of ``fits`` and its gradient.
+        steps: most iterations; twice as many evaluations of ``fits`` and its gradient at most.
 
     Returns:
         (n, ...), detached; never worse than ``x0``.
     """
     x = x0.detach().clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([x], max_iter=steps, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([x], max_iter=steps, max_eval=2 * steps, history_size=10, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         with torch.enable_grad():
             loss = fits(x).mean()
-        (x.grad,) = torch.autograd.grad(loss, [x])
+        (grad,) = torch.autograd.grad(loss, [x])
+        x.grad = grad.contiguous()
         return loss
 
     with torch.no_grad():

@@ -56,6 +56,15 @@ def loop(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, dat
     return stack([desk.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients])
 
 
+def variance(updates: dict[str, Tensor]) -> Tensor:
+    """The variance of the local models over the clients, () float64: the mean over all parameters of the population variance.
+
+    ``updates``: (M, ...) each, from one model; they vary as the models do. One client's is 0.
+    """
+    total = sum(v.double().var(0, correction=0).sum() for v in updates.values())
+    return torch.as_tensor(total, dtype=torch.float64) / max(sum(v[0].numel() for v in updates.values()), 1)
+
+
 def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, share: Tensor, data: TaskData) -> Tree:
     """One step of all chosen clients at once: the mean update, and each client's own new private parameters.
 

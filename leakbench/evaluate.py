@@ -99,10 +99,17 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
 
 @torch.no_grad()
 def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
-    """{name: value} after a round: training loss, norm of the mean update, how alike the true prototypes are."""
+    """{name: value} after a round: training loss, norm of the mean update, how far apart the local models and how alike the true
+    prototypes are.
+
+    ``local_variance``: mean over the trained parameters of the variance over the round's clients, before averaging (FedAA, Figure 5);
+    of a second training in a round, ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
+    """
     out = {}
     if fed.losses is not None:
         out["loss"] = float(fed.losses.double().mean())
+    for i, (name, variance) in enumerate(fed.variances.items()):  # of what is averaged; a second training has its name beside it
+        out["local_variance" if not i else f"local_variance_{name.removesuffix('_loss')}"] = float(variance)
     mean = fed.means.get("update")
     if mean is None and "update" in fed.received and fed.share is not None:  # the loop: only the server's function averages
         mean = weighted_mean(fed.received["update"], fed.share)

@@ -130,6 +130,8 @@ class Federation:
             out = self._trained(name, each, todo, share)
         self._keep({"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
+        if out.get("update") and engines.obstacle(m, self.wrappers):  # else fused rounds would lack it
+            self.variances[name] = engines.variance({k: v for k, v in out["update"].items() if k in self.desk.trained})
         self.local = {} if m.fusible else {"local": out["local"]}
         if out.get("mean"):  # fused: single updates were never made
             self.senders = self.chosen
@@ -249,6 +251,7 @@ class Federation:
         self.received: dict[str, Tree] = {}
         self.means: dict[str, Tree] = {}
         self.local, self.losses = {}, None
+        self.variances: dict[str, Tensor] = {}  # training -> mean variance of the local models that it made
         self.senders, self.share = who[:0], None
 
     # the run --------------------------------------------------------------------------------------------------------
