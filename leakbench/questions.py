@@ -162,7 +162,7 @@ METRICS = {
     "nearest_psnr": Words(
         "PSNR of the best pair, dB",
         "comes to an image of a client as near as",
-        "Largest PSNR of any reconstruction to any image of the client: does it reproduce anything at all?",
+        "Largest PSNR of any reconstruction to any image of the client: 30 dB means that one of them is reproduced.",
         decimals=1,
         suffix=" dB",
         as_good=30.0,
