@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
-from small_runs import again, build, by_hand, copied, noise, results, units
+from small_runs import Lazily, again, build, by_hand, copied, noise, results, units
 from torch import nn
 
 from attacks import _updates
@@ -38,12 +39,16 @@ def trained(out, task_params=SMALL, method="fedaa", **params):
 def runs(tmp_path_factory):
     """Two classes a client; one class each; images sent in place of names."""
     out = tmp_path_factory.mktemp("runs")
-    return {"two": trained(out, TWO, fraction=1.0), "one": trained(out), "images": trained(out, TWO, fraction=1.0, sends="images")}
+    two = partial(trained, out, TWO, fraction=1.0)
+    return Lazily(two=two, one=partial(trained, out), images=partial(two, sends="images"))
 
 
 @pytest.fixture(scope="module")
 def attacked(runs):
-    return {name: api.attack(run, "adversarial_examples").path for name, run in runs.items()}
+    def folder(name):
+        return api.attack(runs[name], "adversarial_examples").path
+
+    return Lazily(**{name: partial(folder, name) for name in ("two", "one", "images")})
 
 
 def guesses(folder, role="attack", stage="final"):
@@ -69,7 +74,8 @@ def inverted(run, weights, names, start):
     net = again(run).module()
     net.load_state_dict(weights)
     x, y = start.clone().requires_grad_(), names.repeat_interleave(QUICK["examples"])
-    optimizer = torch.optim.LBFGS([x], max_iter=QUICK["search_steps"], history_size=10, line_search_fn="strong_wolfe")
+    steps = QUICK["search_steps"]
+    optimizer = torch.optim.LBFGS([x], max_iter=steps, max_eval=2 * steps, history_size=10, line_search_fn="strong_wolfe")
 
     def closure():
         optimizer.zero_grad()

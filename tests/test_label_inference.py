@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from small_runs import again, build, by_hand, plugged, results, units
+from small_runs import Lazily, again, build, by_hand, plugged, results, units
 
 from attacks.label_inference import counted
 from leakbench import api, attacking, cli, scoring, work
@@ -56,14 +57,15 @@ def runs(tmp_path_factory):
     """FedAA with one class a client, and with uneven shares of several; the methods of the FLea paper."""
     out = tmp_path_factory.mktemp("runs")
     qua = {**SMALL, "split": "qua", "split_param": 3}
-    return {
-        "islands": trained(out, "fedaa", params=QUICK),
-        "uneven": trained(out, "fedaa", UNEVEN, params={**QUICK, "fraction": 1.0}),
-        "flea": trained(out, "flea", qua, 6, params={"epochs": 1, "fraction": 0.5, "share": 0.1, "subset": "fresh"}, record="all"),
-        "fedmix": trained(out, "fedmix", qua, 1, params={"epochs": 1}),
-        "feddata": trained(out, "feddata", qua, 1, params={"epochs": 1}),
-        "fedavg": trained(out, "fedavg", qua, 1, params={"steps": 1, "epochs": 0, "optimizer": "sgd", "batch": 16}),
-    }
+    one_step = {"steps": 1, "epochs": 0, "optimizer": "sgd", "batch": 16}
+    return Lazily(
+        islands=partial(trained, out, "fedaa", params=QUICK),
+        uneven=partial(trained, out, "fedaa", UNEVEN, params={**QUICK, "fraction": 1.0}),
+        flea=partial(trained, out, "flea", qua, 6, params={"epochs": 1, "fraction": 0.5, "share": 0.1, "subset": "fresh"}, record="all"),
+        fedmix=partial(trained, out, "fedmix", qua, 1, params={"epochs": 1}),
+        feddata=partial(trained, out, "feddata", qua, 1, params={"epochs": 1}),
+        fedavg=partial(trained, out, "fedavg", qua, 1, params=one_step),
+    )
 
 
 def attacked(run, **params):
