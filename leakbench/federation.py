@@ -178,6 +178,11 @@ class Federation:
         self.phases[name] = "one by one"
         return stack([one(row(each, j), self.data_of(int(i))) for j, i in enumerate(each["index"])])
 
+    def undefended(self, name: str, each: Tree) -> Tree:
+        """What the clients ``each`` would send in ``name`` with nothing hidden and no wrappers, leaves stacked over them."""
+        desk = Desk(self.method.undefended(), (), self.module, self.facts, self.seed, self.dtype)
+        return self.ask(desk, name, each)["sent"]
+
     def _named(self, function: str) -> str:
         return f"{type(self.method).__name__}.{function}"
 

@@ -94,7 +94,7 @@ class Recorder(NoRecorder):
         if name == "count":  # sent by fed.train itself, hidden by nobody
             self._messages(fed, kinds, sent, {})
             return
-        bare = fed.ask(Desk(fed.method.undefended(), (), fed.module, fed.facts, fed.seed, fed.dtype), name, each)["sent"]
+        bare = fed.undefended(name, each)
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]  # only sent where nothing is hidden
         self._messages(fed, [*kinds, *more], sent, bare)
         again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time

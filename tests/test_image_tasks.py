@@ -258,6 +258,45 @@ class TestFetching:
         assert "digits" in every["found"]
 
 
+class TestIslands:
+    """Ten drawn classes of CIFAR-100 (FedAA, Section 4.1)."""
+
+    def drawn(self, data, place):
+        """The official class of each of ours, by the pictures."""
+        (x, y), _ = _images.load("cifar100")
+        official = {image.numpy().tobytes(): int(label) for image, label in zip(x, y, strict=True)}
+        found = {(int(label), official[image.numpy().tobytes()]) for image, label in zip(data.train.stored, data.train.y, strict=True)}
+        assert len(found) == 10  # each of ours is one of theirs
+        return [theirs for _, theirs in sorted(found)]
+
+    def test_ten_classes_with_all_their_images_one_a_client(self, place):
+        write("cifar100", place, train=5, test=4)
+        data = load("cifar100-islands", aux_per_class=1)
+        assert len(set(self.drawn(data, place))) == 10
+        assert data.counts.tolist() == [5] * 10
+        assert data.client_class.tolist() == list(range(10))
+        assert all(set(data.train.y[data.rows[c]].tolist()) == {c} for c in range(10))
+        assert (torch.bincount(data.test.y).tolist(), torch.bincount(data.aux.y).tolist()) == ([3] * 10, [1] * 10)
+        (_, _), (x, y) = _images.load("cifar100")
+        ours = kinds(data.test) | kinds(data.aux)
+        names = self.drawn(data, place)
+        assert ours == {(a.numpy().tobytes(), names.index(int(b))) for a, b in zip(x, y, strict=True) if int(b) in names}
+
+    def test_another_draw_has_other_classes_and_the_same_draw_the_same(self, place):
+        write("cifar100", place)
+        draws = [self.drawn(load("cifar100-islands", draw=d), place) for d in (0, 0, 1, 2)]
+        assert draws[0] == draws[1]
+        assert len({tuple(d) for d in draws}) == 3
+
+    def test_chance_is_a_tenth_and_fedaa_trains_on_it(self, place, tmp_path):
+        write("cifar100", place, train=6, test=4)
+        small = {"width": 1, "evaluations": 10}
+        run = leakbench.train(
+            "fedaa", task="cifar100-islands", task_params=small, params={"examples": 1, "hidden": 4}, rounds=1, out=tmp_path
+        )
+        assert run.meta["utility"] == {"metric": "accuracy", "better": "up", "chance": 0.1}
+
+
 @pytest.mark.parametrize("name", NAMES)
 class TestSplits:
     def test_parts_are_disjoint_and_together_the_official_set(self, place, name):

@@ -6,18 +6,22 @@ import pytest
 import torch
 from federations import ONE_STEP, each_defense, uneven
 
-from leakbench import budget
+from leakbench import budget, recorder, training
+from leakbench.batches import plan
 from leakbench.errors import UsageError
 from leakbench.federation import Federation
-from leakbench.parties import Batch, Client, Net, training
+from leakbench.parties import Batch, Client, Net
+from leakbench.parties import training as in_training
 from leakbench.policy import Policy
 from leakbench.recorder import Recorder
+from leakbench.runs import load
 from leakbench.runspec import make_spec, parts
 from leakbench.store import read_json, read_tree
 from leakbench.streams import Rng
 from leakbench.training import train
 from leakbench.transcript import KINDS, LARGE, overlaid, read_messages, round_file
 from leakbench.tree import flat, nbytes
+from leakbench.truth import Answer, Truth
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 
@@ -67,7 +71,7 @@ def replayed(made, messages, m, entry, loss):
     net = Net(module, weights)
     count = entry["count"]
     me = Client(torch.tensor(index), count, m.round, facts, entry.get("own", {}), entry.get("state", {}), inbox, net, rng.at(""))
-    with training(module, True):
+    with in_training(module, True):
         value = getattr(made.method, loss)(net, Batch(entry["x"], entry["y"]), me)
     moved = {k: v for k, v in weights.items() if v.requires_grad and k in received}
     grads = torch.autograd.grad(value, list(moved.values()), materialize_grads=True)
@@ -466,7 +470,21 @@ def test_a_record_that_fits_is_left_alone(monkeypatch):
 
 def test_too_large_a_record_lowers_probes_then_audited_then_spaced_then_is_refused(monkeypatch):
     seen, refused = [], ""
-    for limit in (2_000_000, 1_500_000, 1_100_000, 1_000_000, 800_000, 600_000, 500_000, 450_000, 400_000, 350_000, 300_000, 250_000):
+    for limit in (
+        3_000_000,
+        2_000_000,
+        1_500_000,
+        1_100_000,
+        1_000_000,
+        800_000,
+        600_000,
+        500_000,
+        450_000,
+        400_000,
+        350_000,
+        300_000,
+        250_000,
+    ):
         try:
             policy, said = fit(monkeypatch, limit)
         except UsageError as error:
@@ -500,14 +518,14 @@ def test_keeping_everything_is_refused_rather_than_lowered(monkeypatch):
         ("fedhide", {"fraction": 0.5}),
         ("fedgn", {"wrappers": [("clip_noise", {})]}),
         ("fedhide", {"record": "all", "batch": 3}),
+        ("moon", {"epochs": 2}),
+        ("fedaa", {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 2, "fraction": 0.5}),
     ],
 )
 def test_the_prediction_is_near_what_is_written(tmp_path, name, more):
     folder, spec = trained(tmp_path, name, rounds=20, **more)
     made = parts(spec)
-    fed = Federation(made.method, made.task, made.task.load(), dtype=torch.float64, wrappers=made.wrappers)
-    fed.begin()
-    fed.step()
+    fed = budget.tried(lambda: Federation(made.method, made.task, made.task.load(), dtype=torch.float64, wrappers=made.wrappers))
     tensors = 0
     for sub in ("transcript", "control", "truth"):
         for path in (folder / sub).glob("round-*") if (folder / sub).exists() else ():
@@ -528,3 +546,47 @@ def test_uneven_clients_are_recorded_too(tmp_path, data):
     truth = read_tree(tmp_path / "truth" / round_file(1))[0]["client"]
     assert len(truth["0"]["2"]["rows"]) == 3  # one example, three steps
     assert len(truth["3"]["2"]["rows"]) == 40
+
+
+def test_many_epochs_of_many_images_are_named_by_their_rows_and_scoring_finds_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LARGEST", 64 * 40)
+    folder, _ = trained(tmp_path, "fedavg", rounds=10, steps=0, epochs=2, batch=16)
+    one, _ = trained(tmp_path / "one", "fedavg", rounds=10, steps=1, batch=100)
+    for path, whole in ((folder, False), (one, True)):
+        truth = Truth(load(path))
+        for i, phases in truth.round(1)["client"].items():
+            (entry,) = (e for e in phases.values() if "rows" in e)
+            assert ("x" in entry) == whole
+            x, y, rows = Answer(truth, int(i), 1).batch()
+            assert torch.equal(x, truth.images(entry["rows"]))
+            assert torch.equal(y, truth.data["y"][rows])
+            assert len(rows) == (100 if whole else 2 * int(truth.data["counts"][int(i)]))
+
+
+def test_batches_are_made_when_they_are_asked_for(data):
+    todo = plan(data, torch.arange(3), seed=0, round=1, phase=0, batch=30, steps=0, epochs=2)
+    made = todo.batches(data, 1)
+    assert [len(b.y) for b in made] == [len(r) for r in todo.rows(1)]
+    assert torch.equal(made[-1].x, made[len(made) - 1].x)
+    assert [torch.equal(a.x, b.x) for a, b in zip(made[1:3], list(made)[1:3], strict=True)] == [True, True]
+    with pytest.raises(IndexError):
+        made[len(made)]
+
+
+def test_large_checkpoints_are_written_less_often(tmp_path, monkeypatch):
+    """Rounds take so many times as long as writing."""
+    clock, written = [0.0], []
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
+
+    def slow(fed, folder, scores):
+        written.append(fed.t)
+        clock[0] += 5.0
+
+    def progress(done, rounds, what):
+        clock[0] += 4.0
+
+    monkeypatch.setattr(training.checkpoint, "write", slow)
+    spec = make_spec("fedavg", task_params=SMALL, rounds=60)
+    train(spec, tmp_path, progress=progress)
+    assert written[0] == 3  # after ten seconds
+    assert written[1] - written[0] == training.CHECKPOINT_SHARE * 5 // 4 + 1

@@ -278,6 +278,19 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
         assert task.defaults("fedavg") == {**local, "fraction": 0.1, "batch": 32}
 
 
+def test_under_shards_methods_train_as_fedaas_and_sharing_ones_as_fleas():
+    aa = {"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
+    task = registry.load("tasks", "cifar10").build({"split": "shards", "split_param": 1.0, "clients": 100}, "task")
+    for method in ("fedavg", "fedprox", "fedbn", "moon"):
+        assert task.defaults(method) == aa
+    assert task.defaults("fedaa") == {**aa, "epochs": 10}
+    assert (task.defaults("flea")["optimizer"], task.defaults("fedmix")["epochs"]) == ("adam", 5)
+    own = {m: registry.load("defenses", m)().parameters() for m in ("fedaa", "fedbn", "moon")}
+    for method, values in own.items():
+        assert {k: values[k] for k in aa} == {**aa, "epochs": 10 if method == "fedaa" else 11}
+    assert split_digits(split="shards").defaults("fedavg") == {**aa, "batch": 32}
+
+
 def test_the_layer_that_flea_shares_is_a_stage_of_every_model():
     for name in MODELS:
         sensors = registry.load("tasks", "uci-har").build({"model": name}, "task")

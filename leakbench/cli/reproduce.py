@@ -64,7 +64,7 @@ def run(
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
         datasets = list(dict.fromkeys(p.setting.dataset for p in planned))
-        said = [o.judge(lines, d) for d in datasets for o in recipe.orders if not o.datasets or d in o.datasets]
+        said = [o.judge(lines, d) for d in datasets for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
         drawn = figures.draw(recipe, scale, lines, {k: f.runs for k, f in found.items()}, out)
         files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
         if excerpts and recipe.scales[scale].excerpts:

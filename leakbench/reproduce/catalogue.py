@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from leakbench.errors import UnknownName
-from leakbench.reproduce import fedhide, fedmetric, flea
+from leakbench.reproduce import fedaa, fedaa_names, fedaa_variance, fedhide, fedmetric, flea
 from leakbench.reproduce.recipe import Recipe
 
-RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES)}
+_FEDAA = (*fedaa.RECIPES, fedaa_variance.RECIPE, fedaa_names.RECIPE)
+RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES, *_FEDAA)}
 
 
 def find(name: str) -> Recipe:

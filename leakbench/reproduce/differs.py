@@ -20,6 +20,8 @@ _SETUP = {
     "local_iterations": ("defense.steps",),
     "negative_weight_lambda": ("defense.lam",),
 }
+# Papers that train all methods as their own, whose values they print under its name, which is the paper's.
+_ALIKE = ("fedaa",)
 _NAMES = {"task.clients": "clients", "task.dim": "embedding of width", "defense.batch": "batch", "defense.steps": "local steps"}
 
 
@@ -52,15 +54,18 @@ def setup(paper: str, dataset: str) -> dict[str, Any]:
     """{metric of the setup: its value} as the paper prints it for ``dataset``, or for all of its data sets."""
     out: dict[str, Any] = {}
     for record in claims.published():
-        mine = record["paper"] == paper and record["dataset"] in (dataset, None) and record["method"] is None
+        whose = (None, paper) if paper in _ALIKE else (None,)
+        mine = record["paper"] == paper and record["dataset"] in (dataset, None) and record["method"] in whose
         if mine and record["metric"] in _SETUP and not record["setting"]:
             out.setdefault(record["metric"], record["value"])
     return out
 
 
 def _of(spec: RunSpec, made: Parts, place: str) -> Any:
-    """A value of the spec; None where the method has no such field."""
+    """A value of the spec; None where the method has no such field, or nothing of its own to train at ``own_lr``."""
     group, _, name = place.rpartition(".")
+    if name == "own_lr" and made.method.outputs != "embedding":
+        return None
     if not group:
         return getattr(spec, name)
     return getattr(made.task if group == "task" else made.method, name, None)

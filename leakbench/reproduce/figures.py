@@ -9,7 +9,7 @@ from typing import Any
 from leakbench import flags, plots, prototype_views, utility_table
 from leakbench.columns import Row
 from leakbench.errors import NotMeasured
-from leakbench.reproduce import flea_figures, labels
+from leakbench.reproduce import fedaa_figures, flea_figures, labels
 from leakbench.reproduce.recipe import Recipe
 from leakbench.runs import Run
 from leakbench.store import write_csv
@@ -30,7 +30,7 @@ def draw(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, out: Path)
         BrokenFile: an artifact of a run is damaged.
     """
     live = {k: r for k, r in runs.items() if r}
-    if not recipe.figure or not live:
+    if not recipe.figure or not (live or (recipe.study and any(r["value"] != "" for r in rows))):
         return []
     return FIGURES[recipe.figure](recipe, scale, rows, live, out / recipe.name)
 
@@ -164,5 +164,8 @@ FIGURES: dict[str, Callable[..., list[Path]]] = {
     "rounds": flea_figures.rounds,
     "privacy": flea_figures.privacy,
     "weights": flea_figures.weights,
+    "fractions": fedaa_figures.fractions,
+    "variance": fedaa_figures.variance,
+    "names": fedaa_figures.names,
     "scale": _sweep("scale", "s, distance of the shown centre in radii"),
 }

@@ -9,6 +9,7 @@ from typing import Any
 from leakbench import context_figure, exposure_forms, plots, utility_table
 from leakbench.columns import RESULTS, Row
 from leakbench.errors import NotMeasured
+from leakbench.reproduce.panels import band, titled, wide
 from leakbench.reproduce.recipe import UTILITY, Recipe
 from leakbench.runs import AttackFolder, Run
 
@@ -26,8 +27,8 @@ def rounds(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: 
         for axes, dataset in zip(figure.subplots(len(sets), 1, squeeze=False).flatten(), sets, strict=True):
             for i, case in enumerate(recipe.of(scale)):
                 values = [{e.round: e.value for e in utility_table.of_run(run).evaluations} for run in runs.get((case.label, dataset), ())]
-                _band(axes, values, i, case.label)
-            _name(axes, dataset, "round", "accuracy")
+                band(axes, values, i, case.label)
+            titled(axes, dataset, "round", "accuracy")
             axes.legend(fontsize=7, frameon=False)
         return plots.save(figure, folder, scale)
 
@@ -51,10 +52,10 @@ def privacy(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder:
                 _against_samples(panels[3], several, place, label)
             _expected(panels[0], mine)
             title = rows[0]["task"] if len(sets) == 1 else dataset
-            _name(panels[0], f"{title}: exposure, directed", "round", "share of other clients", (0, 1.03))
-            _name(panels[1], "inputs and features", "round", "corrected R²", (-0.1, 1.03))
-            _name(panels[2], "decoder with ReLU", "round", "mean squared error")
-            _name(panels[3], "context", "samples that the attacker made", "balanced accuracy", (0.4, 1.03))
+            titled(panels[0], f"{title}: exposure, directed", "round", "share of other clients", (0, 1.03))
+            titled(panels[1], "inputs and features", "round", "corrected R²", (-0.1, 1.03))
+            titled(panels[2], "decoder with ReLU", "round", "mean squared error")
+            titled(panels[3], "context", "samples that the attacker made", "balanced accuracy", (0.4, 1.03))
             panels[3].set_xscale("log")
             for axes in panels:
                 if axes.get_legend_handles_labels()[0]:
@@ -81,7 +82,7 @@ def weights(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder:
                         axes.errorbar(
                             [x for x, _ in at], [r["value"] for _, r in at], yerr=ends, marker="o", ms=3, lw=1.1, color=f"C{i}", label=title
                         )
-                _name(axes, "", sign, "accuracy" if "best" in measures else "correlation")
+                titled(axes, "", sign, "accuracy" if "best" in measures else "correlation")
                 axes.legend(fontsize=7, frameon=False)
         return plots.save(figure, folder, scale)
 
@@ -94,10 +95,10 @@ def _over_rounds(
     axes: Any, several: Sequence[Run], attack: str, metric: str, params: Mapping[str, Any], place: int, label: str, *, floor: bool = False
 ) -> None:
     found = [{r["round"]: r for r in _rows(run, attack, metric, params)} for run in several]
-    _band(axes, [{t: r["value"] for t, r in one.items()} for one in found if one], place, label, _wide(place))
+    band(axes, [{t: r["value"] for t, r in one.items()} for one in found if one], place, label)
     blind = {t: r["floor"] for one in found for t, r in one.items()} if floor else {}
     if blind:
-        axes.plot(sorted(blind), [blind[t] for t in sorted(blind)], ls=":", lw=_wide(place), color=f"C{place}")
+        axes.plot(sorted(blind), [blind[t] for t in sorted(blind)], ls=":", lw=wide(place), color=f"C{place}")
 
 
 def _rows(run: Run, attack: str, metric: str, params: Mapping[str, Any]) -> list[Row]:
@@ -108,19 +109,6 @@ def _rows(run: Run, attack: str, metric: str, params: Mapping[str, Any]) -> list
 def _attacks(run: Run, attack: str, params: Mapping[str, Any]) -> list[AttackFolder]:
     own = [a for a in run.attacks if a.done and a.name == attack]
     return [a for a in own if all(a.meta["params"].get(k) == v for k, v in params.items())]
-
-
-def _band(axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, wide: float = 1.1) -> None:
-    """The mean of several {round: value} over the rounds that all have, and from the lowest to the highest."""
-    if not values:
-        return
-    at = sorted(set.intersection(*(set(v) for v in values)))
-    each = [[v[t] for v in values] for t in at]
-    axes.plot(
-        at, [sum(e) / len(e) for e in each], lw=_wide(place), marker="o" if len(at) < 6 else None, ms=3, color=f"C{place}", label=label
-    )
-    if len(values) > 1:
-        axes.fill_between(at, [min(e) for e in each], [max(e) for e in each], color=f"C{place}", alpha=0.12, lw=0)
 
 
 def _expected(axes: Any, mine: Sequence[tuple[str, int, Sequence[Run]]]) -> None:
@@ -141,20 +129,7 @@ def _against_samples(axes: Any, several: Sequence[Run], place: int, label: str) 
             points = context_figure.curve(several[0], folder.path)
         except NotMeasured:
             continue
-        axes.plot([p.samples for p in points], [p.value for p in points], marker="o", ms=3, lw=_wide(place), color=f"C{place}", label=label)
+        axes.plot([p.samples for p in points], [p.value for p in points], marker="o", ms=3, lw=wide(place), color=f"C{place}", label=label)
         axes.fill_between(
             [p.samples for p in points], [p.low for p in points], [p.high for p in points], color=f"C{place}", alpha=0.1, lw=0
         )
-
-
-def _wide(place: int) -> float:
-    """Later lines are thinner, so that one on top of another leaves both to be seen."""
-    return max(0.8, 2.8 - 0.6 * place)
-
-
-def _name(axes: Any, title: str, across: str, up: str, limits: tuple[float, float] | None = None) -> None:
-    axes.set_title(title, fontsize=8.5, parse_math=False)
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    if limits:
-        axes.set_ylim(*limits)

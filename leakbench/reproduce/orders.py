@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from leakbench.compare import default_margin
@@ -45,6 +45,11 @@ class Less(Order):
         """The cases it speaks of."""
         return tuple(label for pair in self.pairs for label in pair)
 
+    def within(self, labels: Set[str]) -> Less | None:
+        """The pairs of which both are run; None if there is none."""
+        pairs = tuple(p for p in self.pairs if labels >= set(p))
+        return replace(self, pairs=pairs) if pairs else None
+
     def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
         """Of the live rows by label: the verdict, and what has to be added to the numbers."""
         found = [relation(live[a], live[b]) for a, b in self.pairs if a in live and b in live]
@@ -68,6 +73,11 @@ class Equals(Order):
     def labels(self) -> tuple[str, ...]:
         """The cases it speaks of."""
         return tuple(label for label, _ in self.values)
+
+    def within(self, labels: Set[str]) -> Equals | None:
+        """The values of those that are run; None if there is none."""
+        values = tuple(v for v in self.values if v[0] in labels)
+        return replace(self, values=values) if values else None
 
     def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
         """Of the live rows by label: the verdict, and what has to be added to the numbers."""

@@ -15,7 +15,9 @@ from leakbench.runspec import RunSpec, make_spec
 
 @dataclass(frozen=True)
 class Planned:
-    """One case on one data set. ``specs``: one per seed. ``lacking``: why it cannot be run, or "". ``wanted``: is it to be trained?"""
+    """One case on one data set. ``specs``: one per seed, none for a study. ``lacking``: why it cannot be run, or "". ``wanted``: is it
+    to be made? ``seeds``: of runs, or of a study's draws.
+    """
 
     case: Case
     setting: Setting
@@ -23,6 +25,7 @@ class Planned:
     attacks: tuple[tuple[str, dict[str, Any]], ...]
     lacking: str = ""
     wanted: bool = True
+    seeds: tuple[int, ...] = (0,)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,12 +70,13 @@ def plan(
     chosen = scale_of(recipe, scale)
     cases = recipe.of(scale)
     labels, datasets = _wanted(cases, chosen.settings, only)
+    each = chosen.seeds if seeds is None else tuple(seeds)
 
     def specs(case: Case, setting: Setting) -> tuple[RunSpec, ...]:
-        return tuple(_spec(case, setting, chosen, seed) for seed in (chosen.seeds if seeds is None else seeds))
+        return () if recipe.study else tuple(_spec(case, setting, chosen, seed) for seed in each)
 
     def there(case: Case, setting: Setting) -> bool:
-        return runs is not None and all(complete(s, runs) for s in specs(case, setting))
+        return runs is not None and not recipe.study and all(complete(s, runs) for s in specs(case, setting))
 
     out = []
     for setting in chosen.settings:
@@ -81,7 +85,7 @@ def plan(
         where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if needed else (setting, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
-            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in asked))
+            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in asked, each))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out

@@ -1,4 +1,7 @@
-"""A recipe: which runs a table or figure of a paper needs, at which scale, and which of its statements can be checked."""
+"""A recipe: which runs a table or figure of a paper needs, at which scale, and which of its statements can be checked.
+
+A recipe with a ``study`` needs none: its numbers are of the data themselves.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ UTILITY = "utility"  # the measure that is the task's utility metric, whatever t
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the paper: ``label`` as it is called there, and what that is here.
+    """A row of the paper: ``label`` as it is called there, and what that is here: a method, or what a study is asked ("").
 
     ``ours``: why it stands there although the paper has no such row; "" for the paper's. ``scales``: where it is run.
     """
@@ -32,11 +35,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column: a metric of an attack, a view of the prototypes, or the utility.
+    """A column: a metric of an attack, a view of a run, a number of a study, or the utility.
 
     ``printed``: the paper prints this number. ``over``: what the standard deviation that stands beside it is over, if the paper
     gives one. ``defenses``: whom it is asked of; all where empty. ``statistic``: of the utility (utility.csv); the best round is
-    chosen on the test set, as papers do. ``stage``: of an attack's number; "" for the end of training.
+    chosen on the test set, as papers do. ``stage``: of an attack's number; "" for the end of training. ``unit``: what one number of
+    ``view`` is of; of a run there is one, so a single seed has no interval.
     """
 
     key: str
@@ -47,7 +51,8 @@ class Measure:
     printed: bool = True
     over: str = ""
     defenses: tuple[str, ...] = ()
-    view: Callable[[Run], Sequence[float]] | None = None  # a run -> a number per client
+    view: Callable[[Run], Sequence[float]] | None = None  # a run -> a number per unit
+    unit: str = "client"
     statistic: Literal["final", "best", "last10"] = "final"
     stage: Literal["", "untrained", "early", "middle"] = ""
 
@@ -92,9 +97,16 @@ class Scale:
     excerpts: bool = False
 
 
+# A data set, what a case asks of it, and the seed of the draw -> measure's key: number.
+Study = Callable[[Setting, Params, int], Mapping[str, float]]
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """A table or figure. ``figure``: a name of ``leakbench.reproduce.figures``, "" for none. ``choices``: what the paper leaves open."""
+    """A table or figure. ``figure``: a name of ``leakbench.reproduce.figures``, "" for none. ``choices``: what the paper leaves open.
+
+    ``study``: where no run is needed, what gives a case's numbers; seeds are then draws.
+    """
 
     name: str
     paper: str  # as in published.json
@@ -105,10 +117,16 @@ class Recipe:
     orders: tuple[Order, ...] = ()
     figure: str = ""
     choices: tuple[str, ...] = ()
+    study: Study | None = None
 
     def of(self, scale: str) -> tuple[Case, ...]:
         """The cases that are run at ``scale``."""
         return tuple(c for c in self.cases if scale in c.scales)
+
+    def orders_of(self, scale: str) -> tuple[Order, ...]:
+        """What the paper says of the cases that are run at ``scale``."""
+        labels = {c.label for c in self.of(scale)}
+        return tuple(o for o in (order.within(labels) for order in self.orders) if o)
 
     def attacks(self, defense: str) -> list[tuple[str, dict[str, Any]]]:
         """(attack, parameters) that a run of ``defense`` needs."""

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leakbench import claims, flags, measured, prototype_views, stats, tradeoff, utility_table, work
+from leakbench import claims, flags, measured, prototype_views, tradeoff, utility_table, work
 from leakbench.columns import Row
 from leakbench.configurations import group
 from leakbench.errors import NotMeasured
+from leakbench.reproduce import study
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
+from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Recipe
 from leakbench.runs import Run
 from leakbench.runspec import parts
@@ -41,6 +43,8 @@ def table(recipe: Recipe, scale: str, planned: Sequence[Planned], found: Mapping
     Raises:
         BrokenFile: an artifact of a run is missing, changed or damaged.
     """
+    if recipe.study:
+        return study.table(recipe, scale, planned, COLUMNS)
     out = []
     attacks = {m.key: canonical(work.build(m.attack, dict(m.params)).attack.parameters()) if m.attack else "" for m in recipe.measures}
     utility = {d: parts(p.specs[0]).task.metric for d, p in {p.setting.dataset: p for p in planned}.items()}
@@ -110,18 +114,15 @@ class _Numbers:
         return out | ({"std": _std(got)} if m.over else {})
 
     def _viewed(self, m: Measure, view: Callable[[Run], Sequence[float]], marks: set[str]) -> Row:
-        """The mean over the clients of all seeds, and Student's interval."""
+        """The mean over the units of all seeds, and Student's interval; a single number has none."""
         if m.defenses and self.planned.case.defense not in m.defenses:
             return {"note": NOT_ASKED}
         try:
             parts = {r.seed: [float(v) for v in view(r)] for r in self.config.runs}
-            names = {seed: [str(i) for i in range(len(values))] for seed, values in parts.items()}
-            seeds = {seed: (values, names[seed], names[seed]) for seed, values in parts.items()}
-            e = stats.pool(seeds, share=False, low=-math.inf, high=math.inf, unit="client")
-        except (NotMeasured, stats.NoInterval, ValueError) as error:
+            marks |= flags.split(self.final["flags"]) & {"dead_run", "one_seed", "few_seeds", "other_engine"}
+            return pooled(parts, m.unit) | {"flags": flags.join(marks)}
+        except (NotMeasured, ValueError) as error:
             return {"note": str(error)}
-        marks |= flags.split(self.final["flags"]) & {"dead_run", "one_seed", "few_seeds", "other_engine"}
-        return {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit, "flags": flags.join(marks)}
 
     def _row(self, m: Measure) -> Pooled | None:
         keys = [(m.attack, self.attacks[m.key], m.metric, stage) for stage in ([m.stage] if m.stage else ("final", "all"))]

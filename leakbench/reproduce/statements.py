@@ -6,7 +6,7 @@ An order compares rows; a dead run's numbers support nothing and contradict noth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,10 @@ class Order(ABC):
     @abstractmethod
     def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
         """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+
+    def within(self, labels: Set[str]) -> Order | None:
+        """What is left of it where only the cases ``labels`` are run; None if nothing is."""
+        return self if labels & {*self.labels()} else None
 
     def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
         """The statement on one data set's rows."""
@@ -90,7 +94,8 @@ def high(row: Row) -> float:
     return float(row["value"] if row["high"] == "" else row["high"])
 
 
-def shown(row: Row) -> str:
-    """Value and interval."""
-    width = "" if row["low"] == "" else f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return f"{row['value']:.3f}{width}"
+def shown(row: Row, beside: str = "") -> str:
+    """Value and interval, ``beside`` between them; to three decimals, or to three digits where decimals would show nothing of either."""
+    form = ".2e" if 0 < max(abs(row[k]) for k in ("value", "low", "high") if row[k] != "") < 5e-4 else ".3f"
+    width = "" if row["low"] == "" else f" [{row['low']:{form}}, {row['high']:{form}}]"
+    return f"{row['value']:{form}}{beside}{width}"

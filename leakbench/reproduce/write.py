@@ -9,7 +9,7 @@ from leakbench import flags
 from leakbench.columns import Row
 from leakbench.reproduce.recipe import Measure, Recipe, Scale
 from leakbench.reproduce.rows import COLUMNS, NOT_ASKED
-from leakbench.reproduce.statements import Statement
+from leakbench.reproduce.statements import Statement, shown
 from leakbench.store import write_bytes, write_csv
 
 NONE = "-"
@@ -76,7 +76,7 @@ def ours(row: Row, m: Measure) -> str:
         return NONE
     spread = f" ± {row['std']:.3f}" if m.over else ""
     dead = ", dead run" if "dead_run" in flags.split(row["flags"]) else ""
-    return f"{row['value']:.3f}{spread} [{row['low']:.3f}, {row['high']:.3f}]{dead}"
+    return f"{shown(row, spread)}{dead}"
 
 
 def _page(recipe: Recipe, scale: str, rows: Sequence[Row], statements: Sequence[Statement], figures: Sequence[str]) -> list[str]:
@@ -131,12 +131,12 @@ def _differences(rows: Sequence[Row]) -> list[str]:
 
 def _made(rows: Sequence[Row], scale: Scale) -> list[str]:
     """Where the numbers come from."""
-    made = [r for r in rows if r["runs"]]
+    made = [r for r in rows if r["commit"]]
     out = ["## Runs", ""]
     for k, what in (("device", "Device"), ("dtype", "Number format"), ("engine", "Engine"), ("commit", "Commit"), ("seeds", "Seeds")):
         found = list(dict.fromkeys(str(r[k]).replace("|", ", ") for r in made if r[k] != ""))
         out += [f"{what}: {'; '.join(found)}."] if found else []
     sources = dict.fromkeys(str(r["claimed_source"]).split(";")[0] for r in rows if r["claimed_source"])
     out += [f"The paper's numbers: {', '.join(sources)}."] if sources else []
-    ids = {r["label"]: r["runs"].replace("|", ", ") for r in made}
+    ids = {r["label"]: r["runs"].replace("|", ", ") for r in made if r["runs"]}
     return [*out, "", *(f"* {label}: {run}" for label, run in ids.items())] if ids else [*out, "", "No run was made."]

@@ -1,0 +1,125 @@
+"""FedAA's methods and settings, for the recipes of its tables and figures: data islands and mobile terminals at three scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from leakbench.policy import Policy
+from leakbench.reproduce.recipe import Case, Params, Setting
+
+# What a user would change to make it smaller or larger.
+SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 40, 20, 0.02
+SMALL_ROUNDS, SMALL_WIDTH, SMALL_IMAGES = 100, 8, 50
+SMALL_ISLANDS_ROUNDS, SMALL_ISLANDS_IMAGES, SMALL_LR, SMALL_EXAMPLES = 40, 100, 0.01, 8
+ISLANDS, MOBILE = (0.5, 0.8, 1.0), (0.1, 0.2, 0.3)
+
+LOCAL = {"average": "weighted", "steps": 0, "epochs": 11}  # for methods whose own values are other papers'
+METHODS: dict[str, tuple[str, Params]] = {
+    "FedAvg": ("fedavg", LOCAL),
+    "FedProx": ("fedprox", {**LOCAL, "mu": 0.01}),
+    "FedBN": ("fedbn", {}),
+    "MOON": ("moon", {"mu": 5.0, "temperature": 0.5}),
+    "FedAA": ("fedaa", {}),
+    "Non-I": ("fedaa", {"identifier": False}),
+    "Non-F": ("fedaa", {"fine_tune": False}),
+    "FedProxAA": ("fedaa", {"local": "fedprox", "mu": 0.01}),
+}
+COMPARED = ("FedAvg", "FedProx", "FedBN", "MOON", "FedAA")
+ABLATED = ("Non-I", "Non-F")
+
+
+def at(method: str, fraction: float) -> str:
+    """A row's label: a column of the paper in the line of C = ``fraction``."""
+    return f"{method}, C = {fraction:g}"
+
+
+def cases(
+    methods: Sequence[str], fractions: Sequence[float], ours: str = "", scales: Mapping[float, tuple[str, ...]] | None = None
+) -> list[Case]:
+    """Every method at every C. ``scales``: where a C is run; everywhere if it is not named."""
+    named = scales or {}
+    out = []
+    for fraction in fractions:
+        kept = {"scales": named[fraction]} if fraction in named else {}
+        out += [Case(at(m, fraction), METHODS[m][0], {**METHODS[m][1], "fraction": fraction}, ours, **kept) for m in methods]
+    return out
+
+
+RECORD = Policy(probes=0, audited=0, last=1, spaced=0)  # tables of accuracy: nothing is attacked
+
+
+def trained(lr: float, batch: int, **fedaa: Any) -> dict[str, Params]:
+    """The local training of all methods alike; ``fedaa``: more of FedAA's own."""
+    shared = {"lr": lr, "batch": batch}
+    return {**dict.fromkeys(("fedavg", "fedprox", "fedbn", "moon"), shared), "fedaa": {**shared, "tune_lr": lr, **fedaa}}
+
+
+PAPERS = trained(0.0025, 256)
+SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
+
+
+@dataclass(frozen=True)
+class _Images:
+    """A set in FedAA's setting: by which ``task``, and how many of its official test images become auxiliary data.
+
+    ``small``: what makes it small, in parameters of the task and in words.
+    """
+
+    dataset: str
+    task: str
+    kept: str
+    params: Params
+    small: Params
+    words: tuple[str, ...]
+    small_rounds: int = SMALL_ROUNDS
+
+    @property
+    def full(self) -> Setting:
+        """As in the paper."""
+        return self._setting(100, PAPERS, {"width": 64, "evaluations": 100}, ())
+
+    @property
+    def smaller(self) -> Setting:
+        """For two cores."""
+        return self._setting(self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words))
+
+    def _setting(self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]) -> Setting:
+        task = {"model": "cnn", **self.params, **params}
+        said = f"{self.kept} test images kept as auxiliary data"
+        return Setting(self.dataset, self.task, rounds, task, training, (said, *differs), needs=self.dataset)
+
+
+_NARROW = f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower likewise"
+_TWENTY = "evaluated 20 times, so the best is of fewer rounds"
+_FEW = (f"{SMALL_IMAGES} images a client, not 500", _TWENTY)
+_LESS = f"{SMALL_ISLANDS_IMAGES} images a client, not 500"
+_SHARDS = {"split": "shards", "split_param": 1.0, "clients": 100}
+_ACCURACY = {"utility": "accuracy"}
+_ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMAGES}
+
+# Data islands: ten clients. Mobile terminals: a hundred.
+CIFAR10 = _Images("cifar10", "cifar10", "1,000 of the 10,000", _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
+CIFAR100 = _Images("cifar100", "cifar100-islands", "200 of the 1,000", {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS)
+CIFAR10_MOBILE = _Images(
+    "cifar10", "cifar10", "1,000 of the 10,000", {**_ACCURACY, **_SHARDS}, {"mean_local_size": SMALL_IMAGES, "evaluations": 20}, _FEW
+)
+CIFAR100_MOBILE = _Images(
+    *("cifar100", "cifar100", "2,000 of the 10,000"),
+    {"flip": False, "rotation": 0.0},
+    {"per_client": SMALL_IMAGES, "evaluations": 20},
+    _FEW,
+)
+
+
+def _digits(dataset: str, rounds: int, lr: float, stand_in: str, **task_params: Any) -> Setting:
+    differs = ("a LeNet of 12 channels, not 64 and 256 filters with three linear layers",)
+    training = trained(lr, 32, examples=16, hidden=64)
+    task = {"evaluations": rounds, **task_params}
+    return Setting(dataset, "digits", rounds, task, training, differs, f"scikit-learn's 8x8 digits, {stand_in}")
+
+
+DIGITS = _digits("cifar10", SMOKE_ROUNDS, 0.0025, "104 to 113 a client, in place of CIFAR-10")
+DIGITS_10 = _digits("cifar10", SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR, "11 a client, in place of CIFAR-10", **_SHARDS)
+DIGITS_100 = replace(DIGITS_10, dataset="cifar100", stand_in="scikit-learn's 8x8 digits, 11 a client, ten classes in place of a hundred")
