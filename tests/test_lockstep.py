@@ -151,6 +151,7 @@ LINES = {
     "wall": lambda t: -10 * t - (0.4 - t).log(),
     "plateau": lambda t: -torch.tanh(8 * t),
     "no number": lambda t: (t - 0.05).sqrt() * 0 - t,
+    "cliff": lambda t: -1e-5 * (1 - (-1e5 * t).exp()) + 1e-3 * (t - 0.5).clamp(min=0) ** 2,  # falls, but by too little
     "step": lambda t: -t + (t > 0.37) * 3.0,
 }
 
