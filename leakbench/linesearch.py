@@ -66,11 +66,10 @@ def strong_wolfe(start: Point, t: float, longest: float, most: int) -> LineSearc
             bracket[1 - low] = new
             low = _lowest(bracket)
             continue
-        done = abs(new.slope) <= flat_enough
-        if not done and new.slope * (bracket[1 - low].t - bracket[low].t) >= 0:
+        if new.slope * (bracket[1 - low].t - bracket[low].t) >= 0:
             bracket[1 - low] = bracket[low]
         bracket[low] = new
-        if done:
+        if abs(new.slope) <= flat_enough:
             break
     return bracket[low], i + 1
 

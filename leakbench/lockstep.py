@@ -23,7 +23,7 @@ Fits = Callable[[Tensor], Tensor]
 
 
 def faster(starts: Sequence[Tensor], weights: int) -> bool:
-    """Whether these ``x0`` are rather searched together: all of one shape; on a GPU, or with a model of so few ``weights``."""
+    """Whether these ``x0`` are searched together: all of one shape; with a model of so few ``weights``, or on a GPU (not measured)."""
     alike = len(starts) > 1 and all(x.shape == starts[0].shape for x in starts)
     return alike and (starts[0].is_cuda or starts[0].numel() + weights <= SMALL)
 
