@@ -288,8 +288,6 @@ def test_under_shards_methods_train_as_fedaas_and_sharing_ones_as_fleas():
     own = {m: registry.load("defenses", m)().parameters() for m in ("fedaa", "fedbn", "moon")}
     for method, values in own.items():
         assert {k: values[k] for k in aa} == {**aa, "epochs": 10 if method == "fedaa" else 11}
-    assert registry.load("tasks", "uci-har").build({}, "task").defaults("fedaa")["clip"] is False  # signals have no [0, 1]
-    assert "clip" not in split_digits().defaults("fedaa")
     assert split_digits(split="shards").defaults("fedavg") == {**aa, "batch": 32}
 
 

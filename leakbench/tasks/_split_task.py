@@ -70,8 +70,6 @@ class SplitTask(Task):
             values = {**self.local, **values}
         if method == "feddata":
             values = {**self._together(values["batch"]), **{k: v for k, v in values.items() if k != "batch"}}
-        if method == "fedaa" and self.signal:
-            values = {"clip": False, **values}
         return {**values, "layer": LAYERS.get(self.model, "first")} if method == "flea" else values
 
     def _together(self, batch: int) -> dict[str, int]:
