@@ -36,7 +36,7 @@ class AdversarialExamples(Attack):
     public data (the class mean of these): a value above the floor is no image yet, look at the pictures. The other way round,
     Eq. 4 seeks any input that the model is sure of, not the likeliest image, with no prior on images, and the control, the images
     as they are, never fails: a value at the floor shows that *these examples* give no image away. What else a model of one client
-    gives away it does not bound.
+    gives away it does not bound. So it is on the rung ``paper``: its failure alone never makes a verdict of "held".
     """
 
     about: ClassVar[str] = "the server's inversion of a client's model and label names (FedAA, Eq. 4), beside the client's images"
@@ -49,7 +49,7 @@ class AdversarialExamples(Attack):
     @property
     def threat(self) -> ThreatModel:
         kinds = ("update", "labels", "model", "data")
-        return ThreatModel(kinds=kinds, rounds="audited", knows=("method", "facts"), rung="method")
+        return ThreatModel(kinds=kinds, rounds="audited", knows=("method", "facts"), rung="paper")
 
     def attacks(self, recording: Recording) -> tuple[str, ...]:
         return self.threat.kinds[:2]

@@ -273,7 +273,7 @@ class TestWhereItFits:
         (why,) = read_json(attacked["one"] / "attack.json")["missing"]
         assert why["metric"] == "lpips"
         row = results(attacked["one"], "psnr")
-        assert (row["rung"], row["knowledge"], row["observer"]) == ("method", "method|facts", "server")
+        assert (row["rung"], row["knowledge"], row["observer"]) == ("paper", "method|facts", "server")
 
     def test_it_is_planned_and_shown(self, runs, attacked):
         assert "adversarial_examples" in {c.name for c in work.planned(again(runs["one"]))}
