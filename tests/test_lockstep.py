@@ -1,5 +1,7 @@
 """L-BFGS in lockstep against torch.optim's, one problem after another, in float64."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,18 @@ def test_problems_that_end_at_different_times_and_one_that_is_there_already():
     count = same(losses, rand(6, 2, 80, seed=4), 30)
     assert count[1] == 1
     assert len(set(count)) >= 4
+
+
+def test_reasons_to_end_a_search_that_rarely_decide_alone():
+    """A move that is too short though the value falls; a value that stays though the slope does not end it; a bend that is none."""
+    steep = lambda x: 1e6 * (x - 5e-10).abs().sum(1)  # noqa: E731
+    wave = lambda x: 1e-8 * (-0.9 / 2 / math.pi * (2e4 * math.pi * x).sin() - 1e3 * x + 0.06 * (1e4 * x).square()).sum(1)  # noqa: E731
+    zero = torch.zeros(2, 1, 1, dtype=torch.float64)
+    moved, stayed = same([steep, wave], zero, 40)
+    assert moved < 80
+    assert stayed == 2
+    kinks = [lambda x, k=k: 10 * (x - k).abs().sum(1) for k in (0.37, 0.61, -0.2, 1.7)]
+    assert max(same(kinks, rand(4, 1, 1, seed=7), 40)) > 20
 
 
 def test_all_problems_flat():
