@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from attacks import _matching
+from attacks import _matching, _updates
 from leakbench.attacker import Attack
 from leakbench.guess import Guess
 from leakbench.image_metrics import RECONSTRUCTION
@@ -28,7 +28,8 @@ class GradientInversion(Attack):
 
     The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier message of the same name in
     their place, as FedHide's Table 2 does with the proxy; ``joint`` solves for them together with the images. The updates are
-    the recorded probes (one image each) or the real ones (a batch).
+    the recorded probes (one image each) or the real ones (a batch). Of a round with several trainings (FedAA) the first one's are
+    attacked, whose loss is the method's ``loss``; the later ones' are left alone.
 
     ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.
     ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.; naive only.
@@ -66,9 +67,8 @@ class GradientInversion(Attack):
         m = recording.method
         why = super().obstacle(recording)
         if why:
-            summed = any(s["kind"] == "update" and s["receiver"] == "aggregator" for s in recording.run.meta["sent"])
-            return "the server receives only sums of updates" if summed else why
-        if (m.steps, m.epochs) != (1, 0) or m.optimizer != "sgd":
+            return why
+        if m.steps != 1 or m.optimizer != "sgd":
             return "the update is not a single SGD step, so it is no gradient"
         return "breaching solves for images only: use attacker=naive" if self.engine == "breaching" and self.attacker == "joint" else ""
 
@@ -92,8 +92,8 @@ class GradientInversion(Attack):
         return out
 
     def _sent(self, view: View) -> list[Message]:
-        """The updates of this round: one of each client, then a second of each, up to ``targets``."""
-        found = view.messages("update", round=view.round, probe=self.message == "probe")
+        """The updates of this round's first training: one of each client, then a second of each, up to ``targets``."""
+        found = _updates.first(view, probe=self.message == "probe")
         count: dict[str, int] = {}
         turns = []
         for m in found:

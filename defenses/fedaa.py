@@ -38,9 +38,10 @@ class FedAA(ElevenEpochs):
     class, its name is what all its images have in common, and steps 2 to 4 are an inversion of its model.
 
     Left open by the paper, decided here: 32 examples for a label (Eq. 4 and 5 speak of one, Eq. 6 of a distribution), found together
-    and clipped to [0, 1] where inputs are images; sigma 1; 50 iterations; 10 full-batch steps of SGD at 0.0025 for Eq. 5's argmin;
-    identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights n_k / n (Algorithm 4; Eq. 6 has a plain mean).
-    L_k in Eq. 7 is a mean, as L_adv is, though printed as a sum. On the server models run in evaluation mode.
+    and, as Eq. 4 has no bounds, not clipped (``clip``: to [0, 1], where inputs are images); sigma 1; 50 iterations; 10 full-batch
+    steps of SGD at 0.0025 for Eq. 5's argmin; identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights n_k / n
+    (Algorithm 4; Eq. 6 has a plain mean). L_k in Eq. 7 is a mean, as L_adv is, though printed as a sum. On the server models run in
+    evaluation mode.
     """
 
     fusible: ClassVar[bool] = False  # the server reads every single update
@@ -57,7 +58,7 @@ class FedAA(ElevenEpochs):
     examples: int = Field(32, ge=1, description="examples made, or images sent, for each label name")
     sigma: float = Field(1.0, ge=0, description="standard deviation of the noise that examples start from")
     search_steps: int = Field(50, ge=0, description="most iterations of L-BFGS in Eq. 4")
-    clip: bool = Field(True, description="clip examples to [0, 1] once they are found")
+    clip: bool = Field(False, description="clip examples to [0, 1] once they are found")
     tune_steps: int = Field(10, ge=0, description="full-batch steps of SGD in Eq. 5")
     tune_lr: float = Field(0.0025, ge=0, description="their rate")
     identifier_epochs: int = Field(20, ge=0, description="passes over all examples that train the identifiers")

@@ -26,7 +26,8 @@ class Attack(Spec):
     ``over``: "stages", each audited round is attacked with what was sent until then; "all", one attack over all rounds.
     ``curve``: also at every surveyed round, for curves over rounds. ``variants``: the settings that are run where no attack
     is named. ``order``: place within its rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
-    something may be no unit; such clients are counted in missing.csv.
+    something may be no unit; such clients are counted in missing.csv. ``class_mean``: of a reconstruction, is its blind guess the class
+    mean of auxiliary data?
     """
 
     about: ClassVar[str]
@@ -36,6 +37,7 @@ class Attack(Spec):
     over: ClassVar[Literal["stages", "all"]] = "stages"
     curve: ClassVar[bool] = False
     left_out: ClassVar[str] = ""
+    class_mean: ClassVar[bool] = True
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     seed: int = Field(0, ge=0, description="the attack's own dice; the run's seed is never shown to it")
@@ -52,9 +54,11 @@ class Attack(Spec):
 
     def obstacle(self, recording: Recording) -> str:
         """Why this attack does not fit what the run shared, or what an excerpt or export kept of that; empty where it fits."""
-        sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
-        lacking = [k for k in self.attacks(recording) if k not in sent]
+        sent = {(s["kind"], s["receiver"]) for s in recording.run.meta["sent"] if s["sender"] == "client"}
+        lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
         if lacking:
+            if (lacking[0], "aggregator") in sent:
+                return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
         if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
             return "this run was exported without the labels of private batches, which the attack is granted"

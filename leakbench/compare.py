@@ -26,7 +26,7 @@ Scores = Mapping[int, Mapping[str, float]]
 Block = Callable[[int, str], str]
 State = Literal["leaks more", "fine", "cannot tell"]
 
-MARGINS = {"psnr": 1.0, "ssim": 0.03, "lpips": 0.03, "mse": 0.005, "samples_to_90": math.log(2)}
+MARGINS = {"psnr": 1.0, "nearest_psnr": 1.0, "ssim": 0.03, "lpips": 0.03, "mse": 0.005, "samples_to_90": math.log(2)}
 MARGINS |= {"accuracy": 0.02, "auroc": 0.02, "eer": 0.02, "bleu4": 0.005}
 
 

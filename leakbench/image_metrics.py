@@ -14,7 +14,8 @@ from leakbench import images, perceptual
 from leakbench.errors import NotMeasured
 from leakbench.guess import Guess
 from leakbench.metrics import Metric, Score
-from leakbench.truth import Answer, Originals
+from leakbench.originals import Originals
+from leakbench.truth import Answer
 
 Measure = Callable[[Tensor, Tensor], Tensor]
 
@@ -22,8 +23,7 @@ Measure = Callable[[Tensor, Tensor], Tensor]
 def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
     """The guess, (B, ...) float64, in the order of its originals."""
     true = answer.originals(guess)
-    found = guess.tensors["x"].double().cpu().reshape(true.x.shape)
-    return (found if true.ordered else found[images.match(found, true.x, clip=not answer.signal)]), true
+    return true.beside(guess.tensors["x"], clip=not answer.signal), true
 
 
 def _each(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
@@ -41,11 +41,12 @@ def _mse(guess: Guess, answer: Answer) -> list[Score]:
 
 
 def _of_images(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
-    _only_images(answer)
+    only_images(answer)
     return _each(guess, answer, measure)
 
 
-def _only_images(answer: Answer) -> None:
+def only_images(answer: Answer) -> None:
+    """Raise NotMeasured where the inputs are signals."""
     if answer.signal:
         raise NotMeasured(
             "it is for images in [0, 1], and these are standardised signals without bounds (they have mse and identification)"
@@ -67,7 +68,7 @@ def _galleries(answer: Answer, true: Originals) -> Iterator[tuple[Tensor, int]]:
 
 
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:
-    _only_images(answer)
+    only_images(answer)
     size = tuple(answer.originals(guess).x.shape[1:])
     if min(size[-2:]) < perceptual.SMALLEST:  # said before its seconds of imports
         raise NotMeasured(

@@ -67,12 +67,19 @@ def ssim(guess: Tensor, truth: Tensor, *, shape: Sequence[int] | None = None) ->
 def match(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
     """The assignment with the least total squared error, (B,) int64: ``guess[match(guess, truth)]`` lies beside ``truth``.
 
+    Args:
+        guess: (m, ...), m >= B; those of them that fit nothing are left over.
+        truth: (B, ...).
+        clip: as for ``mse``.
+
     Raises:
-        ValueError: shapes differ, or something is not finite.
+        ValueError: shapes differ, there are fewer guesses than images, or something is not finite.
     """
     from scipy.optimize import linear_sum_assignment
 
-    guess, truth = (t.flatten(1) for t in pair(guess, truth, clip=clip))
+    if guess.shape[1:] != truth.shape[1:] or len(guess) < len(truth) or not truth.numel():
+        raise ValueError(f"{tuple(guess.shape)} cannot be matched to {tuple(truth.shape)}. Give a guess of that shape for each at least.")
+    guess, truth = (_ready(t, what, clip=clip).flatten(1) for t, what in ((guess, "guess"), (truth, "truth")))
     cost = torch.stack([(guess - t).square().sum(1) for t in truth])  # (truth, guess); differences: a Gram form would round 100 dB away
     return torch.as_tensor(linear_sum_assignment(cost.cpu().numpy())[1], dtype=torch.int64, device=guess.device)
 
@@ -128,10 +135,13 @@ def pair(guess: Tensor, truth: Tensor, *, clip: bool) -> tuple[Tensor, Tensor]:
     """
     if guess.shape != truth.shape or guess.ndim < 2 or not guess.numel():
         raise ValueError(f"expected two batches of equal shape, got {tuple(guess.shape)} and {tuple(truth.shape)}. Give both as (B, ...).")
-    _finite(guess, "guess")
-    _finite(truth, "truth")
-    guess, truth = guess.detach().double(), truth.detach().double()
-    return (guess.clamp(0, 1), truth.clamp(0, 1)) if clip else (guess, truth)
+    return _ready(guess, "guess", clip=clip), _ready(truth, "truth", clip=clip)
+
+
+def _ready(value: Tensor, what: str, *, clip: bool) -> Tensor:
+    _finite(value, what)
+    value = value.detach().double()
+    return value.clamp(0, 1) if clip else value
 
 
 def _finite(value: Tensor, what: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from leakbench import attacking, columns, images
+from leakbench import attacking, columns
 from leakbench.configurations import group
 from leakbench.errors import NotMeasured
 from leakbench.report_data import Picture, run_setting_key, setting_key
@@ -103,8 +103,7 @@ def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any]
         if g.guess.failed:
             yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
         else:
-            found = g.guess.tensors["x"].double().cpu().reshape(x.shape)
-            yield picture(role, (found if true.ordered else found[images.match(found, x)])[0])
+            yield picture(role, true.beside(g.guess.tensors["x"], clip=True)[0])
 
 
 def _pixels(image: torch.Tensor) -> Any:

@@ -181,10 +181,11 @@ def _row(recording: Recording, name: str, attack: Attack, line: Line, meta: dict
         **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
         **{"version": meta["versions"]["leakbench"], "commit": meta["commit"]},
     }
-    return {**row, "flags": flags.join(_flags(run, line, row, threat.knows))}
+    return {**row, "flags": flags.join(_flags(run, attack, line, row))}
 
 
-def _flags(run: Run, line: Line, row: dict[str, Any], knows: tuple[str, ...]) -> set[str]:
+def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str]:
+    knows = attack.threat.knows
     guesses = line.cell.guesses["attack"].values()
     found = {f for g in guesses for f in g.flags}
     found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
@@ -194,7 +195,8 @@ def _flags(run: Run, line: Line, row: dict[str, Any], knows: tuple[str, ...]) ->
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
-    return found | ({"below_class_mean"} if line.metric.name in ("psnr", "mse", "ssim", "lpips") and worse else set())
+    meant = attack.class_mean and line.metric.name in ("psnr", "mse", "ssim", "lpips")
+    return found | ({"below_class_mean"} if meant and worse else set())
 
 
 def _units(line: Line) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from leakbench import private_data, registry
 from leakbench.errors import BrokenFile, NotMeasured
 from leakbench.guess import Guess
+from leakbench.originals import AMONG, ROWS, Originals
 from leakbench.runs import Run
 from leakbench.store import inside, read_meta
 from leakbench.streams import shared
@@ -20,7 +21,6 @@ from leakbench.transcript import round_file
 from leakbench.tree import Tree
 
 GALLERY = 100
-ROWS = ".rows"  # a guess with a tensor "<kind>.rows" is about these rows of the client's newest message of that kind
 
 
 @dataclass(frozen=True)
@@ -98,18 +98,6 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Originals:
-    """What the ``x`` of a guess is compared with.
-
-    ``x`` (B, ...) float64 with their ``rows`` (B,) in the task's data; ``ordered``: guess j is about x[j] (else about any of them).
-    """
-
-    x: Tensor
-    rows: Tensor
-    ordered: bool
-
-
-@dataclass(frozen=True)
 class Answer:
     """What is true of one client at one round; metrics compare a guess with it.
 
@@ -132,18 +120,22 @@ class Answer:
         return self.truth.task.signal
 
     def originals(self, guess: Guess) -> Originals:
-        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), or the examples behind an update.
+        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
+        ("<kind>.among"), or the examples behind an update.
 
         Raises:
             BrokenFile: they were not recorded.
             NotMeasured: which examples they are cannot be told.
         """
-        named = [name for name in guess.tensors if name.endswith(ROWS)]
-        if not named:
-            x, _, rows = self.batch()
-            return Originals(x, rows, ordered=False)
-        at, kind = guess.tensors[named[0]].cpu(), named[0].removesuffix(ROWS)
-        return Originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
+        for name, tensor in guess.tensors.items():
+            if name.endswith(ROWS):
+                at, kind = tensor.cpu(), name.removesuffix(ROWS)
+                return Originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
+            if name.endswith(AMONG):
+                kind = name.removesuffix(AMONG)
+                return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
+        x, _, rows = self.batch()
+        return Originals(x, rows, ordered=False)
 
     def prototypes(self) -> Tensor:
         """(C, dim) float64: every client's true prototype after this round.
@@ -163,14 +155,38 @@ class Answer:
         Raises:
             BrokenFile: they were not recorded.
         """
+        entry = self._step(None)
+        x = entry["x"].double() if "x" in entry else self.truth.images(entry["rows"])
+        return x, entry["y"], entry["rows"]
+
+    def labels(self, phase: int | None = None) -> Tensor:
+        """(n,) int64: the labels of the batches behind the update of this round's ``phase``; of all of the client's data without one.
+
+        Raises:
+            BrokenFile: they were not recorded.
+        """
+        if phase is not None:
+            behind: Tensor = self._step(phase)["y"]
+            return behind
+        held: Tensor = self.truth.data["y"][self.examples]
+        return held
+
+    @property
+    def examples(self) -> Tensor:
+        """(n,) int64: the rows in the task's data of all that the client holds."""
+        rows: Tensor = self.truth.data["rows"][self.client, : int(self.truth.data["counts"][self.client])]
+        return rows
+
+    def _step(self, phase: int | None) -> Tree:
+        """What was recorded of the training in ``phase``, or in the round's first one."""
         phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
-        found: list[Any] = [p if self.probe is None else p.get("probe", {}).get(str(self.probe), {}) for _, p in sorted(phases.items())]
-        for entry in found:
-            if "rows" in entry:
-                x = entry["x"].double() if "x" in entry else self.truth.images(entry["rows"])
-                return x, entry["y"], entry["rows"]
+        for number in sorted(phases, key=int):
+            entry = phases[number] if self.probe is None else phases[number].get("probe", {}).get(str(self.probe), {})
+            if "rows" in entry and phase in (None, int(number)):
+                return entry
         what = f"client {self.client}" if self.probe is None else f"probe {self.probe} of client {self.client}"
-        raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in round {self.round}. Train the run again.")
+        where = f"round {self.round}" + ("" if phase is None else f", phase {phase}")
+        raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in {where}. Train the run again.")
 
     def inputs(self, kind: str) -> Tensor:
         """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round, row by row."""
@@ -192,7 +208,7 @@ class Answer:
         """
         place = ("rows", self.client, self.round, kind)
         if place not in self.truth.memo:
-            own = self.truth.data["rows"][self.client, : int(self.truth.data["counts"][self.client])]
+            own = self.examples
             left: dict[bytes, list[int]] = {}
             for row, x in zip(own.tolist(), self.truth.images(own), strict=True):
                 left.setdefault(_bytes(x), []).append(row)
@@ -212,8 +228,7 @@ class Answer:
         image would be known by its corners alone; and, where the task plants a marker, of clients that have it as the victim has.
         Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
         """
-        data = self.truth.data
-        own = data["rows"][self.client, : int(data["counts"][self.client])]
+        data, own = self.truth.data, self.examples
         same = data["y"] == data["y"][row]
         mine = [int(r) for r in own if same[r] and int(r) != row]
         taken = {row, *mine}

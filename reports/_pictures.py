@@ -25,7 +25,7 @@ SETTINGS = 3  # the least and the most defended that are open
 BUDGET = 8_000_000  # characters of all pictures together
 ROLES = {
     "original": ("Original", "what the client holds"),
-    "floor": ("Blind guess", "reads no message: what anybody could draw"),
+    "floor": ("Blind guess", "made without what is attacked: what anybody could draw"),
     "control": ("Nothing defended", "control: can this attack work at all?"),
 }
 STRENGTH = {a.key: (i, a.name) for i, a in enumerate(ATTACKERS)}

@@ -25,6 +25,18 @@ TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 ON_THE_LINE = ["-s", "task.model=mlp", "-s", "task.width=8", "-s", "task.dim=8", "-s", "task.evaluations=10"]
 
 
+class Lazily(dict[str, Any]):
+    """{name: what ``make[name]`` returns}, made when it is first asked for: a test that runs alone waits for its own runs only."""
+
+    def __init__(self, **make: Callable[[], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self.make[name]()
+        return self[name]
+
+
 def trained(out: Path, defense: str = "fedgn", rounds: int = 10, **more: Any) -> Run:
     """A run on digits with an MLP of eight hidden units."""
     return api.train(defense, task_params=TASK, rounds=rounds, out=out, device="cpu", **more)

@@ -23,6 +23,7 @@ CHEAP = {
     "context": {"samples": 30, "draws": 2},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
+FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
 MODULE = '''
 """An attack for tests."""
 
@@ -64,7 +65,7 @@ def settings():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs of FedGN that differ in their seed alone, and two that share features, one of them with a marker planted."""
+    """Two runs of FedGN that differ in their seed alone, and two that share features, one of them with a marker planted, and FedAA."""
     out = tmp_path_factory.mktemp("runs")
     with plugged("defenses", out, fedfeatures=FEATURES):
         yield {
@@ -72,6 +73,7 @@ def runs(tmp_path_factory):
             "other": trained(out, params={"sigma": 0.5}, seed=4),
             "features": trained(out, "fedfeatures", 4, params={"noise": 0.1}),
             "flea": api.train("flea", task_params={**TASK, "context": "square"}, rounds=4, out=out, device="cpu", params=FLEA),
+            "fedaa": trained(out, "fedaa", 2, params=FEDAA),
         }
 
 

@@ -1,0 +1,118 @@
+"""Label inference: which classes does a client hold? Read straight off the label message, or off the output biases of its update."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from attacks import _updates
+from leakbench.attacker import Attack
+from leakbench.guess import Guess
+from leakbench.label_metrics import LABEL_OVERLAP, LABEL_SET
+from leakbench.metrics import Metric
+from leakbench.recording import Recording
+from leakbench.transcript import Message
+from leakbench.view import ThreatModel, View
+
+
+class LabelInference(Attack):
+    """Two ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
+
+    "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's features, FedMix's mean labels, FedData's),
+    the guess is the shares of the classes in the newest message: their frequencies where it holds one label for each example
+    (integers (n,) or shares (n, K)); evenly where it holds names (each once). Every client that sent one is a unit, and true are
+    the labels of all its data. Where a client has one class the name is the whole answer: "label names are not sensitive" then
+    means that the class is no secret.
+
+    "update": what the update gives away even where no label is sent, for methods whose network ends in class logits with a bias.
+    Cross-entropy raises the output bias of the classes in the batch and lowers the others' (the gradient of bias c is the mean
+    predicted probability of c minus its share): the guess is the classes whose bias rose, in proportion to the rise. Units are
+    the audited clients, read is their first update of the round, true are the labels behind that, all steps together. It is a
+    simple attacker: a class that the model predicts more often than it occurs is missed though it is there, after many steps or
+    with Adam the rises are no shares any more, and who knows the model's mean prediction could correct for that. So a low number
+    acquits nobody.
+
+    Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike there is nothing to tell: the
+    control, too, stays at the floor, and the verdict is "attack too weak". In the control of FedAA clients send a label for
+    each image.
+    """
+
+    about: ClassVar[str] = "which classes a client holds, read straight off its label message or off its update's output biases"
+    paper: ClassVar[str] = "after iDLG (Zhao et al. 2020) and LLG (Wainakh et al. 2022); FedAA, Section 3.2"
+    metrics: ClassVar[tuple[Metric, ...]] = (LABEL_OVERLAP, LABEL_SET)
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"source": "message"}, {"source": "update"})
+
+    source: Literal["message", "update"] = Field("message", description="what is read: the labels that clients send, or their updates")
+
+    @property
+    def threat(self) -> ThreatModel:
+        if self.source == "message":
+            return ThreatModel(kinds=("labels",), rounds="last", knows=("facts",), rung="transcript")
+        return ThreatModel(kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method")
+
+    @property
+    def floor_threat(self) -> ThreatModel:
+        return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
+
+    def obstacle(self, recording: Recording) -> str:
+        why = super().obstacle(recording)
+        if why or self.source == "message":
+            return why
+        name, last = _output(recording.module())
+        if recording.method.outputs != "logits" or last is None or last.out_features != recording.facts.classes:
+            return "the network does not end in a linear layer of class logits, so no output bias stands for a class"
+        if last.bias is None or recording.method.keeps("bias", last):
+            return f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
+        return ""
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        return [self._read(view, m) for m in self._sent(view)]
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """The class frequencies of the auxiliary data."""
+        prior = view.know("aux_data").y.bincount(minlength=view.facts.classes).double()
+        return [self._guess(view, m, prior / prior.sum()) for m in self._sent(view)]
+
+    def _sent(self, view: View) -> list[Message]:
+        """Each client's newest labels, or its first update of this round."""
+        if self.source == "message":
+            return [m for m in view.messages("labels") if m.sender != "server"]
+        return _updates.first(view)
+
+    def _read(self, view: View, m: Message) -> Guess:
+        if self.source == "message":
+            counts = counted(m.payload, view.facts.classes)
+            if counts is None:
+                return Guess(m.sender, view.round, failed="the message holds no labels: expected integers (n,) or shares (n, K)")
+            return self._guess(view, m, counts / counts.sum(), accepted=True)
+        rise = m.payload[f"{_output(view.module)[0]}.bias"].double().clamp(min=0)
+        if not bool(rise.isfinite().all()):
+            return Guess(m.sender, view.round, failed="the update is not finite")
+        if not bool(rise.any()):
+            return Guess(m.sender, view.round, failed="no output bias rose")
+        return self._guess(view, m, rise / rise.sum())
+
+    def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
+        phase = {"phase": torch.tensor(m.phase)} if self.source == "update" else {}
+        return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
+
+
+def counted(labels: Tensor, classes: int) -> Tensor | None:
+    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares (n, K); None where that says nothing."""
+    if labels.ndim == 1 and not labels.is_floating_point():
+        fits = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes
+        return labels.bincount(minlength=classes).double() if fits else None
+    if labels.ndim != 2 or labels.shape[1] != classes or not len(labels) or not bool(labels.isfinite().all()):
+        return None
+    mean = labels.double().mean(0).clamp(min=0)  # a wrapper's noise cancels in the mean before it is cut off at 0
+    return mean if bool(mean.any()) else None
+
+
+def _output(module: nn.Module) -> tuple[str, nn.Linear | None]:
+    """The last layer that has weights, if it is linear, and its name."""
+    layers = [(name, m) for name, m in module.named_modules() if list(m.parameters(recurse=False))]
+    name, last = layers[-1] if layers else ("", None)
+    return name, last if isinstance(last, nn.Linear) else None
