@@ -27,14 +27,16 @@ class AdversarialExamples(Attack):
     its first update. Where clients send images (the control, or ``sends`` = "images") the guess is those images as they are.
 
     Examples are matched to the images that the control sends (so many of each label, drawn once) by the optimal assignment with
-    the least squared error, whatever their labels; there may be more examples than images. True are these images alone in psnr,
-    ssim, mse, lpips and identification; all that the client holds in `nearest_psnr`. `recognised` asks for the class only.
+    the least squared error, whatever their labels; there may be more examples than images. The guess is what the method's server
+    would hold, clipped or not; scoring clips it to [0, 1]. True are these images alone in psnr, ssim, mse, lpips and identification;
+    all that the client holds in `nearest_psnr`. `recognised` asks for the class only.
 
     Floor: examples made from the model as the client *received* it, for the same labels, as many, clipped and matched alike. So the
     distance to the floor is what the client's training put in. It knows the labels, and it is far below a guess that also has
     public data (the class mean of these): a value above the floor is no image yet, look at the pictures. The other way round,
-    Eq. 4 seeks any input that the model is sure of, not the likeliest image, with no prior on images: at the floor it shows that
-    *these examples* give no image away. What else a model of one client gives away it does not bound.
+    Eq. 4 seeks any input that the model is sure of, not the likeliest image, with no prior on images, and the control, the images
+    as they are, never fails: a value at the floor shows that *these examples* give no image away. What else a model of one client
+    gives away it does not bound.
     """
 
     about: ClassVar[str] = "the server's inversion of a client's model and label names (FedAA, Eq. 4), beside the client's images"

@@ -1,9 +1,9 @@
-"""Where a round of FedAA spends its time, and whether Eq. 4 would be faster for all clients at once.
+"""Where a round of FedAA spends its time, and what Eq. 4 and 5 take one client after another and for all at once.
 
-    python benchmarks/fedaa_phases.py [ROUNDS]
+    python benchmarks/fedaa_phases.py [ROUNDS]      # 0: without the first table
 
-The second table evaluates J of Eq. 4 and its gradient for every client: one after another, as the search does, and all at once
-(vmap over models and examples), alternating, medians of one run; and says how far apart their gradients are.
+The second table alternates both ways within one run: Eq. 4's whole search of a few iterations (``made`` and ``made_together``) and
+one step of Eq. 5 (vmap over models and examples); medians, for models as they begin. ``leakbench.lockstep.SMALL`` was read off it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,33 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from defenses import _identifier, fedaa
 from leakbench import registry
 from leakbench.federation import Federation
 from leakbench.models import initialise
+from leakbench.parties import Batch, Net
 from leakbench.streams import shared
+from leakbench.tree import each_row, stack
 
 TASKS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("digits, lenet", "digits", {}, {}),
     ("digits, cnn of width 8", "digits", {"model": "cnn", "width": 8}, {}),
     ("32x32 colour, cnn of width 8, 20 images a client", "cifar100-islands", {"width": 8, "per_client": 20}, {"examples": 8}),
 )
-REPEATS = 9
+SIZES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
+    ("digits, mlp", "digits", {"model": "mlp", "width": 64}, 16),
+    ("digits, lenet", "digits", {}, 16),
+    ("digits, lenet", "digits", {}, 128),
+    ("digits, cnn of width 8", "digits", {"model": "cnn", "width": 8}, 16),
+    ("digits, cnn of width 32", "digits", {"model": "cnn", "width": 32}, 16),
+    ("digits, cnn of width 64", "digits", {"model": "cnn", "width": 64}, 16),
+    ("32x32, lenet", "cifar100-islands", {"model": "lenet", "per_client": 20}, 8),
+    ("32x32, cnn of width 8", "cifar100-islands", {"width": 8, "per_client": 20}, 4),
+    ("32x32, cnn of width 8", "cifar100-islands", {"width": 8, "per_client": 20}, 32),
+    ("32x32, cnn of width 32", "cifar100-islands", {"width": 32, "per_client": 20}, 1),
+)
+REPEATS, STEPS = 3, 6
 
 
 class Clock:
@@ -64,7 +76,12 @@ def phases(task: Any, params: dict[str, Any], rounds: int) -> dict[str, float]:
     fed.begin()
     fed.step()  # imports, and what is made once
     clock, verbs = Clock(), (fed.server, fed.clients, fed.train)
-    parts = {"Eq. 4, search": (fedaa.FedAA, "made"), "Eq. 5, tuning": (fedaa.FedAA, "tuned"), "Eq. 6, identifiers": (_identifier, "train")}
+    parts = {
+        "Eq. 4, one by one": (fedaa.FedAA, "made"),
+        "Eq. 4, at once": (fedaa.FedAA, "made_together"),
+        "Eq. 5, tuning": (fedaa.FedAA, "tuned"),
+        "Eq. 6, identifiers": (_identifier, "train"),
+    }
     old = {name: getattr(*place) for name, place in parts.items()}
     for name, (owner, what) in parts.items():
         setattr(owner, what, clock.timed(name, old[name]))
@@ -79,51 +96,60 @@ def phases(task: Any, params: dict[str, Any], rounds: int) -> dict[str, float]:
     return {name: s / rounds for name, s in clock.seconds.items()}
 
 
-def evaluation(task: Any, examples: int) -> tuple[float, float, float]:
-    """Milliseconds of J and its gradient for all clients, one by one and at once, and the largest difference of the gradients."""
-    method = registry.load("defenses", "fedaa").build({}, "defense fedaa")
+def both_ways(task: Any, examples: int) -> tuple[int, tuple[float, float], tuple[float, float]]:
+    """Numbers in one client's x and weights; milliseconds of Eq. 4 and of a step of Eq. 5, one by one and at once."""
+    method = registry.load("defenses", "fedaa").build({"examples": examples, "search_steps": STEPS, "tune_steps": 1}, "defense fedaa")
     facts = task.facts(method)
     module, n = task.module(facts).eval(), facts.clients
     models = [initialise(module, shared(k, "init", torch.float32)) for k in range(n)]
-    together = {k: torch.stack([m[k] for m in models]) for k in models[0]}
-    dice = torch.Generator().manual_seed(0)
-    x = torch.randn(n, examples, *facts.shape, generator=dice)
-    y = (torch.arange(n) % facts.classes)[:, None].expand(n, examples)
+    net, together = Net(module, {}), stack(models)
+    noise = torch.randn(n, examples, *facts.shape, generator=torch.Generator().manual_seed(0))
+    labels = (torch.arange(n) % facts.classes)[:, None]
+    others = torch.tensor([[j for j in range(n) if j != k] for k in range(n)])
+    x, y = noise[others].flatten(1, 2), labels.expand(n, examples)[others].flatten(1)
 
-    def fits(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(functional_call(module, weights, (x,)), y)
+    def tuned_together() -> None:
+        leaves = {k: v.clone().requires_grad_() for k, v in together.items()}
+        each = {"weights": leaves, "x": x, "y": y}
+        value = each_row(lambda e: method.fits(net, e["x"], e["y"], weights=e["weights"]).mean(), each).sum()
+        torch.autograd.grad(value, list(leaves.values()))
 
-    def one_by_one() -> Tensor:
-        leaves = [part.clone().requires_grad_() for part in x]
-        return torch.stack([torch.autograd.grad(fits(m, leaf, t), leaf)[0] for m, leaf, t in zip(models, leaves, y, strict=True)])
+    search = alternating(
+        lambda: [method.made(net, m, z, start) for m, z, start in zip(models, labels, noise, strict=True)],
+        lambda: method.made_together(net, together, labels, noise),
+    )
+    tuning = alternating(lambda: [method.tuned(net, m, Batch(a, z)) for m, a, z in zip(models, x, y, strict=True)], tuned_together)
+    return noise[0].numel() + sum(v.numel() for v in models[0].values()), search, tuning
 
-    def at_once() -> Tensor:
-        leaf = x.clone().requires_grad_()
-        return torch.autograd.grad(vmap(fits)(together, leaf, y).sum(), leaf)[0]
 
-    gap = float((one_by_one() - at_once()).abs().max())
-    times: dict[str, list[float]] = {"one": [], "all": []}
+def alternating(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float]:
+    """Median milliseconds of both, of the processor's time: other processes disturb it less."""
+    times: tuple[list[float], list[float]] = ([], [])
     for _ in range(REPEATS):
-        for name, f in (("one", one_by_one), ("all", at_once)):
-            begun = time.perf_counter()
+        for spent, f in zip(times, (one, other), strict=True):
+            begun = time.process_time()
             f()
-            times[name].append(1000 * (time.perf_counter() - begun))
-    return statistics.median(times["one"]), statistics.median(times["all"]), gap
+            spent.append(1000 * (time.process_time() - begun))
+    return statistics.median(times[0]), statistics.median(times[1])
 
 
 def main() -> None:
     """Both tables on stdout."""
     torch.set_num_threads(1)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    for title, name, task_params, params in TASKS:
+    for title, name, task_params, params in TASKS if rounds else ():
         task = registry.load("tasks", name).build(task_params, f"task {name}")
         found = phases(task, params, rounds)
         total = sum(found.values())
         print(f"\n{title}: {total:.2f} s a round, 10 clients, one thread")
         for part, seconds in sorted(found.items(), key=lambda p: -p[1]):
             print(f"  {part:22s} {seconds:8.3f} s  {seconds / total:5.0%}")
-        one, all_, gap = evaluation(task, params.get("examples", 16))
-        print(f"  one evaluation of Eq. 4: {one:.1f} ms one by one, {all_:.1f} ms at once, {one / all_:.2f}x; gradients within {gap:.0e}")
+    print(f"\n10 clients, ms one by one and at once: {STEPS} iterations of Eq. 4, a step of Eq. 5")
+    for title, name, task_params, examples in SIZES:
+        task = registry.load("tasks", name).build(task_params, f"task {name}")
+        numbers, *times = both_ways(task, examples)
+        found = [f"{one:7.0f} {all_:7.0f} {one / all_:6.2f}x" for one, all_ in times]
+        print(f"  {title:24s} {examples:4d} examples {numbers:9,d} numbers {'   '.join(found)}", flush=True)
 
 
 if __name__ == "__main__":

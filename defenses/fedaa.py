@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -13,10 +14,10 @@ from defenses._eleven_epochs import ElevenEpochs
 from defenses.fedavg import FedAvg
 from defenses.fedprox import FedProx
 from defenses.moon import MOON
-from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
+from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError, lockstep
 from leakbench.adversarial import search
 from leakbench.defense import Choreography
-from leakbench.tree import stack
+from leakbench.tree import Tree, each_row, row, stack
 
 LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
 
@@ -113,7 +114,7 @@ class FedAA(ElevenEpochs):
         """The server's steps 2 to 4: the average of the tuned models to all, each client's identifier to it."""
         models = server.local_models()
         net = server.net()
-        sets = [self._set(server, net, k, m) for k, m in enumerate(models)] if self.identifier or self.fine_tune else []
+        sets = self._sets(server, net, models) if self.identifier or self.fine_tune else []
         if self.fine_tune:
             models = [self.tuned(net, m, _others(sets, k)) for k, m in enumerate(models)]
         mean: dict[str, Tensor] = server.average(models)
@@ -147,6 +148,17 @@ class FedAA(ElevenEpochs):
         x = search(lambda x: self.fits(net, x, y, weights=weights), self.sigma * noise, steps=self.search_steps)
         return Batch(x.clamp(0, 1) if self.clip else x, y)
 
+    def made_together(self, net: Net, models: Tree, labels: Tensor, noise: Tensor) -> list[Batch]:
+        """``made`` of M clients at once: ``models`` stacked, labels (M, L), noise (M, L examples, ...)."""
+        y = labels.repeat_interleave(self.examples, 1)
+
+        def among(rows: Tensor) -> lockstep.Fits:
+            some = {"weights": row(models, rows), "y": y[rows]}
+            return lambda x: each_row(lambda e: self.fits(net, e["x"], e["y"], weights=e["weights"]), {**some, "x": x})
+
+        x = lockstep.search(among, self.sigma * noise, steps=self.search_steps)
+        return [Batch(*one) for one in zip(x.clamp(0, 1) if self.clip else x, y, strict=True)]
+
     def tuned(self, net: Net, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         """Eq. 5: ``tune_steps`` steps of SGD on ``batch``, the other clients' examples."""
         parameters = {k for k, _ in net.module.named_parameters()}
@@ -157,13 +169,17 @@ class FedAA(ElevenEpochs):
             weights = {**weights, **{k: v.detach() - self.tune_lr * g for (k, v), g in zip(leaves.items(), grads, strict=True)}}
         return weights
 
-    def _set(self, server: Server, net: Net, k: int, weights: dict[str, Tensor]) -> Batch:
-        """What the k-th sender's label names become."""
-        labels = server.inbox["labels"][k]
+    def _sets(self, server: Server, net: Net, models: list[dict[str, Tensor]]) -> list[Batch]:
+        """What each sender's label names become: all senders' at once where that is faster and they have equally many."""
+        labels = list(server.inbox["labels"])
         if self.sends == "images":
-            return Batch(server.inbox["data"][k], labels)
-        noise = server.rng.normal(f"noise/{int(server.senders[k])}", len(labels) * self.examples, *server.facts.shape)
-        return self.made(net, weights, labels, noise)
+            return [Batch(x, y) for x, y in zip(server.inbox["data"], labels, strict=True)]
+        sizes = zip(server.senders.tolist(), labels, strict=True)
+        noise = [server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape) for k, y in sizes]
+        if lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
+            with suppress(RuntimeError):  # vmap refused the network: one by one, or the real error
+                return self.made_together(net, stack(models), torch.stack(labels), torch.stack(noise))
+        return [self.made(net, m, y, x) for m, y, x in zip(models, labels, noise, strict=True)]
 
     # what it hides ------------------------------------------------------------------------------------------------------
     def _images(self, me: Client) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor
 def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tensor:
     """Argmin over x of the mean of ``fits``, from ``x0`` on: L-BFGS with a strong Wolfe line search, ``torch.optim``'s.
 
-    FedAA, Eq. 4, cites L-BFGS-B (Zhu et al. 1997) and names no bounds; this one has none.
+    FedAA, Eq. 4, cites L-BFGS-B (Zhu et al. 1997) and names no bounds; this one has none. ``leakbench.lockstep.search`` finds the same
+    for many problems at once.
 
     Args:
         fits: (n, ...) to the loss of each (n,), differentiable.

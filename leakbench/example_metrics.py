@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from leakbench import images
 from leakbench.errors import NotMeasured
 from leakbench.guess import Guess
-from leakbench.image_metrics import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM, only_images
+from leakbench.image_metrics import IDENTIFICATION_MATCHED, LPIPS, MSE, PSNR, SSIM, only_images
 from leakbench.metrics import Metric, Score
 from leakbench.recogniser import Recogniser
 from leakbench.truth import Answer
@@ -40,11 +38,6 @@ def _recognised(guess: Guess, answer: Answer) -> list[Score]:
     right = (said == guess.tensors["y"].cpu()).double().mean()
     return [Score(guess.unit, guess.unit, float(right))]
 
-
-# In the control the guesses are the images themselves: where all score 1 that is so by construction, and has no width.
-IDENTIFICATION_MATCHED = replace(IDENTIFICATION, floor=None, control=IDENTIFICATION.score)
-"""As `identification`; the blind guess is matched and scored like the attack's, because what was picked for its nearness to an image
-is nearer to it than one in a gallery's size would be."""
 
 NEAREST_PSNR = Metric("nearest_psnr", "up", 0.0, 100.0, "client", False, ("x",), _nearest)
 """Of all pairs of a guess and an image that the client holds, the largest PSNR in dB (clipped to [0, 1]): is anything reproduced?

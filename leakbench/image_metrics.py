@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -53,8 +54,9 @@ def only_images(answer: Answer) -> None:
         )
 
 
-def _identified(guess: Guess, answer: Answer) -> list[Score]:
+def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Score]:
     found, true = _pairs(guess, answer)
+    found = found.clamp(0, 1) if clip and not answer.signal else found
     return _scores(guess, true, [images.identification(g, *place) for g, place in zip(found, _galleries(answer, true), strict=True)])
 
 
@@ -95,5 +97,13 @@ LPIPS = Metric("lpips", "down", 0.0, float("inf"), "image", False, ("x",), _lpip
 
 IDENTIFICATION = Metric("identification", "up", 0.0, 1.0, "image", True, ("x",), _identified, floor=_blind_identification)
 """The guess is nearer to the true image than to the 99 others of a gallery of its class; ties share."""
+
+IDENTIFICATION_MATCHED = replace(IDENTIFICATION, score=partial(_identified, clip=True), floor=None, control=partial(_identified, clip=True))
+"""As `identification`, for guesses of which there may be more than images and that may lie far outside of [0, 1].
+
+They are clipped to [0, 1], as where they are matched. The blind guess is matched and scored, too: what was picked for its nearness to
+an image is found more often than one time in a gallery. In the control the guesses are the images themselves: where all score 1
+that is so by construction, and has no width.
+"""
 
 RECONSTRUCTION = (PSNR, SSIM, MSE, LPIPS, IDENTIFICATION)

@@ -51,8 +51,8 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return tmap(join, *trees)
 
 
-def row(tree: Tree, j: int) -> Tree:
-    """The j-th client's part of a stacked tree."""
+def row(tree: Tree, j: int | Tensor) -> Tree:
+    """The j-th client's part of a stacked tree; of several, j (m,), theirs, stacked."""
     return tmap(lambda t: t[j], tree)
 
 

@@ -15,8 +15,9 @@ from torch import nn
 from attacks import _updates
 from leakbench import api, attacking, example_metrics, images, pictures, scoring, work
 from leakbench.errors import MethodError, UsageError
-from leakbench.example_metrics import IDENTIFICATION_MATCHED, NEAREST_PSNR, RECOGNISED
+from leakbench.example_metrics import NEAREST_PSNR, RECOGNISED
 from leakbench.guess import Guess
+from leakbench.image_metrics import IDENTIFICATION_MATCHED
 from leakbench.originals import Originals
 from leakbench.recogniser import Recogniser
 from leakbench.runs import load
@@ -70,7 +71,7 @@ def clients_images(run, unit):
 
 
 def inverted(run, weights, names, start):
-    """Eq. 4 in a few lines: inputs that the network with these weights calls by these names, clipped."""
+    """Eq. 4 in a few lines: inputs that the network with these weights calls by these names."""
     net = again(run).module()
     net.load_state_dict(weights)
     x, y = start.clone().requires_grad_(), names.repeat_interleave(QUICK["examples"])
@@ -84,7 +85,7 @@ def inverted(run, weights, names, start):
         return loss
 
     optimizer.step(closure)
-    return x.detach().clamp(0, 1), y
+    return x.detach(), y
 
 
 class TestExamples:
@@ -177,7 +178,7 @@ class TestMatching:
                 rows = [int(u.rpartition("/")[2]) for u in found if u.rpartition("/")[0] == unit]
                 assert len(rows) == 2 * QUICK["examples"]
                 true = data["x"][rows].double()
-                cost = (true[:, None] - g.tensors["x"].reshape(1, -1, 1, 8, 8)).square().flatten(2).mean(2)
+                cost = (true[:, None] - g.tensors["x"].clamp(0, 1).reshape(1, -1, 1, 8, 8)).square().flatten(2).mean(2)
                 total = float(cost[linear_sum_assignment(cost.numpy())].sum())
                 assert sum(scores[f"{unit}/{r}"] for r in rows) == pytest.approx(total)
         assert set(rows) <= set(clients_images(runs["two"], unit)[1].tolist())
@@ -190,7 +191,7 @@ class TestMatching:
             true = truth.answer(g).originals(g)
             for row, x, one in zip(true.rows.tolist(), true.x, true.beside(g.tensors["x"], clip=True), strict=True):
                 gallery, place = truth.answer(g).gallery(row, x)
-                far = (gallery - one).flatten(1).norm(dim=1)
+                far = (gallery - one.clamp(0, 1)).flatten(1).norm(dim=1)
                 assert scores[f"{g.unit}/{row}"] == float(far.argmin() == place)
         assert IDENTIFICATION_MATCHED.floor is None
 
@@ -205,7 +206,7 @@ class TestMetrics:
         found = units(attacked["two"], "nearest_psnr", round=2)
         for unit, g in guesses(attacked["two"]).items():
             held, _ = clients_images(runs["two"], unit)
-            x = g.tensors["x"].reshape(-1, 64)
+            x = g.tensors["x"].clamp(0, 1).reshape(-1, 64)
             least = torch.cdist(x, held.reshape(-1, 64)).square().min() / 64
             assert found[unit] == pytest.approx(float(-10 * least.log10()), abs=1e-6)
             ((score,),) = [NEAREST_PSNR.score(g, Truth(load(runs["two"].path)).answer(g))]
