@@ -16,7 +16,7 @@ from leakbench.cli import run as run_cli
 from leakbench.errors import NotMeasured
 from leakbench.reproduce import catalogue, differs, fedaa_figures, fedaa_names, fedaa_variance, plan, rows, statements, write
 from leakbench.reproduce.fedaa_settings import DIGITS, DIGITS_10, RECORD, at
-from leakbench.reproduce.orders import Equals, Less
+from leakbench.reproduce.orders import Equals, Falls, Less
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import SCALES, Scale
 from leakbench.runs import load
@@ -182,6 +182,9 @@ def test_what_is_left_of_a_statement():
     assert less.within({"a", "c"}) is None
     assert Equals("one", "m", values=(("a", 1.0), ("b", 2.0))).within({"b", "x"}).values == (("b", 2.0),)
     assert Equals("one", "m", values=(("a", 1.0),)).within({"b"}) is None
+    falls = Falls("falls", "m", along=("a", "b"))
+    assert falls.within({"a", "x"}) is falls  # it says itself which are not there
+    assert falls.within({"x"}) is None
 
 
 class TestFigure5:

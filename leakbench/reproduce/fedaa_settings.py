@@ -10,8 +10,8 @@ from leakbench.policy import Policy
 from leakbench.reproduce.recipe import Case, Params, Setting
 
 # What a user would change to make it smaller or larger.
-SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 40, 20, 0.02
-SMALL_ROUNDS, SMALL_WIDTH, SMALL_IMAGES = 100, 8, 50
+SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 30, 20, 0.02
+SMALL_ROUNDS, SMALL_WIDTH, SMALL_IMAGES = 40, 8, 50
 SMALL_ISLANDS_ROUNDS, SMALL_ISLANDS_IMAGES, SMALL_LR, SMALL_EXAMPLES = 40, 100, 0.01, 8
 ISLANDS, MOBILE = (0.5, 0.8, 1.0), (0.1, 0.2, 0.3)
 
