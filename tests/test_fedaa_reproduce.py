@@ -25,6 +25,7 @@ from leakbench.tasks._sklearn_digits import split
 TABLES = ("fedaa-table1", "fedaa-table2", "fedaa-table3", "fedaa-table5")
 TRAINED = (*TABLES, "fedaa-figure5")
 COMPARED = ["FedAvg", "FedProx", "FedBN", "MOON", "FedAA"]
+OURS = ["Non-I", "Non-F", "Neither"]
 
 
 def planned(name, scale):
@@ -73,20 +74,20 @@ class TestWhatIsRun:
             return [p.case.label.partition(",")[0] for p in planned(name, "full") if p.case.params["fraction"] == fraction]
 
         for fraction in (0.5, 0.8, 1.0):
-            assert columns("fedaa-table1", fraction) == 2 * [*COMPARED, "Non-I", "Non-F"]
+            assert columns("fedaa-table1", fraction) == 2 * [*COMPARED, *OURS]
         for fraction in (0.1, 0.2, 0.3):
             assert columns("fedaa-table2", fraction) == 2 * COMPARED
-            assert columns("fedaa-table3", fraction) == ["Non-I", "Non-F", "FedAvg", "FedAA"]
+            assert columns("fedaa-table3", fraction) == ["Non-I", "Non-F", "FedAvg", "FedAA", "Neither"]
         assert columns("fedaa-table5", 0.3) == ["FedAvg", "FedAA", "FedProx", "FedProxAA"]
         ablations = {p.case.label: p.specs[0].defense.params for p in planned("fedaa-table3", "full") if "0.1" in p.case.label}
-        assert [ablations[at(m, 0.1)]["identifier"] for m in ("Non-I", "Non-F", "FedAA")] == [False, True, True]
-        assert [ablations[at(m, 0.1)]["fine_tune"] for m in ("Non-I", "Non-F", "FedAA")] == [True, False, True]
+        assert [ablations[at(m, 0.1)]["identifier"] for m in (*OURS, "FedAA")] == [False, True, False, True]
+        assert [ablations[at(m, 0.1)]["fine_tune"] for m in (*OURS, "FedAA")] == [True, False, False, True]
         both = next(p for p in planned("fedaa-table5", "full") if "ProxAA" in p.case.label)
         assert both.specs[0].defense.params["local"] == "fedprox"
 
     def test_smoke_of_table_1_is_everyone_three_times_at_c_of_1(self):
         found = planned("fedaa-table1", "smoke")
-        assert [p.case.label for p in found] == [at(m, 1.0) for m in (*COMPARED, "Non-I", "Non-F")]
+        assert [p.case.label for p in found] == [at(m, 1.0) for m in (*COMPARED, *OURS)]
         assert {p.seeds for p in found} == {(0, 1, 2)}
 
     @pytest.mark.parametrize("scale", SCALES)
@@ -171,7 +172,7 @@ class TestThePapersNumbers:
 
     def test_at_smoke_a_statement_speaks_of_what_is_run(self):
         orders = catalogue.find("fedaa-table1").orders_of("smoke")
-        assert {label for o in orders for label in o.labels()} == {at(m, 1.0) for m in (*COMPARED, "Non-I", "Non-F")}
+        assert {label for o in orders for label in o.labels()} == {at(m, 1.0) for m in (*COMPARED, *OURS)}
         assert "FedAA beats FedProx, but at C = 1" not in [o.text for o in orders]
         assert "FedProx beats FedAA at C = 1 (the paper's own exception)" in [o.text for o in orders if "cifar10" in o.datasets]
 

@@ -17,6 +17,7 @@ from leakbench.reproduce.fedaa_settings import (
     ISLANDS,
     MOBILE,
     RECORD,
+    TWICE,
     at,
     cases,
 )
@@ -39,7 +40,7 @@ CHOICES = (
     "FedAA: 32 examples for a label, 10 full-batch steps of SGD for Eq. 5, at the clients' rate; more in `leakbench show fedaa`.",
 )
 DRAWN = "The ten classes of CIFAR-100 are drawn from a named stream: the paper does not name its own."
-_HELP = "the paper has this ablation with 100 clients alone"
+HELP = "the paper has this ablation with 100 clients alone"
 _SMOKED = {c: ("small", "full") for c in ISLANDS if c != 1}
 
 
@@ -59,6 +60,7 @@ def _ablation(fractions: Sequence[float]) -> tuple[Order, ...]:
         beats("Non-F", "FedAvg", fractions, said="the identifier alone beats FedAvg (Non-F)"),
         beats("FedAA", "Non-I", fractions, said="the identifier adds to fine-tuning (FedAA beats Non-I)"),
         beats("FedAA", "Non-F", fractions, said="fine-tuning adds to the identifier (FedAA beats Non-F)"),
+        beats("FedAA", "Neither", fractions, said="both together beat two averages a round alone (FedAA beats Neither, ours)"),
     )
 
 
@@ -70,7 +72,11 @@ TABLE1 = Recipe(
     name="fedaa-table1",
     paper="fedaa",
     about="FedAA, Table 1: accuracy on data islands, 10 clients with one class each.",
-    cases=(*cases(COMPARED, ISLANDS, scales=_SMOKED), *cases(ABLATED, ISLANDS, _HELP, scales=_SMOKED)),
+    cases=(
+        *cases(COMPARED, ISLANDS, scales=_SMOKED),
+        *cases(ABLATED, ISLANDS, HELP, scales=_SMOKED),
+        *cases(("Neither",), ISLANDS, TWICE, scales=_SMOKED),
+    ),
     measures=ACCURACY,
     scales={"smoke": Scale("TIME", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
     orders=(
@@ -114,7 +120,7 @@ TABLE3 = Recipe(
     name="fedaa-table3",
     paper="fedaa",
     about="FedAA, Table 3: accuracy without identifiers (Non-I) and without fine-tuning (Non-F), 100 clients.",
-    cases=tuple(cases((*ABLATED, "FedAvg", "FedAA"), MOBILE)),
+    cases=(*cases((*ABLATED, "FedAvg", "FedAA"), MOBILE), *cases(("Neither",), MOBILE, TWICE)),
     measures=ACCURACY,
     scales=_hundred(("TIME", "TIME", "TIME")),
     orders=_ablation(MOBILE),

@@ -10,7 +10,7 @@ from typing import Any
 from leakbench import plots, utility_table
 from leakbench.columns import Row
 from leakbench.reproduce import fedaa_names, fedaa_variance, write
-from leakbench.reproduce.fedaa_settings import METHODS
+from leakbench.reproduce.fedaa_settings import ABLATED, METHODS
 from leakbench.reproduce.panels import band, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
 from leakbench.runs import Run
@@ -25,7 +25,7 @@ def fractions(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folde
     """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a band from the lowest to the highest."""
 
     def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(axes, [{e.round: e.value for e in utility_table.of_run(run).evaluations} for run in several], place, method)
+        band(axes, [{e.round: e.value for e in utility_table.of_run(run).evaluations} for run in several], place, method, _line(method))
 
     return _panels(recipe, scale, rows, runs, folder, draw, ("accuracy", "linear"))
 
@@ -34,7 +34,7 @@ def variance(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder
     """Figure 5: variance of the local models over rounds; dotted a second upload's, which comes one epoch after an average."""
 
     def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(axes, [fedaa_variance.variances(run, fedaa_variance.FIRST) for run in several], place, method)
+        band(axes, [fedaa_variance.variances(run, fedaa_variance.FIRST) for run in several], place, method, _line(method))
         second = [v for v in (fedaa_variance.variances(run, fedaa_variance.SECOND) for run in several) if v]
         band(axes, second, place, f"{method}, second upload", ":")
 
@@ -120,6 +120,11 @@ def _panels(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder:
             if line[-1].get_legend_handles_labels()[0]:
                 line[-1].legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         return plots.save(figure, folder, scale)
+
+
+def _line(method: str) -> str:
+    """FedAA without some of its parts is dashed: it often lies on FedAA."""
+    return "--" if method in (*ABLATED, "Neither") else "-"
 
 
 def _method(case: Case) -> str:

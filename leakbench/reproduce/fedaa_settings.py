@@ -24,10 +24,12 @@ METHODS: dict[str, tuple[str, Params]] = {
     "FedAA": ("fedaa", {}),
     "Non-I": ("fedaa", {"identifier": False}),
     "Non-F": ("fedaa", {"fine_tune": False}),
+    "Neither": ("fedaa", {"identifier": False, "fine_tune": False}),
     "FedProxAA": ("fedaa", {"local": "fedprox", "mu": 0.01}),
 }
 COMPARED = ("FedAvg", "FedProx", "FedBN", "MOON", "FedAA")
 ABLATED = ("Non-I", "Non-F")
+TWICE = "a control: 10 epochs, an average, one epoch, an average, and nothing else of FedAA"
 
 
 def at(method: str, fraction: float) -> str:

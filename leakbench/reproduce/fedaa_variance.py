@@ -7,8 +7,8 @@ from typing import Any
 
 from leakbench.columns import RUN_DIAGNOSTICS
 from leakbench.errors import NotMeasured
-from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, TEN
-from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, DIGITS, RECORD, at, cases
+from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, HELP, TEN
+from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, DIGITS, RECORD, TWICE, at, cases
 from leakbench.reproduce.orders import Less
 from leakbench.reproduce.recipe import Measure, Recipe, Scale
 from leakbench.runs import Run
@@ -59,7 +59,7 @@ RECIPE = Recipe(
     name="fedaa-figure5",
     paper="fedaa",
     about="FedAA, Figure 5: how far the local models are apart before they are averaged, 10 clients with one class each.",
-    cases=(*cases(COMPARED, (1.0,)), *cases(ABLATED, (1.0,), "a control: it has a second upload, after one epoch, too")),
+    cases=(*cases(COMPARED, (1.0,)), *cases(ABLATED, (1.0,), HELP), *cases(("Neither",), (1.0,), TWICE)),
     measures=(
         _variance("local_variance", "variance at the first upload", first),
         _variance("local_variance_last", "variance at the last upload", last),
@@ -82,12 +82,12 @@ RECIPE = Recipe(
     ),
     figure="variance",
     choices=(
-        *CHOICES,
+        *CHOICES[2:],
         DRAWN,
         "The paper says neither on which data and C its Figure 5 is, nor which of FedAA's two uploads it shows; ours: Table 1's at C = 1 "
         "and both. A number of the table is the mean of the last ten evaluations of a run: the mean over the trained parameters of the "
         "variance over the round's clients.",
         "FedAA's second upload comes one epoch after an average, the others' only upload eleven epochs after it: that curve lies lower "
-        "whatever the identifier does. Non-I, whose one epoch has no identifier, says how much of it is the identifier's.",
+        "whatever the identifier does. Non-I and Neither, whose one epoch has no identifier, say how much of it is the identifier's.",
     ),
 )
