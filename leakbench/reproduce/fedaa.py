@@ -64,10 +64,15 @@ def _ablation(fractions: Sequence[float]) -> tuple[Order, ...]:
     )
 
 
-TEN = {
-    "small": Scale("minutes a run and core, TIME", (CIFAR100.smaller,), record=RECORD),
-    "full": Scale("TIME", (CIFAR10.full, CIFAR100.full), seeds=(0, 1, 2), record=RECORD),
-}
+def islands(smoke: str, small: str, full: str) -> dict[str, Scale]:
+    """Ten clients, of Table 1 and Figure 5; about how long each scale takes."""
+    return {
+        "smoke": Scale(smoke, (DIGITS,), seeds=(0, 1, 2), record=RECORD),
+        "small": Scale(small, (CIFAR100.smaller,), record=RECORD),
+        "full": Scale(full, (CIFAR10.full, CIFAR100.full), seeds=(0, 1, 2), record=RECORD),
+    }
+
+
 TABLE1 = Recipe(
     name="fedaa-table1",
     paper="fedaa",
@@ -78,7 +83,7 @@ TABLE1 = Recipe(
         *cases(("Neither",), ISLANDS, TWICE, scales=_SMOKED),
     ),
     measures=ACCURACY,
-    scales={"smoke": Scale("TIME", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
+    scales=islands("7 minutes on two cores", "three quarters of an hour on two cores", "not tried; some 3,000 PFLOP for a GPU"),
     orders=(
         *_against(ISLANDS),
         beats("FedAA", "FedProx", ISLANDS, datasets=("cifar100",)),
@@ -96,9 +101,9 @@ TABLE2 = Recipe(
     cases=tuple(cases(COMPARED, MOBILE)),
     measures=ACCURACY,
     scales={
-        "smoke": Scale("TIME", (DIGITS_10,), record=RECORD),
-        "small": Scale("TIME", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
-        "full": Scale("TIME", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
+        "smoke": Scale("3 minutes on two cores", (DIGITS_10,), record=RECORD),
+        "small": Scale("three hours on two cores", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
+        "full": Scale("not tried; some 1,500 PFLOP for a GPU", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
     },
     orders=_against(MOBILE, ("FedAvg", "FedProx", "FedBN", "MOON")),
     figure="fractions",
@@ -122,7 +127,7 @@ TABLE3 = Recipe(
     about="FedAA, Table 3: accuracy without identifiers (Non-I) and without fine-tuning (Non-F), 100 clients.",
     cases=(*cases((*ABLATED, "FedAvg", "FedAA"), MOBILE), *cases(("Neither",), MOBILE, TWICE)),
     measures=ACCURACY,
-    scales=_hundred(("TIME", "TIME", "TIME")),
+    scales=_hundred(("4 minutes on two cores", "an hour and a half on two cores", "not tried; some 600 PFLOP for a GPU")),
     orders=_ablation(MOBILE),
     figure="fractions",
     choices=(*CHOICES, "FedAA's own numbers are those of Table 2."),
@@ -133,7 +138,7 @@ TABLE5 = Recipe(
     about="FedAA, Table 5: accuracy of FedProx with and without adversarial examples and identifiers, 100 clients, C = 0.3.",
     cases=tuple(cases(("FedAvg", "FedAA", "FedProx", "FedProxAA"), MOBILE[2:])),
     measures=ACCURACY,
-    scales=_hundred(("TIME", "TIME", "TIME")),
+    scales=_hundred(("2 minutes on two cores", "three quarters of an hour on two cores", "not tried; some 300 PFLOP for a GPU")),
     orders=(
         beats("FedAA", "FedAvg", MOBILE[2:]),
         beats("FedProxAA", "FedProx", MOBILE[2:], said="what is added helps FedProx, too (FedProxAA beats FedProx)"),

@@ -103,6 +103,7 @@ def _over_n(axes: Any, found: Found) -> None:
 def _panels(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path, draw: Draw, upright: tuple[str, str]) -> list[Path]:
     """A row of panels per data set, a panel per C; ``upright``: what the upright axis shows, and its scale."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     cases = recipe.of(scale)
     sets = list(dict.fromkeys(dataset for _, dataset in runs))
@@ -117,6 +118,7 @@ def _panels(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder:
                         draw(axes, _method(case), place, runs[case.label, dataset])
                 titled(axes, f"{where}, C = {share:g}", "round", upright[0])
                 axes.set_yscale(upright[1])
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if line[-1].get_legend_handles_labels()[0]:
                 line[-1].legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         return plots.save(figure, folder, scale)

@@ -64,14 +64,15 @@ SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
 
 @dataclass(frozen=True)
 class _Images:
-    """A set in FedAA's setting: by which ``task``, and how many of its official test images become auxiliary data.
+    """A set in FedAA's setting: by which ``task``, and how many of its ``official`` test images become auxiliary data, by class.
 
     ``small``: what makes it small, in parameters of the task and in words.
     """
 
     dataset: str
     task: str
-    kept: str
+    official: int
+    aux_per_class: int
     params: Params
     small: Params
     words: tuple[str, ...]
@@ -88,29 +89,34 @@ class _Images:
         return self._setting(self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words))
 
     def _setting(self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]) -> Setting:
-        task = {"model": "cnn", **self.params, **params}
-        said = f"{self.kept} test images kept as auxiliary data"
+        task: dict[str, Any] = {"model": "cnn", **self.params, **params}
+        task.setdefault("aux_per_class", self.aux_per_class)
+        classes = 100 if self.task == "cifar100" else 10
+        said = f"{classes * task['aux_per_class']:,} of the {self.official:,} test images kept as auxiliary data"
         return Setting(self.dataset, self.task, rounds, task, training, (said, *differs), needs=self.dataset)
 
 
 _NARROW = f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower likewise"
-_TWENTY = "evaluated 20 times, so the best is of fewer rounds"
-_FEW = (f"{SMALL_IMAGES} images a client, not 500", _TWENTY)
+_FEW = (f"{SMALL_IMAGES} images a client, not 500", "evaluated ten times: the best is of these, and the last ten are all of them")
 _LESS = f"{SMALL_ISLANDS_IMAGES} images a client, not 500"
 _SHARDS = {"split": "shards", "split_param": 1.0, "clients": 100}
 _ACCURACY = {"utility": "accuracy"}
 _ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMAGES}
 
 # Data islands: ten clients. Mobile terminals: a hundred.
-CIFAR10 = _Images("cifar10", "cifar10", "1,000 of the 10,000", _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
-CIFAR100 = _Images("cifar100", "cifar100-islands", "200 of the 1,000", {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS)
+CIFAR10 = _Images("cifar10", "cifar10", 10_000, 100, _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
+CIFAR100 = _Images("cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS)
+_TEN = {"evaluations": 10}
 CIFAR10_MOBILE = _Images(
-    "cifar10", "cifar10", "1,000 of the 10,000", {**_ACCURACY, **_SHARDS}, {"mean_local_size": SMALL_IMAGES, "evaluations": 20}, _FEW
+    *("cifar10", "cifar10", 10_000, 100),
+    {**_ACCURACY, **_SHARDS},
+    {"mean_local_size": SMALL_IMAGES, "aux_per_class": 500, **_TEN},
+    _FEW,
 )
 CIFAR100_MOBILE = _Images(
-    *("cifar100", "cifar100", "2,000 of the 10,000"),
+    *("cifar100", "cifar100", 10_000, 20),
     {"flip": False, "rotation": 0.0},
-    {"per_client": SMALL_IMAGES, "evaluations": 20},
+    {"per_client": SMALL_IMAGES, "aux_per_class": 50, **_TEN},
     _FEW,
 )
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from leakbench.columns import RUN_DIAGNOSTICS
 from leakbench.errors import NotMeasured
-from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, HELP, TEN
-from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, DIGITS, RECORD, TWICE, at, cases
+from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, HELP, islands
+from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, TWICE, at, cases
 from leakbench.reproduce.orders import Less
-from leakbench.reproduce.recipe import Measure, Recipe, Scale
+from leakbench.reproduce.recipe import Measure, Recipe
 from leakbench.runs import Run
 
 FIRST, SECOND, LAST = "local_variance", "local_variance_second", 10
@@ -65,7 +65,7 @@ RECIPE = Recipe(
         _variance("local_variance_last", "variance at the last upload", last),
         FINAL,
     ),
-    scales={"smoke": Scale("TIME", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
+    scales=islands("7 minutes on two cores", "a quarter of an hour on two cores", "not tried; some 1,200 PFLOP for a GPU"),
     orders=(
         nearer(
             "FedAA",
