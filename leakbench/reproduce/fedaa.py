@@ -65,8 +65,8 @@ def _ablation(fractions: Sequence[float]) -> tuple[Order, ...]:
 
 
 TEN = {
-    "small": Scale("minutes a run and core, TIME", (CIFAR100.smaller,), record=RECORD),
-    "full": Scale("TIME", (CIFAR10.full, CIFAR100.full), seeds=(0, 1, 2), record=RECORD),
+    "small": Scale("five to ten minutes a run and core, 24 runs", (CIFAR100.smaller,), record=RECORD),
+    "full": Scale("some hours on one GPU, never tried", (CIFAR10.full, CIFAR100.full), seeds=(0, 1, 2), record=RECORD),
 }
 TABLE1 = Recipe(
     name="fedaa-table1",
@@ -78,7 +78,7 @@ TABLE1 = Recipe(
         *cases(("Neither",), ISLANDS, TWICE, scales=_SMOKED),
     ),
     measures=ACCURACY,
-    scales={"smoke": Scale("TIME", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
+    scales={"smoke": Scale("8 minutes on two cores", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
     orders=(
         *_against(ISLANDS),
         beats("FedAA", "FedProx", ISLANDS, datasets=("cifar100",)),
@@ -96,9 +96,9 @@ TABLE2 = Recipe(
     cases=tuple(cases(COMPARED, MOBILE)),
     measures=ACCURACY,
     scales={
-        "smoke": Scale("TIME", (DIGITS_10,), record=RECORD),
-        "small": Scale("TIME", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
-        "full": Scale("TIME", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
+        "smoke": Scale("9 minutes on two cores", (DIGITS_10,), record=RECORD),
+        "small": Scale("some hours on two cores, never tried", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
+        "full": Scale("some hours on one GPU, never tried", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
     },
     orders=_against(MOBILE, ("FedAvg", "FedProx", "FedBN", "MOON")),
     figure="fractions",
@@ -122,7 +122,7 @@ TABLE3 = Recipe(
     about="FedAA, Table 3: accuracy without identifiers (Non-I) and without fine-tuning (Non-F), 100 clients.",
     cases=(*cases((*ABLATED, "FedAvg", "FedAA"), MOBILE), *cases(("Neither",), MOBILE, TWICE)),
     measures=ACCURACY,
-    scales=_hundred(("TIME", "TIME", "TIME")),
+    scales=_hundred(("9 minutes on two cores", "some hours on two cores, never tried", "some hours on one GPU, never tried")),
     orders=_ablation(MOBILE),
     figure="fractions",
     choices=(*CHOICES, "FedAA's own numbers are those of Table 2."),
@@ -133,7 +133,7 @@ TABLE5 = Recipe(
     about="FedAA, Table 5: accuracy of FedProx with and without adversarial examples and identifiers, 100 clients, C = 0.3.",
     cases=tuple(cases(("FedAvg", "FedAA", "FedProx", "FedProxAA"), MOBILE[2:])),
     measures=ACCURACY,
-    scales=_hundred(("TIME", "TIME", "TIME")),
+    scales=_hundred(("5 minutes on two cores", "an hour on two cores, never tried", "an hour on one GPU, never tried")),
     orders=(
         beats("FedAA", "FedAvg", MOBILE[2:]),
         beats("FedProxAA", "FedProx", MOBILE[2:], said="what is added helps FedProx, too (FedProxAA beats FedProx)"),

@@ -65,7 +65,7 @@ RECIPE = Recipe(
         _variance("local_variance_last", "variance at the last upload", last),
         FINAL,
     ),
-    scales={"smoke": Scale("TIME", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
+    scales={"smoke": Scale("8 minutes on two cores", (DIGITS,), seeds=(0, 1, 2), record=RECORD), **TEN},
     orders=(
         nearer(
             "FedAA",
