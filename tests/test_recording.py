@@ -518,8 +518,8 @@ def test_keeping_everything_is_refused_rather_than_lowered(monkeypatch):
         ("fedhide", {"fraction": 0.5}),
         ("fedgn", {"wrappers": [("clip_noise", {})]}),
         ("fedhide", {"record": "all", "batch": 3}),
-        ("moon", {"epochs": 2}),
-        ("fedaa", {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 2, "fraction": 0.5}),
+        pytest.param("moon", {"epochs": 2}, marks=pytest.mark.slow),
+        pytest.param("fedaa", {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 2, "fraction": 0.5}, marks=pytest.mark.slow),
     ],
 )
 def test_the_prediction_is_near_what_is_written(tmp_path, name, more):

@@ -130,6 +130,7 @@ class TestCommand:
             step(self)
 
         monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
         monkeypatch.setattr(Federation, "step", stops)
         assert cli("tiny-table", "--runs", "again", "-q")[0] == 130
         monkeypatch.setattr(Federation, "step", step)

@@ -27,7 +27,7 @@ from leakbench import training
 from leakbench.runspec import RunSpec
 
 __import__("torch").set_num_threads(int(sys.argv[3]))  # a convolution's sums depend on it in the last bit
-training.CHECKPOINT_SECONDS = 0.0
+training.CHECKPOINT_SECONDS, training.CHECKPOINT_SHARE = 0.0, 0
 spec = RunSpec.build(__import__("json").loads(sys.argv[1]), "run")
 training.train(spec, Path(sys.argv[2]), device="cpu", progress=lambda t, *_: print(t, flush=True))
 """
@@ -103,6 +103,7 @@ def stopped(spec, runs, monkeypatch, after=7, every=0.0):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", every)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
     with pytest.raises(KeyboardInterrupt):
         train(spec, runs, progress=progress)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 1e9)

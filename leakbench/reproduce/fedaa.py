@@ -83,7 +83,7 @@ TABLE1 = Recipe(
         *cases(("Neither",), ISLANDS, TWICE, scales=_SMOKED),
     ),
     measures=ACCURACY,
-    scales=islands("7 minutes on two cores", "three quarters of an hour on two cores", "not tried; some 3,000 PFLOP for a GPU"),
+    scales=islands("7 minutes on two cores", "five to ten minutes a run and core, 24 runs", "some hours on one GPU, never tried"),
     orders=(
         *_against(ISLANDS),
         beats("FedAA", "FedProx", ISLANDS, datasets=("cifar100",)),
@@ -102,8 +102,8 @@ TABLE2 = Recipe(
     measures=ACCURACY,
     scales={
         "smoke": Scale("3 minutes on two cores", (DIGITS_10,), record=RECORD),
-        "small": Scale("three hours on two cores", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
-        "full": Scale("not tried; some 1,500 PFLOP for a GPU", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
+        "small": Scale("about three hours on two cores, never tried", (CIFAR10_MOBILE.smaller, CIFAR100_MOBILE.smaller), record=RECORD),
+        "full": Scale("some hours on one GPU, never tried", (CIFAR10_MOBILE.full, CIFAR100_MOBILE.full), seeds=(0, 1, 2), record=RECORD),
     },
     orders=_against(MOBILE, ("FedAvg", "FedProx", "FedBN", "MOON")),
     figure="fractions",
@@ -127,7 +127,7 @@ TABLE3 = Recipe(
     about="FedAA, Table 3: accuracy without identifiers (Non-I) and without fine-tuning (Non-F), 100 clients.",
     cases=(*cases((*ABLATED, "FedAvg", "FedAA"), MOBILE), *cases(("Neither",), MOBILE, TWICE)),
     measures=ACCURACY,
-    scales=_hundred(("4 minutes on two cores", "an hour and a half on two cores", "not tried; some 600 PFLOP for a GPU")),
+    scales=_hundred(("4 minutes on two cores", "an hour and a half on two cores, never tried", "some hours on one GPU, never tried")),
     orders=_ablation(MOBILE),
     figure="fractions",
     choices=(*CHOICES, "FedAA's own numbers are those of Table 2."),
@@ -138,7 +138,7 @@ TABLE5 = Recipe(
     about="FedAA, Table 5: accuracy of FedProx with and without adversarial examples and identifiers, 100 clients, C = 0.3.",
     cases=tuple(cases(("FedAvg", "FedAA", "FedProx", "FedProxAA"), MOBILE[2:])),
     measures=ACCURACY,
-    scales=_hundred(("2 minutes on two cores", "three quarters of an hour on two cores", "not tried; some 300 PFLOP for a GPU")),
+    scales=_hundred(("2 minutes on two cores", "three quarters of an hour on two cores, never tried", "an hour on one GPU, never tried")),
     orders=(
         beats("FedAA", "FedAvg", MOBILE[2:]),
         beats("FedProxAA", "FedProx", MOBILE[2:], said="what is added helps FedProx, too (FedProxAA beats FedProx)"),

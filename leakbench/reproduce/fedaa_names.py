@@ -120,9 +120,11 @@ RECIPE = Recipe(
         Measure("corrected_high", "97.5 % of random pairs below", "dcor2_corrected", printed=False),
     ),
     scales={
-        "smoke": Scale("half a minute", (_setting("cifar10", "scikit-learn's 8x8 digits in place of CIFAR-10"),), seeds=(0, 1, 2, 3, 4)),
-        "small": Scale("4 minutes", _CIFAR, seeds=(0, 1, 2)),
-        "full": Scale("half an hour, without a GPU", _CIFAR, seeds=(0, 1, 2, 3, 4)),
+        "smoke": Scale(
+            "half a minute on one core", (_setting("cifar10", "scikit-learn's 8x8 digits in place of CIFAR-10"),), seeds=(0, 1, 2, 3, 4)
+        ),
+        "small": Scale("4 minutes on one core", _CIFAR, seeds=(0, 1, 2)),
+        "full": Scale("half an hour on one core", _CIFAR, seeds=(0, 1, 2, 3, 4)),
     },
     orders=(
         _less("names correlate less with images than Gaussian noise does (R², as the paper has it)", "r2", (ONE, ALL), (GAUSS1, GAUSS2)),

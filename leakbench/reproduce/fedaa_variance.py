@@ -65,7 +65,7 @@ RECIPE = Recipe(
         _variance("local_variance_last", "variance at the last upload", last),
         FINAL,
     ),
-    scales=islands("7 minutes on two cores", "a quarter of an hour on two cores", "not tried; some 1,200 PFLOP for a GPU"),
+    scales=islands("7 minutes on two cores", "five to ten minutes a run and core, 8 runs", "some hours on one GPU, never tried"),
     orders=(
         nearer(
             "FedAA",
