@@ -28,3 +28,20 @@ def task():
 def data(task):
     """Its data: ten clients with one digit each."""
     return task.load()
+
+
+@pytest.fixture
+def reproduce_cli(capsys, monkeypatch, tmp_path):
+    """`leakbench reproduce ...` in a folder of its own: (exit code, stdout, stderr), never a traceback."""
+    from leakbench.cli import run as run_cli
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*argv):
+        capsys.readouterr()
+        code = run_cli(["reproduce", *map(str, argv)])
+        done = capsys.readouterr()
+        assert "Traceback" not in done.err
+        return code, done.out, done.err
+
+    return call

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from leakbench import claims
-from leakbench.cli import run as run_cli
 from leakbench.errors import NotMeasured
 from leakbench.reproduce import catalogue, differs, fedaa_figures, fedaa_names, fedaa_variance, plan, rows, statements, write
 from leakbench.reproduce.fedaa_settings import DIGITS, DIGITS_10, RECORD, at
@@ -219,16 +218,8 @@ class TestFigure5:
 
 
 @pytest.fixture
-def cli(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*argv):
-        capsys.readouterr()
-        code = run_cli(["reproduce", *map(str, argv)])
-        done = capsys.readouterr()
-        return code, done.out, done.err
-
-    return call
+def cli(reproduce_cli):
+    return reproduce_cli
 
 
 def table(path):

@@ -15,7 +15,6 @@ from image_files import write as write_images
 from small_runs import tree_of
 
 from leakbench import registry, runs
-from leakbench.cli import run as run_cli
 from leakbench.errors import UnknownName, UsageError
 from leakbench.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
@@ -57,17 +56,8 @@ def tiny(monkeypatch):
 
 
 @pytest.fixture
-def cli(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*argv):
-        capsys.readouterr()
-        code = run_cli(["reproduce", *map(str, argv)])
-        done = capsys.readouterr()
-        assert "Traceback" not in done.err
-        return code, done.out, done.err
-
-    return call
+def cli(reproduce_cli):
+    return reproduce_cli
 
 
 def table(path):
