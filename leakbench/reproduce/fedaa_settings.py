@@ -20,7 +20,7 @@ METHODS: dict[str, tuple[str, Params]] = {
     "FedAvg": ("fedavg", LOCAL),
     "FedProx": ("fedprox", {**LOCAL, "mu": 0.01}),
     "FedBN": ("fedbn", {}),
-    "MOON": ("moon", {"mu": 5.0, "temperature": 0.5}),
+    "MOON": ("moon", {"temperature": 0.5}),
     "FedAA": ("fedaa", {}),
     "Non-I": ("fedaa", {"identifier": False}),
     "Non-F": ("fedaa", {"fine_tune": False}),
@@ -66,7 +66,7 @@ SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
 class _Images:
     """A set in FedAA's setting: by which ``task``, and how many of its ``official`` test images become auxiliary data, by class.
 
-    ``small``: what makes it small, in parameters of the task and in words.
+    ``small``: what makes it small, in parameters of the task and in words. ``mu``: MOON's, the best one of its own paper on this set.
     """
 
     dataset: str
@@ -77,6 +77,7 @@ class _Images:
     small: Params
     words: tuple[str, ...]
     small_rounds: int = SMALL_ROUNDS
+    mu: float = 5.0
 
     @property
     def full(self) -> Setting:
@@ -93,7 +94,8 @@ class _Images:
         task.setdefault("aux_per_class", self.aux_per_class)
         classes = 100 if self.task == "cifar100" else 10
         said = f"{classes * task['aux_per_class']:,} of the {self.official:,} test images kept as auxiliary data"
-        return Setting(self.dataset, self.task, rounds, task, training, (said, *differs), needs=self.dataset)
+        each = {**training, "moon": {**training["moon"], "mu": self.mu}}
+        return Setting(self.dataset, self.task, rounds, task, each, (said, *differs), needs=self.dataset)
 
 
 _NARROW = f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower likewise"
@@ -105,7 +107,7 @@ _ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMA
 
 # Data islands: ten clients. Mobile terminals: a hundred.
 CIFAR10 = _Images("cifar10", "cifar10", 10_000, 100, _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
-CIFAR100 = _Images("cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS)
+CIFAR100 = _Images("cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS, mu=1.0)
 _TEN = {"evaluations": 10}
 CIFAR10_MOBILE = _Images(
     *("cifar10", "cifar10", 10_000, 100),
@@ -118,6 +120,7 @@ CIFAR100_MOBILE = _Images(
     {"flip": False, "rotation": 0.0},
     {"per_client": SMALL_IMAGES, "aux_per_class": 50, **_TEN},
     _FEW,
+    mu=1.0,
 )
 
 
