@@ -24,12 +24,16 @@ VANISHED = 1e-8  # norm of an update that holds nothing
 
 
 class GradientInversion(Attack):
-    """Solves for the images behind one SGD step, through the method's own loss at the weights the victim had received.
+    """Solves for the images behind an update of SGD, through the method's own loss at the weights the victim had received.
 
     The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier message of the same name in
-    their place, as FedHide's Table 2 does with the proxy; ``joint`` solves for them together with the images. The updates are
-    the recorded probes (one image each) or the real ones (a batch). Of a round with several trainings (FedAA) the first one's are
-    attacked, whose loss is the method's ``loss``; the later ones' are left alone.
+    their place, as FedHide's Table 2 does with the proxy; ``joint`` solves for them together with the images.
+
+    The updates are the recorded probes or the real ones. A probe is what a client with one image would have sent, so it is a
+    gradient where training is one step or one epoch. A real update may be of several steps: these are replayed one after another
+    on the images sought (the FedAvg objective of Geiping et al., Section 5.3, and of Dimitrov et al. 2022, each step with images of
+    its own); one of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of the fewest steps
+    is attacked.
 
     ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.
     ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.; naive only.
@@ -47,6 +51,7 @@ class GradientInversion(Attack):
         ("untrained", "final"), min_length=1, description="stages attacked"
     )
     targets: int = Field(8, ge=1, description="updates attacked in a stage, of as many clients as there are")
+    local_steps: int = Field(8, ge=1, description="message=update: the most local steps that are replayed (breaching: 1)")
     steps: int = Field(200, ge=1, description="iterations of each restart")
     restarts: int = Field(2, ge=1, description="starts; the one that matches best is kept")
     total_variation: float = Field(
@@ -64,13 +69,21 @@ class GradientInversion(Attack):
         return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
 
     def obstacle(self, recording: Recording) -> str:
-        m = recording.method
+        m, probe = recording.method, self.message == "probe"
         why = super().obstacle(recording)
         if why:
             return why
-        if m.steps != 1 or m.optimizer != "sgd":
+        fewest = _updates.fewest(recording, probe=probe) if m.optimizer == "sgd" else 0
+        if not fewest and (probe or m.optimizer != "sgd"):
             return "the update is not a single SGD step, so it is no gradient"
+        if not 0 < fewest <= self._most:
+            took = f"every update is of {fewest} local steps or more" if fewest else "how many examples a local step had cannot be told"
+            return f"{took}, and {self._most} at most are replayed"
         return "breaching solves for images only: use attacker=naive" if self.engine == "breaching" and self.attacker == "joint" else ""
+
+    @property
+    def _most(self) -> int:
+        return self.local_steps if self.engine == "lbfgs" else 1
 
     def stages(self) -> tuple[str, ...]:
         return self.at
@@ -78,37 +91,40 @@ class GradientInversion(Attack):
     def seconds(self, recording: Recording) -> float:
         size = sum(p.numel() for p in recording.module().parameters())
         once = 0.004 if self.engine == "lbfgs" else 0.01
-        return 2 * len(self.at) * self.targets * self.restarts * self.steps * once * max(size / 5000, 1)
+        taken = _updates.fewest(recording, probe=False) if self.message == "update" else 1
+        return 2 * len(self.at) * self.targets * self.restarts * self.steps * once * taken * max(size / 5000, 1)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [self._invert(view, m, rng) for m in self._sent(view)]
+        return [self._invert(view, b, rng) for b in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label."""
+        """The mean of the auxiliary images of each label; beside it, for what is matched, an auxiliary image of each (``sample``)."""
         aux, out = view.know("aux_data"), []
-        for m in self._sent(view):
-            means = [aux.x[aux.y == y].mean(0) if bool((aux.y == y).any()) else aux.x.mean(0) for y in self._labels(view, m)]
-            out.append(Guess(m.sender, m.round, {"x": torch.stack(means)}, probe=m.probe))
+        for b in self._sent(view):
+            of_label = {y: aux.x[aux.y == y] if bool((aux.y == y).any()) else aux.x for y in set(b.labels.tolist())}
+            means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
+            some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
+            out.append(self._guess(b.message, {"x": means, **some}))
         return out
 
-    def _sent(self, view: View) -> list[Message]:
-        """The updates of this round's first training: one of each client, then a second of each, up to ``targets``."""
-        found = _updates.first(view, probe=self.message == "probe")
+    def _sent(self, view: View) -> list[_updates.Behind]:
+        """The updates of this round's shortest training: one of each client, then a second of each, up to ``targets``."""
+        found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
         count: dict[str, int] = {}
         turns = []
-        for m in found:
-            count[m.sender] = count.get(m.sender, 0) + 1
-            turns.append(count[m.sender])
+        for b in found:
+            sender = b.message.sender
+            count[sender] = count.get(sender, 0) + 1
+            turns.append(count[sender])
         order = sorted(range(len(found)), key=lambda i: (turns[i], i))
         return [found[i] for i in sorted(order[: self.targets])]
 
-    def _labels(self, view: View, m: Message) -> Tensor:
-        labels: Tensor = view.know("labels")[m.sender, m.round, m.phase, m.probe]
-        return labels
+    def _guess(self, m: Message, tensors: dict[str, Tensor], *, accepted: bool = False, flags: tuple[str, ...] = ()) -> Guess:
+        return Guess(m.sender, m.round, {**tensors, "phase": torch.tensor(m.phase)}, accepted=accepted, probe=m.probe, flags=flags)
 
-    def _invert(self, view: View, m: Message, rng: torch.Generator) -> Guess:
-        labels = self._labels(view, m)
-        replay = Replay(view, m, rng, size=len(labels), dtype=torch.float64)
+    def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
+        m, labels = b.message, b.labels
+        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
         norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
         if norm < VANISHED:
             return Guess(m.sender, m.round, probe=m.probe, failed="the update is zero", flags=("gradient_vanished",))
@@ -122,7 +138,7 @@ class GradientInversion(Attack):
         if not bool(found.x.isfinite().all()):
             return Guess(m.sender, m.round, probe=m.probe, failed="the search diverged", flags=found.flags)
         tensors = {"x": found.x.to(view.dtype), **{k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}}
-        return Guess(m.sender, m.round, tensors, accepted=found.accepted, probe=m.probe, flags=found.flags)
+        return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
         """The newest message of that name that the victim had sent *before* this loss; where none was kept, the one of this
@@ -133,3 +149,14 @@ class GradientInversion(Attack):
         earlier = [t for t, sender, _ in view.traffic(kind).tolist() if sender == party(m.sender) and t < m.round] if said else []
         said.sort(key=lambda e: (e.round in earlier[-1:], e.round))  # one that is older still stands in for nothing newer
         return said[-1].payload.to(guess) if said and said[-1].payload.shape == guess.shape else guess
+
+
+def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:
+    """An example of each of ``labels``, (B, ...): of one label another each time, as long as there are others."""
+    orders = {y: torch.randperm(len(have), generator=rng).tolist() for y, have in sorted(of_label.items())}
+    turn = dict.fromkeys(orders, 0)
+    picked = []
+    for y in labels.tolist():
+        picked.append(of_label[y][orders[y][turn[y] % len(orders[y])]])
+        turn[y] += 1
+    return torch.stack(picked)

@@ -80,7 +80,7 @@ class LabelInference(Attack):
         """Each client's newest labels, or its first update of this round."""
         if self.source == "message":
             return [m for m in view.messages("labels") if m.sender != "server"]
-        return _updates.first(view)
+        return _updates.first(view, trained=True)
 
     def _read(self, view: View, m: Message) -> Guess:
         if self.source == "message":

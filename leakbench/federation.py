@@ -14,6 +14,7 @@ from leakbench.defense import Defense, Wrapper
 from leakbench.desk import Desk
 from leakbench.errors import MethodError, UsageError
 from leakbench.guard import unwritten
+from leakbench.local_steps import amount
 from leakbench.models import initialise
 from leakbench.parties import Batch, Client, weighted_mean
 from leakbench.recorder import NoRecorder
@@ -117,9 +118,9 @@ class Federation:
         """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
         name, m = fn.__name__, self.method
         self._once(name)
-        steps, epochs = (m.steps, m.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
         where = {"seed": self.seed, "round": self.t, "phase": self.phase}
-        todo = plan(self.data, self.chosen, batch=m.batch, steps=steps, epochs=epochs, augment=self.augment, **where)
+        much = dict(zip(("steps", "epochs"), amount(m, steps, epochs), strict=True))
+        todo = plan(self.data, self.chosen, batch=m.batch, augment=self.augment, **much, **where)
         each = self.holdings(self.chosen)
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":

@@ -61,7 +61,10 @@ def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Sco
 
 
 def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
+    """1 / gallery. Of several images in no order: what their ``sample`` of others reaches, matched to them as the guess is."""
     true = answer.originals(guess)
+    if "sample" in guess.tensors and len(true.x) > 1 and not true.ordered:
+        return _identified(replace(guess, tensors={**guess.tensors, "x": guess.tensors["sample"]}), answer)
     return _scores(guess, true, [1 / len(gallery) for gallery, _ in _galleries(answer, true)])
 
 
@@ -96,7 +99,11 @@ LPIPS = Metric("lpips", "down", 0.0, float("inf"), "image", False, ("x",), _lpip
 """Perceptual distance, AlexNet trunk; images of 32 px and more."""
 
 IDENTIFICATION = Metric("identification", "up", 0.0, 1.0, "image", True, ("x",), _identified, floor=_blind_identification)
-"""The guess is nearer to the true image than to the 99 others of a gallery of its class; ties share."""
+"""The guess is nearer to the true image than to the 99 others of a gallery of its class; ties share.
+
+Floor: 1 / gallery for a guess of one image. Guesses of a batch are matched to its images, and what was picked for its nearness to an
+image is found more often than that: there the floor is what as many auxiliary images of the same labels reach, matched likewise.
+"""
 
 IDENTIFICATION_MATCHED = replace(IDENTIFICATION, score=partial(_identified, clip=True), floor=None, control=partial(_identified, clip=True))
 """As `identification`, for guesses of which there may be more than images and that may lie far outside of [0, 1].

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,21 +54,29 @@ class Replay:
 
     ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or "draw/mix", with a guess of the
     right shape made by the method's own ``start`` on the attacker's dice. Whoever knows better passes it as ``private``.
-    It covers one local SGD step. ``dtype``: what the attacker computes in; the recording's unless given.
+    ``sizes``: the examples of each local SGD step, in order; private inputs and draws are taken as the same in all of them.
+    ``phase``: the name of the loss. ``dtype``: what the attacker computes in; the recording's unless given.
     """
 
     def __init__(
-        self, view: View, message: Message, rng: torch.Generator, *, size: int = 1, phase: str = "loss", dtype: torch.dtype | None = None
+        self,
+        view: View,
+        message: Message,
+        rng: torch.Generator,
+        *,
+        sizes: Sequence[int] = (1,),
+        phase: str = "loss",
+        dtype: torch.dtype | None = None,
     ) -> None:
-        self.dtype = dtype or view.dtype
+        self.dtype, self.sizes = dtype or view.dtype, tuple(sizes)
         self.message, self.method, self.phase = replace(message, payload=self._cast(message.payload)), view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = self._mail(view)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
-            torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device),
-            torch.zeros(size, dtype=torch.long, device=self.device),
+            torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),
+            torch.zeros(sizes[0], dtype=torch.long, device=self.device),
         )
         me = self._me({}, {}, {})
         me.own, me.state, me.get_data = {}, {}, lambda: self.blank
@@ -124,22 +132,36 @@ class Replay:
         return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The update that one SGD step on ``batch`` would have sent; differentiable in the batch and in ``private``."""
+        """The update that the SGD steps on ``batch`` would have sent; differentiable in the batch and in ``private``."""
         return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """D loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``."""
+        """D loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``.
+
+        Of several steps: the sum of their gradients, each at the weights that the one before it led to. ``batch``: the examples of
+        all steps, in order.
+        """
         model = self.inbox["model"]
         leaves = {k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained}
-        loss = self.loss(batch, private, weights=leaves)
-        grads = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
-        return dict(zip(leaves, grads, strict=True))
+        total = self._slope(leaves, Batch(batch.x[: self.sizes[0]], batch.y[: self.sizes[0]]), private)
+        done = self.sizes[0]
+        for size in self.sizes[1:]:
+            moved = {k: v - self.rate * total[k] for k, v in leaves.items()}
+            more = self._slope(moved, Batch(batch.x[done : done + size], batch.y[done : done + size]), private)
+            total, done = {k: g + more[k] for k, g in total.items()}, done + size
+        return total
+
+    def _slope(self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The gradient of one step, by its ``weights``."""
+        loss = self.loss(batch, private, weights=weights)
+        grads = torch.autograd.grad(loss, list(weights.values()), create_graph=True, materialize_grads=True)
+        return dict(zip(weights, grads, strict=True))
 
     def observed(self) -> dict[str, Tensor]:
-        """The gradient that the recorded update is: minus the update over the rate, trained tensors only."""
+        """The gradient (of several steps: their sum) that the recorded update is: minus the update over the rate, trained tensors only."""
         return {k: -v / self.rate for k, v in self.message.payload.items() if k in self.trained}
 
     @property
     def rate(self) -> float:
         """The local learning rate of this round."""
-        return self.method.lr * self.method.decay ** max(self.message.round - 1, 0)
+        return self.method.lr * self.method.schedule(self.message.round)

@@ -121,7 +121,8 @@ class Answer:
 
     def originals(self, guess: Guess) -> Originals:
         """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
-        ("<kind>.among"), or the examples behind an update.
+        ("<kind>.among"), or the examples behind an update (of its "phase"), each once: who trains on one in several steps is guessed
+        in each of these, and the nearest guess counts.
 
         Raises:
             BrokenFile: they were not recorded.
@@ -134,8 +135,11 @@ class Answer:
             if name.endswith(AMONG):
                 kind = name.removesuffix(AMONG)
                 return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
-        x, _, rows = self.batch()
-        return Originals(x, rows, ordered=False)
+        phase = guess.tensors.get("phase")
+        x, _, rows = self.batch(None if phase is None else int(phase))
+        seen = rows.tolist()
+        once = [i for i, r in enumerate(seen) if r not in seen[:i]]
+        return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
 
     def prototypes(self) -> Tensor:
         """(C, dim) float64: every client's true prototype after this round.
@@ -149,13 +153,13 @@ class Answer:
         true: Tensor = everyone["prototype"]
         return true.double()
 
-    def batch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The examples behind the update of this round: x (B, ...) float64, y (B,), rows (B,).
+    def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The examples behind the update of this round's ``phase``, or of its first training: x (B, ...) float64, y (B,), rows (B,).
 
         Raises:
             BrokenFile: they were not recorded.
         """
-        entry = self._step(None)
+        entry = self._step(phase)
         x = entry["x"].double() if "x" in entry else self.truth.images(entry["rows"])
         return x, entry["y"], entry["rows"]
 
