@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -177,8 +176,10 @@ class FedAA(ElevenEpochs):
         sizes = zip(server.senders.tolist(), labels, strict=True)
         noise = [server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape) for k, y in sizes]
         if lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
-            with suppress(RuntimeError):  # vmap refused the network: one by one, or the real error
+            try:
                 return self.made_together(net, stack(models), torch.stack(labels), torch.stack(noise))
+            except RuntimeError as error:  # vmap refused the network: one by one, or the real error
+                server.fallbacks["examples"] = str(error).splitlines()[0]
         return [self.made(net, m, y, x) for m, y, x in zip(models, labels, noise, strict=True)]
 
     # what it hides ------------------------------------------------------------------------------------------------------

@@ -87,8 +87,8 @@ class Desk:
         me.rng = rng
         return out
 
-    def server(self, name: str, t: int, tree: Tree, means: Tree) -> tuple[Tree, Tree, set[str]]:
-        """Run the server function ``name``: what it sends, its new model and state, and the kinds that go to ``Each``."""
+    def server(self, name: str, t: int, tree: Tree, means: Tree) -> tuple[Tree, Tree, set[str], dict[str, str]]:
+        """Run the server function ``name``: what it sends, its new model and state, the kinds that go to ``Each``, and its fallbacks."""
         index = torch.tensor(SHARED, device=tree["receivers"].device)
         rng = Rng(self.seed, "defense", index, self.dtype, round=t)
         share, inbox = tree.get("share"), Mail(tree["inbox"])
@@ -99,7 +99,8 @@ class Desk:
             server.inbox["update"] = _Single()
         sent = getattr(self.method, name)(server) or {}
         each = {k for k, v in sent.items() if isinstance(v, Each)}
-        return {k: v.payload if k in each else v for k, v in sent.items()}, {"model": server.model, "state": server.state}, each
+        out = {k: v.payload if k in each else v for k, v in sent.items()}
+        return out, {"model": server.model, "state": server.state}, each, server.fallbacks
 
     def train(
         self,

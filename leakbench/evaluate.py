@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,9 +90,11 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
 
     Then nothing can be shared, and convolutions whose weights differ between clients are several times slower at once.
     """
-    if not fed.desk.trained.issubset(fed.columns["kept"]):
-        with suppress(RuntimeError):  # vmap refused it: one by one, or the real error
+    if not fed.desk.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
+        try:
             return each_row(ask, each)
+        except RuntimeError as error:  # vmap refused it: one by one, or the real error
+            fed.fallbacks["predict"] = str(error).splitlines()[0]
     return torch.stack([ask(row(each, i)) for i in range(len(fed.everyone))])
 
 

@@ -91,7 +91,8 @@ class Federation:
         tree: Tree = {"model": self.model, "state": self.state, "inbox": self.received}
         tree |= {"senders": self.senders, "receivers": self.chosen, "share": self.share}
         with unwritten(self._named(fn.__name__), {**tree, "means": self.means}):
-            sent, new, each = self.desk.server(fn.__name__, self.t, tree, self.means)
+            sent, new, each, slower = self.desk.server(fn.__name__, self.t, tree, self.means)
+        self.fallbacks.update({f"{fn.__name__}/{what}": why for what, why in slower.items()})
         self.model, self.state = new["model"], new["state"]
         for kind, payload in sent.items():
             self.traffic.down(self.t, kind, self.chosen, payload, each=kind in each)

@@ -149,6 +149,7 @@ class Server:
     senders: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     share: Tensor | None = None  # (M,) weight of each sender in ``mean``
     means: dict[str, Tree] = field(default_factory=dict, repr=False)
+    fallbacks: dict[str, str] = field(default_factory=dict, repr=False)  # what of its work is done the slow way -> why; for run.json
 
     def mean(self, kind: str) -> Any:
         """The mean of what the senders sent, plain or weighted as the method's ``average`` says.

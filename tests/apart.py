@@ -98,8 +98,8 @@ class Apart(Desk):
         return opened(pipe.recv_bytes())
 
     def server(self, name: str, t: int, tree: Any, means: Any) -> Any:
-        sent, new, each = self._ask(-1, "server", {"name": name, "t": t, "tree": tree, "means": means})
-        return sent, new, each
+        sent, new, each, slower = self._ask(-1, "server", {"name": name, "t": t, "tree": tree, "means": means})
+        return sent, new, each, slower
 
     def client(self, name: str, t: int, each: Any, shared: Any, data: Any = None, log: Any = None) -> Any:
         examples = {"data": vars(data())} if data else {}

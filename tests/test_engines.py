@@ -9,6 +9,7 @@ from torch import nn
 
 from leakbench import Defense, registry
 from leakbench.errors import LeakbenchError, MethodError, UsageError
+from leakbench.evaluate import utility_scores
 from leakbench.federation import Federation
 from leakbench.models import Stages
 
@@ -190,6 +191,28 @@ def test_what_vmap_refuses_is_run_by_the_reference_and_said():
     assert fast.phases == slow.phases == {"loss": "loop", "uplink": "one by one"}
     assert gap(slow, fast) == 0.0
     assert slow.fallbacks == {}
+
+
+class Looks(Defense):
+    """A prediction that vmap cannot run, of a client's own state."""
+
+    calls: ClassVar[list[int]] = []
+
+    def start(self, me):
+        me.state["bias"] = me.index.double()
+
+    def predict(self, net, x, me):
+        self.calls.append(len(x))
+        return net(x) + me.state["bias"] if me.state["bias"].item() > 3 else net(x)
+
+
+def test_a_prediction_that_vmap_refuses_is_made_one_by_one_and_said():
+    fed = run(federation(Looks()), 1)
+    first = utility_scores(fed)
+    assert "item()" in fed.fallbacks["predict"]
+    tried = len(Looks.calls)
+    assert torch.equal(utility_scores(fed), first)
+    assert len(Looks.calls) == 2 * tried - 1  # it is not tried again
 
 
 class Announced(Branching):
