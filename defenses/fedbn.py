@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from defenses._eleven_epochs import ElevenEpochs
@@ -16,13 +17,16 @@ class FedBN(ElevenEpochs):
     """Everything is averaged but normalisation layers: their scales, shifts and running statistics never leave the client (Algorithm 1).
 
     A network without such layers gets a BatchNorm behind every convolution or, if it has none, behind every linear layer but the
-    last: FedAA compares with FedBN on a network in which it names none. So FedBN's network is then another one than the others'.
+    last: FedAA compares with FedBN on a network in which it names none. So FedBN's network is then another one than the others', and
+    what it gains may be the network's: ``private`` = false, ours, is FedAvg on FedBN's network.
 
     There is no one global model: utility is that of the averaged model with each client's own layers, the mean over all clients
     on the whole test set. A client that was never chosen brings its initial ones. Undefended: itself; it claims to hide nothing.
     """
 
     paper: ClassVar[str] = "Li et al., ICLR 2021, Algorithm 1"
+
+    private: bool = Field(True, description="normalisation layers stay with the client; false: they are averaged, too")
 
     def module(self, module: nn.Module, facts: Facts) -> nn.Module:
         """The task's architecture, with normalisation layers.
@@ -35,7 +39,7 @@ class FedBN(ElevenEpochs):
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
-        return isinstance(module, NORMS)
+        return self.private and isinstance(module, NORMS)
 
 
 def _normalise(module: nn.Module) -> None:

@@ -7,11 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from federations import digits, federation, method, run, uneven
+from federations import digits, federation, gap, method, run, uneven
 from scipy.optimize import minimize
 from torch import nn
 
 from defenses import _identifier
+from defenses.fedavg import FedAvg
 from leakbench import UsageError, registry
 from leakbench.adversarial import search
 from leakbench.models import initialise
@@ -463,6 +464,18 @@ def test_fedbn_is_evaluated_with_each_clients_own_layers():
         right.append((net(test.x).argmax(1) == test.y).double())
     assert torch.allclose(utility_scores(fed), torch.stack(right).mean(0))
     assert len({float(r.mean()) for r in right}) > 1
+
+
+def test_with_nothing_private_it_is_fedavg_on_the_same_network():
+    class Same(FedAvg):
+        def module(self, module, facts):
+            return method("fedbn").module(module, facts)
+
+    how = {"average": "weighted", "steps": 0, "epochs": 2, "batch": 32, "lr": 0.1}
+    fed, want = (run(federation(m), 2) for m in (method("fedbn", private=False, **how), Same(**how)))
+    assert fed.columns["kept"] == {}
+    assert any("running_mean" in k and float(v.abs().max()) > 0 for k, v in fed.model.items())
+    assert gap(fed, want) == 0
 
 
 def test_a_batch_of_one_takes_the_running_statistics():

@@ -25,6 +25,7 @@ TABLES = ("fedaa-table1", "fedaa-table2", "fedaa-table3", "fedaa-table5")
 TRAINED = (*TABLES, "fedaa-figure5")
 COMPARED = ["FedAvg", "FedProx", "FedBN", "MOON", "FedAA"]
 OURS = ["Non-I", "Non-F", "Neither"]
+NETWORK = "FedAvg+BN"  # FedAvg on FedBN's network
 
 
 def planned(name, scale):
@@ -76,7 +77,7 @@ class TestWhatIsRun:
             return [p.case.label.partition(",")[0] for p in planned(name, "full") if p.case.params["fraction"] == fraction]
 
         for fraction in (0.5, 0.8, 1.0):
-            assert columns("fedaa-table1", fraction) == 2 * [*COMPARED, *OURS]
+            assert columns("fedaa-table1", fraction) == 2 * [*COMPARED, *OURS, NETWORK]
         for fraction in (0.1, 0.2, 0.3):
             assert columns("fedaa-table2", fraction) == 2 * COMPARED
             assert columns("fedaa-table3", fraction) == ["Non-I", "Non-F", "FedAvg", "FedAA", "Neither"]
@@ -89,7 +90,7 @@ class TestWhatIsRun:
 
     def test_smoke_of_table_1_is_everyone_three_times_at_c_of_1(self):
         found = planned("fedaa-table1", "smoke")
-        assert [p.case.label for p in found] == [at(m, 1.0) for m in (*COMPARED, *OURS)]
+        assert [p.case.label for p in found] == [at(m, 1.0) for m in (*COMPARED, *OURS, NETWORK)]
         assert {p.seeds for p in found} == {(0, 1, 2)}
 
     @pytest.mark.parametrize("scale", SCALES)
@@ -174,7 +175,7 @@ class TestThePapersNumbers:
 
     def test_at_smoke_a_statement_speaks_of_what_is_run(self):
         orders = catalogue.find("fedaa-table1").orders_of("smoke")
-        assert {label for o in orders for label in o.labels()} == {at(m, 1.0) for m in (*COMPARED, *OURS)}
+        assert {label for o in orders for label in o.labels()} == {at(m, 1.0) for m in (*COMPARED, *OURS, NETWORK)}
         assert "FedAA beats FedProx, but at C = 1" not in [o.text for o in orders]
         assert "FedProx beats FedAA at C = 1 (the paper's own exception)" in [o.text for o in orders if "cifar10" in o.datasets]
 

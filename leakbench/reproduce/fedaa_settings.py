@@ -20,6 +20,7 @@ METHODS: dict[str, tuple[str, Params]] = {
     "FedAvg": ("fedavg", LOCAL),
     "FedProx": ("fedprox", {**LOCAL, "mu": 0.01}),
     "FedBN": ("fedbn", {}),
+    "FedAvg+BN": ("fedbn", {"private": False}),
     "MOON": ("moon", {"temperature": 0.5}),
     "FedAA": ("fedaa", {}),
     "Non-I": ("fedaa", {"identifier": False}),
@@ -29,6 +30,7 @@ METHODS: dict[str, tuple[str, Params]] = {
 }
 COMPARED = ("FedAvg", "FedProx", "FedBN", "MOON", "FedAA")
 ABLATED = ("Non-I", "Non-F")
+NORMED = "a control: FedAvg on FedBN's network, nothing of which stays with a client"
 TWICE = "a control: 10 epochs, an average, one epoch, an average, and nothing else of FedAA"
 
 
