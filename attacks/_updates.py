@@ -40,9 +40,9 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
     method, labels, known = view.loss_method(), view.know("labels"), []
     losses = {t.phase: t.name for t in trainings(method, view.round)}
     for m in view.messages("update", round=view.round, probe=probe):
-        y = labels[m.sender, m.round, m.phase, m.probe]
-        sizes = _sizes(method, m.round, m.phase, len(y), probe=probe)
-        if 0 < len(sizes) <= most:
+        y = labels.get((m.sender, m.round, m.phase, m.probe))  # None: it trained on nothing
+        sizes = [] if y is None else _sizes(method, m.round, m.phase, len(y), probe=probe)
+        if y is not None and 0 < len(sizes) <= most:
             known.append(Behind(m, y, sizes, losses[m.phase]))
     least = min(((len(b.sizes), b.message.phase) for b in known), default=(0, -1))
     return [b for b in known if b.message.phase == least[1]]

@@ -31,8 +31,8 @@ class GradientInversion(Attack):
 
     The updates are the recorded probes or the real ones. A probe is what a client with one image would have sent, so it is a
     gradient where training is one step or one epoch. A real update may be of several steps: these are replayed one after another
-    on the images sought (the FedAvg objective of Geiping et al., Section 5.3, and of Dimitrov et al. 2022, each step with images of
-    its own); one of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of the fewest steps
+    on the images sought (the objective for FedAvg of Geiping et al. and of Dimitrov et al. 2022, each step with images of its own);
+    one of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of the fewest steps
     is attacked.
 
     ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.

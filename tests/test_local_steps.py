@@ -242,8 +242,16 @@ class TestLuck:
         assert row["floor"] == row["floor_low"] == row["floor_high"] == 0.01
 
 
-class TestLabels:
-    def test_a_training_without_steps_is_passed_over(self, tmp_path):
+class TestWithoutSteps:
+    """A training of no epochs: its update is zero, and nothing is behind it."""
+
+    def test_the_other_updates_are_inverted(self, tmp_path):
+        run = trained(tmp_path, **{**QUICK, "epochs": 0}, batch=32)
+        for message in ("probe", "update"):
+            found = guesses(attacked(run, message=message, targets=2, steps=2, restarts=1))
+            assert {int(g.tensors["phase"]) for g in found.values()} == {trainings(FedAA(), 2)[1].phase}
+
+    def test_labels_are_read_off_the_other_update(self, tmp_path):
         """FedAA with no epochs before the examples: its first update is zero, and what can be read is the second."""
         run = trained(tmp_path, **{**QUICK, "epochs": 0}, batch=32)
         folder = api.attack(run, "label_inference", source="update").path

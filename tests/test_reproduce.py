@@ -421,8 +421,8 @@ class TestOrders:
         assert good.verdict == "holds"
         assert "1 of 2 steps beyond their intervals" in good.sentence
         assert "a 0.900 [0.850, 0.950]" in good.sentence
-        assert verdict(self.falls, row("a", 0.9), row("b", 0.92), row("c", 0.2)).verdict == "holds within intervals only"
-        assert verdict(self.falls, row("a", 0.4), row("b", 0.38), row("c", 0.36)).verdict == "holds within intervals only"
+        assert verdict(self.falls, row("a", 0.9), row("b", 0.92), row("c", 0.2)).verdict == "neither shown nor contradicted"
+        assert verdict(self.falls, row("a", 0.4), row("b", 0.38), row("c", 0.36)).verdict == "neither shown nor contradicted"
         assert verdict(self.falls, row("a", 0.2), row("b", 0.5), row("c", 0.1)).verdict == "does not hold here"
         assert verdict(self.falls, row("a", 0.2), row("b", 0.24), row("c", 0.31)).verdict == "does not hold here"
         assert verdict(self.falls, row("a", 1.0, 0.0), row("b", 1.0, 0.0), row("c", 0.5)).verdict == "holds"  # saturated at first
@@ -430,7 +430,7 @@ class TestOrders:
 
     def test_a_dead_run_supports_nothing(self):
         dead = verdict(self.falls, row("a", 0.9), row("b", 0.88), row("c", 0.0, marks="dead_run"))
-        assert dead.verdict == "holds within intervals only"
+        assert dead.verdict == "neither shown nor contradicted"
         assert "Left out, because dead runs support nothing: c 0.000" in dead.sentence
         assert verdict(self.falls, row("a", 0.9), row("b", 0.1, marks="dead_run"), row("c", 0.0, marks="x|dead_run")).verdict == (
             "cannot be judged here"
@@ -451,7 +451,7 @@ class TestOrders:
     def test_less(self):
         less = orders.Less("less", "p_leak", pairs=(("a", "b"), ("c", "d")))
         assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.9)).verdict == "holds"
-        assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.15)).verdict == "holds within intervals only"
+        assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.15)).verdict == "neither shown nor contradicted"
         assert verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.9), row("d", 0.1)).verdict == "does not hold here"
         one = verdict(less, row("a", 0.1), row("b", 0.5), row("c", 0.1), row("d", 0.0, marks="dead_run"))
         assert one.verdict == "holds"
@@ -461,7 +461,7 @@ class TestOrders:
     def test_equals(self):
         equals = orders.Equals("one", "p_leak", values=(("a", 1.0),))
         assert verdict(equals, row("a", 1.0)).verdict == "holds"
-        assert verdict(equals, row("a", 0.97)).verdict == "holds within intervals only"
+        assert verdict(equals, row("a", 0.97)).verdict == "neither shown nor contradicted"
         assert verdict(equals, row("a", 0.9)).verdict == "does not hold here"
         assert verdict(equals, row("a", 1.0, marks="dead_run")).verdict == "cannot be judged here"
         near = orders.Equals("half", "p_leak", values=(("a", 0.5), ("b", 0.4)), tolerance=0.001)
@@ -475,8 +475,8 @@ class TestOrders:
             return verdict(keeps, *(row(x, v, width, UTILITY, "accuracy") for x, v in zip("rab", (r, a, b), strict=True))).verdict
 
         assert say(0.58, 0.58, 0.57, 0.005) == "holds"
-        assert say(0.58, 0.58, 0.57, 0.05) == "holds within intervals only"
-        assert say(0.58, 0.58, 0.50, 0.05) == "holds within intervals only"
+        assert say(0.58, 0.58, 0.57, 0.05) == "neither shown nor contradicted"
+        assert say(0.58, 0.58, 0.50, 0.05) == "neither shown nor contradicted"
         assert say(0.58, 0.58, 0.40, 0.05) == "does not hold here"
         dead = row("r", 0.58, 0.005, UTILITY, "accuracy", marks="dead_run")
         assert verdict(keeps, dead, row("a", 0.9, 0.01, UTILITY, "accuracy")).verdict == "cannot be judged here"
@@ -489,7 +489,7 @@ class TestOrders:
 
         assert say(0.9, 0.7, 0.96).verdict == "holds"
         assert "b is the best of 2" in say(0.9, 0.7, 0.96).sentence
-        assert say(0.9, 0.7, 0.91).verdict == "holds within intervals only"
+        assert say(0.9, 0.7, 0.91).verdict == "neither shown nor contradicted"
         assert say(0.9, 0.7, 0.8).verdict == "does not hold here"
 
     def test_collapses(self):

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from leakbench import flags
 
 Row = Mapping[str, Any]
-Verdict = Literal["holds", "holds within intervals only", "does not hold here", "cannot be judged here"]
+Verdict = Literal["holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"]
 HOLDS: Verdict = "holds"
-WITHIN: Verdict = "holds within intervals only"
+WITHIN: Verdict = "neither shown nor contradicted"
 FAILS: Verdict = "does not hold here"
 OPEN: Verdict = "cannot be judged here"
 Relation = Literal["below", "in order", "out of order", "above"]
