@@ -1,4 +1,4 @@
-"""Label inference: which classes does a client hold? Read straight off the label message, or off the output biases of its update."""
+"""Label inference: which classes does a client hold? Read straight off the label message, or off its update's output biases."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from attacks import _updates
+from attacks import _label_shares, _updates
 from leakbench.attacker import Attack
 from leakbench.guess import Guess
 from leakbench.label_metrics import LABEL_OVERLAP, LABEL_SET
+from leakbench.local_steps import trainings
 from leakbench.metrics import Metric
 from leakbench.recording import Recording
 from leakbench.transcript import Message
@@ -19,7 +20,7 @@ from leakbench.view import ThreatModel, View
 
 
 class LabelInference(Attack):
-    """Two ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
+    """Three ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
 
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's features, FedMix's mean labels, FedData's),
     the guess is the shares of the classes in the newest message: their frequencies where it holds one label for each example
@@ -30,10 +31,13 @@ class LabelInference(Attack):
     "update": what the update gives away even where no label is sent, for methods whose network ends in class logits with a bias.
     Cross-entropy raises the output bias of the classes in the batch and lowers the others' (the gradient of bias c is the mean
     predicted probability of c minus its share): the guess is the classes whose bias rose, in proportion to the rise. Units are
-    the audited clients, read is their first update of the round, true are the labels behind that, all steps together. It is a
-    simple attacker: a class that the model predicts more often than it occurs is missed though it is there, after many steps or
-    with Adam the rises are no shares any more, and who knows the model's mean prediction could correct for that. So a low number
-    acquits nobody.
+    the audited clients, read is their first update of the round, true are the labels behind that, all steps together. A class that
+    the model predicts more often than it occurs is missed though it is there, so of many classes it finds too few.
+
+    "calibrated": the same for who has auxiliary data, on which the mean predictions of the model are measured and taken off again:
+    the shares s, 0 or more and of sum 1, for which s - Pᵀs is nearest to the rise in a step, P the mean prediction for each
+    true class. P is the received model's for a single step, of several the client's own (received + update). For SGD; by epochs it
+    reads the client's count. After many steps the shares are blurred, but seldom more than where they are read raw.
 
     Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike there is nothing to tell: the
     control, too, stays at the floor, and the verdict is "attack too weak". In the control of FedAA clients send a label for
@@ -43,19 +47,24 @@ class LabelInference(Attack):
     about: ClassVar[str] = "which classes a client holds, read straight off its label message or off its update's output biases"
     paper: ClassVar[str] = "after iDLG (Zhao et al. 2020) and LLG (Wainakh et al. 2022); FedAA, Section 3.2"
     metrics: ClassVar[tuple[Metric, ...]] = (LABEL_OVERLAP, LABEL_SET)
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"source": "message"}, {"source": "update"})
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"source": "message"}, {"source": "update"}, {"source": "calibrated"})
 
-    source: Literal["message", "update"] = Field("message", description="what is read: the labels that clients send, or their updates")
+    source: Literal["message", "update", "calibrated"] = Field(
+        "message", description="what is read: the labels that clients send, or their updates, raw or beside auxiliary data"
+    )
 
     @property
     def threat(self) -> ThreatModel:
         if self.source == "message":
             return ThreatModel(kinds=("labels",), rounds="last", knows=("facts",), rung="transcript")
-        return ThreatModel(kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method")
+        if self.source == "update":
+            return ThreatModel(kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method")
+        kinds = ("update", "model", "count")
+        return ThreatModel(kinds=kinds, rounds="audited", knows=("aux_data", "method", "facts"), rung="public")
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
+        return self.threat.model_copy(update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))})
 
     def obstacle(self, recording: Recording) -> str:
         why = super().obstacle(recording)
@@ -66,7 +75,19 @@ class LabelInference(Attack):
             return "the network does not end in a linear layer of class logits, so no output bias stands for a class"
         if last.bias is None or recording.method.keeps("bias", last):
             return f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
-        return ""
+        return self._uncalibrated(recording) if self.source == "calibrated" else ""
+
+    def _uncalibrated(self, recording: Recording) -> str:
+        """Why what the model predicts anyway, or how many steps there were, cannot be told."""
+        m = recording.method
+        if m.optimizer != "sgd":
+            return "the update was made by Adam, of which the bias does not say how far each class was off"
+        modules = recording.module().modules()
+        if any(m.keeps(k, part) for part in modules for k in (*part._parameters, *part._buffers)):
+            return "a part of the network never leaves the client, so what it predicts cannot be told"
+        trained = [t for t in trainings(m, 1) if t.steps or t.epochs]
+        counted = any((s["kind"], s["sender"]) == ("count", "client") for s in recording.run.meta["sent"])
+        return "" if not trained or trained[0].steps or counted else "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._read(view, m) for m in self._sent(view)]
@@ -88,7 +109,11 @@ class LabelInference(Attack):
             if counts is None:
                 return Guess(m.sender, view.round, failed="the message holds no labels: expected integers (n,) or shares (n, K)")
             return self._guess(view, m, counts / counts.sum(), accepted=True)
-        rise = m.payload[f"{_output(view.module)[0]}.bias"].double().clamp(min=0)
+        bias = f"{_output(view.module)[0]}.bias"
+        if self.source == "calibrated":
+            found = _label_shares.calibrated(view, m, bias)
+            return Guess(m.sender, view.round, failed=found) if isinstance(found, str) else self._guess(view, m, found)
+        rise = m.payload[bias].double().clamp(min=0)
         if not bool(rise.isfinite().all()):
             return Guess(m.sender, view.round, failed="the update is not finite")
         if not bool(rise.any()):
@@ -96,7 +121,7 @@ class LabelInference(Attack):
         return self._guess(view, m, rise / rise.sum())
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
-        phase = {"phase": torch.tensor(m.phase)} if self.source == "update" else {}
+        phase = {} if self.source == "message" else {"phase": torch.tensor(m.phase)}
         return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
 
 

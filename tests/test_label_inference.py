@@ -12,11 +12,14 @@ import pytest
 import torch
 from small_runs import Lazily, again, build, by_hand, plugged, results, units
 
+from attacks import _updates
+from attacks._label_shares import predicted, solved, taken
 from attacks.label_inference import counted
 from leakbench import api, attacking, cli, scoring, work
 from leakbench.errors import MethodError, UsageError
 from leakbench.guess import Guess
 from leakbench.runs import load
+from leakbench.task import Examples
 from leakbench.truth import Truth
 from leakbench.view import View
 
@@ -65,6 +68,8 @@ def runs(tmp_path_factory):
         fedmix=partial(trained, out, "fedmix", qua, 1, params={"epochs": 1}),
         feddata=partial(trained, out, "feddata", qua, 1, params={"epochs": 1}),
         fedavg=partial(trained, out, "fedavg", qua, 1, params=one_step),
+        several=partial(trained, out, "fedavg", UNEVEN, 1, params={**one_step, "steps": 0, "epochs": 3, "lr": 0.1, "average": "weighted"}),
+        iid=partial(trained, out, "fedavg", {**SMALL, "split": "iid", "split_param": 1.0}, 2, params=one_step),
     )
 
 
@@ -216,6 +221,85 @@ class TestUpdate:
         assert [g.failed for g in out[:3]] == ["no output bias rose", "the update is not finite", ""]
 
 
+class TestCalibrated:
+    """What the model predicts anyway, measured on auxiliary data, taken off the rise of the biases."""
+
+    @pytest.mark.parametrize("k", [2, 7])
+    def test_solved_gives_back_what_made_the_rise(self, k):
+        rng = torch.Generator().manual_seed(k)
+        predicted = torch.rand(k, k, generator=rng, dtype=torch.float64)
+        predicted = predicted / predicted.sum(1, keepdim=True)
+        for shares in (torch.rand(k, generator=rng, dtype=torch.float64), torch.eye(k, dtype=torch.float64)[1]):
+            true = shares / shares.sum()
+            rise = torch.stack([true[c] - sum(true[y] * predicted[y, c] for y in range(k)) for c in range(k)])
+            assert torch.allclose(solved(rise, predicted), true, atol=1e-9)
+
+    def test_solved_is_the_best_of_all_shares_where_none_fits(self):
+        rng = torch.Generator().manual_seed(3)
+        predicted = torch.softmax(3 * torch.randn(3, 3, generator=rng, dtype=torch.float64), 1)
+        rise = 0.7 * torch.randn(3, generator=rng, dtype=torch.float64)
+        grid = torch.tensor([[i, j, 100 - i - j] for i in range(101) for j in range(101 - i)]).double() / 100
+        far = (grid - grid @ predicted - rise).square().sum(1)
+        found = solved(rise, predicted)
+        assert (found.sum(), bool((found >= 0).all())) == (pytest.approx(1), True)
+        assert float((found - grid[far.argmin()]).abs().max()) < 0.02
+
+    def test_predictions_are_means_over_each_class(self, runs):
+        recording = again(runs["fedavg"])
+        aux, net = recording.known("aux_data"), recording.module()
+        weights = next(m.payload for m in recording.transcript if m.kind == "model")
+        net.load_state_dict(weights)
+        some = Examples(aux.x[aux.y != 4], aux.y[aux.y != 4]).to("cpu", torch.float32)  # of one class there is none
+        found = predicted(net, weights, some, 10)
+        for c in range(10):
+            of = [float(v) for v in net.requires_grad_(False)(some.x[some.y == c] if c != 4 else some.x).double().softmax(1).mean(0)]
+            assert found[c].tolist() == pytest.approx(of, abs=1e-6)
+
+    @pytest.mark.parametrize("name", ["islands", "several", "fedavg"])
+    def test_steps_are_those_that_were_taken(self, runs, name):
+        run = runs[name]
+        view, rounds = View(build("label_inference", source="calibrated").threat, again(run), 1), Truth(load(run.path))
+        for m in _updates.first(view, trained=True):
+            y = rounds.round(1)["client"][m.sender.removeprefix("client/")][str(m.phase)]["y"]
+            n = sum(held(run, int(m.sender.removeprefix("client/"))).values())
+            if name == "fedavg":
+                assert taken(view, m) == (1, 16) == (1, len(y))
+            else:
+                epochs, batch = again(run).method.epochs, again(run).method.batch
+                assert taken(view, m) == (epochs * -(-n // batch), n)
+                assert len(y) == epochs * n
+
+    def test_a_batch_is_read_where_raw_biases_name_too_few(self, runs):
+        """Sixteen examples of all classes alike: raw, worse than the prior; calibrated, nearly all of them."""
+        raw, found = (results(attacked(runs["iid"], source=s), "label_overlap", "untrained") for s in ("update", "calibrated"))
+        assert raw["value"] < raw["floor"]
+        assert found["value"] > 0.9 > found["floor"]
+        assert found["low"] > found["floor_high"]
+        assert (found["rung"], found["knowledge"], raw["rung"]) == ("public", "aux_data|method|facts", "method")
+
+    def test_after_epochs_it_reads_the_clients_own_model(self, runs):
+        raw, found = (results(attacked(runs["several"], source=s), "label_overlap") for s in ("update", "calibrated"))
+        assert found["value"] > raw["value"]
+        assert found["value"] > found["floor"] + 0.2
+
+    def test_less_than_half_an_example_is_none(self, runs):
+        for g in guesses(attacked(runs["iid"], source="calibrated"), stage="untrained").values():
+            shares = g.tensors["shares"]
+            assert float(shares.sum()) == pytest.approx(1)
+            assert bool(((shares == 0) | (shares >= 0.5 / 16)).all())
+
+    def test_what_was_not_kept_or_is_not_finite_fails(self, runs):
+        attack = build("label_inference", source="calibrated")
+        view = View(attack.threat, again(runs["several"]), 1)
+        updates = _updates.first(view)
+        updates[0].payload["first.1.weight"].fill_(float("nan"))
+        view._seen = [m for m in view._seen if not (m.kind == "count" and m.sender == updates[1].sender)]
+        said = [g.failed for g in attack.run(view, torch.Generator())]
+        assert said[:3] == ["the update is not finite", "how many local steps it took cannot be told", ""]
+        view._seen = [m for m in view._seen if m.kind != "model"]
+        assert attack.run(view, torch.Generator())[2].failed == "the model it received was not kept"
+
+
 class TestWhereItFits:
     def test_reasons(self, runs, tmp_path):
         def why(run, source):
@@ -236,9 +320,23 @@ class TestWhereItFits:
         with pytest.raises(UsageError, match="clients send the server no labels"):
             api.attack(runs["fedavg"], "label_inference")
 
-    def test_both_ways_are_tried_where_none_is_named(self, runs):
+    def test_what_calibration_needs(self, runs, tmp_path):
+        def why(run):
+            return build("label_inference", source="calibrated").obstacle(again(run))
+
+        assert not why(runs["fedavg"]) + why(runs["islands"]) + why(runs["several"])
+        plain = trained(tmp_path, "fedavg", rounds=1, params={"steps": 0, "epochs": 1, "average": "plain"})
+        assert why(plain) == "clients send no count, so how many steps they take cannot be told"
+        assert not build("label_inference", source="update").obstacle(again(plain))
+        adam = trained(tmp_path, "fedavg", rounds=1, params={"steps": 1, "optimizer": "adam"})
+        assert why(adam) == "the update was made by Adam, of which the bias does not say how far each class was off"
+        normed = trained(tmp_path, "fedbn", rounds=1, params={"epochs": 1})
+        assert why(normed) == "a part of the network never leaves the client, so what it predicts cannot be told"
+        assert why(trained(tmp_path, "fedhide", {**SMALL, "dim": 10}, rounds=1)).startswith("the network does not end in a linear layer")
+
+    def test_all_ways_are_tried_where_none_is_named(self, runs):
         sources = [c.attack.source for c in work.planned(again(runs["islands"])) if c.name == "label_inference"]
-        assert sources == ["message", "update"]
+        assert sources == ["message", "update", "calibrated"]
 
     def test_show_says_that_nothing_is_inferred(self, capsys):
         assert cli.run(["show", "label_inference"]) == 0
