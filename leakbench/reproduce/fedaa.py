@@ -142,7 +142,7 @@ TABLE5 = Recipe(
     about="FedAA, Table 5: accuracy of FedProx with and without adversarial examples and identifiers, 100 clients, C = 0.3.",
     cases=tuple(cases(("FedAvg", "FedAA", "FedProx", "FedProxAA"), MOBILE[2:])),
     measures=ACCURACY,
-    scales=_hundred(("2 minutes on two cores", "three quarters of an hour on two cores, never tried", "an hour on one GPU, never tried")),
+    scales=_hundred(("2 minutes on two cores", "half an hour on two cores, too little to learn from", "an hour on one GPU, never tried")),
     orders=(
         beats("FedAA", "FedAvg", MOBILE[2:]),
         beats("FedProxAA", "FedProx", MOBILE[2:], said="what is added helps FedProx, too (FedProxAA beats FedProx)"),
