@@ -37,7 +37,7 @@ class LabelInference(Attack):
     "calibrated": the same for who has auxiliary data, on which the mean predictions of the model are measured and taken off again:
     the shares s, 0 or more and of sum 1, for which s - Pᵀs is nearest to the rise in a step, P the mean prediction for each
     true class. P is the received model's for a single step, of several the client's own (received + update). For SGD; by epochs it
-    reads the client's count. After many steps the shares are blurred; of clients with few classes the raw rise may then say more.
+    reads the client's count. After many steps, or where a wrapper clips the update, the shares are blurred; the raw rise may then say more.
 
     Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike there is nothing to tell: the
     control, too, stays at the floor, and the verdict is "attack too weak". In the control of FedAA clients send a label for

@@ -137,8 +137,10 @@ class Answer:
                 return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
         phase = guess.tensors.get("phase")
         x, _, rows = self.batch(None if phase is None else int(phase))
-        seen = rows.tolist()
-        once = [i for i, r in enumerate(seen) if r not in seen[:i]]
+        places: dict[int, int] = {}
+        for i, r in enumerate(rows.tolist()):
+            places.setdefault(r, i)
+        once = [*places.values()]
         return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
 
     def prototypes(self) -> Tensor:

@@ -299,6 +299,13 @@ class TestCalibrated:
         view._seen = [m for m in view._seen if m.kind != "model"]
         assert attack.run(view, torch.Generator())[2].failed == "the model it received was not kept"
 
+    def test_a_single_step_that_is_not_finite_fails_alone(self, runs):
+        """There the client's own weights are not looked at, but its bias is."""
+        attack = build("label_inference", source="calibrated")
+        view = View(attack.threat, again(runs["fedavg"]), 1)
+        _updates.first(view)[0].payload["head.bias"][3] = float("nan")
+        assert [g.failed for g in attack.run(view, torch.Generator())[:2]] == ["the update is not finite", ""]
+
 
 class TestWhereItFits:
     def test_reasons(self, runs, tmp_path):
