@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.errors import UnknownName, UsageError
+from leakbench.base.errors import UnknownName, UsageError
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (the module's output, labels) -> (), differentiable; it is copied deeply
 

@@ -7,12 +7,12 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor, nn
 
-from leakbench.local_steps import trainings
-from leakbench.parties import Net
-from leakbench.task import Examples
-from leakbench.transcript import Message
-from leakbench.tree import Tree
-from leakbench.view import View
+from leakbench.attacking.view import View
+from leakbench.base.tree import Tree
+from leakbench.federation.local_steps import trainings
+from leakbench.federation.parties import Net
+from leakbench.federation.task import Examples
+from leakbench.record.messages import Message
 
 CHUNK = 256  # images of one forward pass
 HEAVY = 100.0  # weight of "the shares sum to 1" beside the equations

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from attacks._lbfgs import Solution, minimise
-from leakbench.errors import MethodError
-from leakbench.parties import Batch
-from leakbench.replay import Replay
+from leakbench.attacking.replay import Replay
+from leakbench.base.errors import MethodError
+from leakbench.federation.parties import Batch
 
 MEMORY = 100  # pairs; as many as there are unknowns, or joint recovery stalls
 EXACT = 1e-11  # float32 updates hold no more

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leakbench.defense import Defense
-from leakbench.local_steps import trainings
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import View
+from leakbench.attacking.view import View
+from leakbench.federation.defense import Defense
+from leakbench.federation.local_steps import trainings
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _updates
-from leakbench.attacker import Attack
-from leakbench.example_metrics import EXAMPLES
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.parties import Batch, Net
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.parties import Batch, Net
+from leakbench.metrics.examples import EXAMPLES
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 
 class AdversarialExamples(Attack):

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
-from leakbench.attacker import Attack
-from leakbench.context import paste
-from leakbench.context_metrics import CONTEXT_ACCURACY, SAMPLES_TO_90
-from leakbench.errors import MethodError
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.parties import Net
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import MethodError
+from leakbench.data.marker import paste
+from leakbench.federation.parties import Net
+from leakbench.metrics.context import CONTEXT_ACCURACY, SAMPLES_TO_90
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 SENT = ("data", "mean_data", "features")
 GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # of the attacker's samples
@@ -45,7 +45,7 @@ class Context(Attack):
     samples says about every row that each client sent.
 
     From the paper: the attacker knows the marker, and the accuracy against the number of samples. Differently: the marker is the
-    clients', not the images' (see ``leakbench.context.marked``), so accuracy is counted by client; samples are pairs of one
+    clients', not the images' (see ``leakbench.data.marker.marked``), so accuracy is counted by client; samples are pairs of one
     example, which is stronger; beside four linear layers (``network`` = "linear", which together are one linear map) there is a
     stronger attacker ("relu": a matched filter, a ReLU network or the linear layers, whichever is best on samples that it kept
     back). A wrapper's noise or clipping is not imitated on the attacker's own samples.

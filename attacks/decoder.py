@@ -13,14 +13,14 @@ from torch import Tensor
 from attacks import _decoders
 from attacks._decoder_nets import WIDTH
 from attacks._decoders import Known, Trained
-from leakbench.attacker import Attack
-from leakbench.guess import Guess
-from leakbench.image_metrics import RECONSTRUCTION
-from leakbench.metrics import Metric
-from leakbench.parties import Net
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.parties import Net
+from leakbench.metrics.images import RECONSTRUCTION
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 CHUNK = 256  # auxiliary examples at once
 SPEED = 4e10  # operations in a second of two cores, for `seconds`

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import torch
 
-from leakbench.attacker import Attack
-from leakbench.correlation_metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
 
 
 class DistanceCorrelation(Attack):

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from leakbench.attacker import Attack
-from leakbench.exposure_metrics import EXPOSURE, EXPOSURE_UNDIRECTED
-from leakbench.exposure_pairs import PASSED_ON, Buffer, received
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.recording import Recording
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.traffic import SERVER
+from leakbench.metrics.exposure import EXPOSURE, EXPOSURE_UNDIRECTED
+from leakbench.record.recording import Recording
+
+PASSED_ON = ("features", "mean_data", "data")
+"""The kinds of which a server can pass on to clients what other clients sent."""
+
+Buffer = Literal["newest", "all"]
 
 
 class Exposure(Attack):
     """Counts who got whose features until a round, from who sent what to whom; no payload is opened, no dice are thrown.
 
-    What a broadcast of features, means or data carries is read off the order of the traffic (``exposure_pairs.received``):
+    What a broadcast of features, means or data carries is read off the order of the traffic (``received``):
     what clients sent of the same kind in the newest round before it. For FLea that is the round before, for FedMix and
     FedData round 0. A server that adds to what it already had needs ``buffer`` = "all"; "newest" would count too few.
 
@@ -72,3 +79,44 @@ def _sent_singly(recording: Recording) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
     sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
     return tuple(k for k in PASSED_ON if k in sent)
+
+
+def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "newest") -> Tensor:
+    """(C, C) bool: [i, j] is True where client i got what client j had sent; no client gets from itself.
+
+    Within a kind the rows are in the order in which they were sent, within a round too. What the server sends of a kind
+    carries what clients sent it of this kind before: with ``buffer`` = "newest" all that came in the newest round in which
+    any came (FLea's buffer, rebuilt each round, so round t brings what was sent in round t - 1; FedMix's and FedData's set,
+    made in round 0), with "all" everything until then (a server that keeps and adds). Once got is got. What a server sends
+    to each client alone counts as if it carried all of it, too. What goes to an aggregator (a negative receiver other than the server)
+    is summed before anybody gets it, so nobody gets it singly: not counted.
+
+    Args:
+        traffic: {kind: (n, 3) whole numbers: round, sender, receiver}; the server is -1.
+        clients: C.
+        buffer: what a broadcast carries.
+    """
+    got = torch.zeros(clients, clients, dtype=torch.bool)
+    for rows in traffic.values():
+        got |= _of_kind(rows.cpu().long(), clients, buffer)
+    return got.fill_diagonal_(False)
+
+
+def _of_kind(rows: Tensor, clients: int, buffer: Buffer) -> Tensor:
+    got, held = torch.zeros(clients, clients, dtype=torch.bool), torch.zeros(clients, dtype=torch.bool)
+    rows = rows[(rows[:, 1] == SERVER) | (rows[:, 2] == SERVER)]
+    if not len(rows):
+        return got
+    down = rows[:, 1] == SERVER
+    _, sizes = torch.unique_consecutive(torch.stack([rows[:, 0], down], 1), dim=0, return_counts=True)
+    newest = None
+    for block in torch.split(rows, sizes.tolist()):
+        t = int(block[0, 0])
+        if int(block[0, 1]) == SERVER:
+            got[block[:, 2]] |= held
+            continue
+        if buffer == "newest" and t != newest:
+            held = torch.zeros_like(held)
+        held[block[:, 1]] = True
+        newest = t
+    return got

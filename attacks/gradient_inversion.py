@@ -10,15 +10,15 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching, _updates
-from leakbench.attacker import Attack
-from leakbench.guess import Guess
-from leakbench.image_metrics import RECONSTRUCTION
-from leakbench.metrics import Metric
-from leakbench.recording import Recording
-from leakbench.replay import Replay
-from leakbench.traffic import party
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.replay import Replay
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.traffic import party
+from leakbench.metrics.images import RECONSTRUCTION
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 VANISHED = 1e-8  # norm of an update that holds nothing
 

@@ -9,14 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attacks import _label_shares, _updates
-from leakbench.attacker import Attack
-from leakbench.guess import Guess
-from leakbench.label_metrics import LABEL_OVERLAP, LABEL_SET
-from leakbench.local_steps import trainings
-from leakbench.metrics import Metric
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.local_steps import trainings
+from leakbench.metrics.labels import LABEL_OVERLAP, LABEL_SET
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 
 class LabelInference(Attack):

@@ -8,14 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacker import Attack
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.parties import Net
-from leakbench.prototype_metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
-from leakbench.recording import Recording
-from leakbench.transcript import Message
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.federation.parties import Net
+from leakbench.metrics.prototypes import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
+from leakbench.record.messages import Message
+from leakbench.record.recording import Recording
 
 
 class PrototypeLeakage(Attack):

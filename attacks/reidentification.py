@@ -10,14 +10,14 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakbench.attacker import Attack
-from leakbench.errors import UsageError
-from leakbench.guess import Guess
-from leakbench.metrics import Metric
-from leakbench.recording import Recording
-from leakbench.reidentification_metrics import REIDENTIFIED
-from leakbench.traffic import SERVER
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import UsageError
+from leakbench.federation.traffic import SERVER
+from leakbench.metrics.reidentification import REIDENTIFIED
+from leakbench.record.recording import Recording
 
 APART = 2.0  # what a pair of examples with different labels, or an example without a partner, costs: the largest distance
 

@@ -20,7 +20,7 @@ import torch
 
 sys.path.pop(0)  # this folder: its names would hide those of packages
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from leakbench.dcor import correlations, permuted
+from leakbench.statistics.distance_correlation import correlations, permuted
 
 ROWS, SENT = 3072, 512  # a 32 x 32 colour image, an embedding
 

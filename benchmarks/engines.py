@@ -11,8 +11,8 @@ import time
 
 import torch
 
-from leakbench.federation import Federation
-from leakbench.runspec import make_spec, parts
+from leakbench.federation.federation import Federation
+from leakbench.record.runspec import make_spec, parts
 
 CASES = (("fedgn", "digits", {}), ("fedgn", "digit-pairs", {}), ("fedavg", "digits", {}), ("fedavg", "digit-pairs", {"fraction": 1.0}))
 

@@ -3,7 +3,7 @@
     python benchmarks/fedaa_phases.py [ROUNDS]      # 0: without the first table
 
 The second table alternates both ways within one run: Eq. 4's whole search of a few iterations (``made`` and ``made_together``) and
-one step of Eq. 5 (vmap over models and examples); medians, for models as they begin. ``leakbench.lockstep.SMALL`` was read off it.
+one step of Eq. 5 (vmap over models and examples); medians, for models as they begin. ``defenses._lockstep.SMALL`` was read off it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from defenses import _identifier, fedaa
-from leakbench import registry
-from leakbench.federation import Federation
-from leakbench.models import initialise
-from leakbench.parties import Batch, Net
-from leakbench.streams import shared
-from leakbench.tree import each_row, stack
+from leakbench.base import registry
+from leakbench.base.streams import shared
+from leakbench.base.tree import each_row, stack
+from leakbench.federation.federation import Federation
+from leakbench.federation.parties import Batch, Net
+from leakbench.models.networks import initialise
 
 TASKS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("digits, lenet", "digits", {}, {}),

@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from leakbench.compare import MARGINS, compare, holm, judge
-from leakbench.stats import Estimate, estimate, pool
+from leakbench.statistics.differences import MARGINS, compare, holm, judge
+from leakbench.statistics.intervals import Estimate, estimate, pool
 
 Draw = Callable[[np.random.Generator], tuple[Estimate, float]]
 

@@ -14,12 +14,13 @@ import sys
 import torch
 from torch import Tensor, nn
 
-from leakbench import claims, registry
-from leakbench.evaluate import diagnose
-from leakbench.federation import Federation
-from leakbench.parties import Facts
-from leakbench.stages import Stages
-from leakbench.task import Examples, Task, TaskData, by_class
+from leakbench.base import registry
+from leakbench.federation.evaluate import diagnose
+from leakbench.federation.federation import Federation
+from leakbench.federation.parties import Facts
+from leakbench.federation.task import Examples, Task, TaskData, by_class
+from leakbench.models.stages import Stages
+from leakbench.results import claims
 
 
 class Nothing(nn.Module):

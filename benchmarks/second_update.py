@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from leakbench import api, provenance
+from leakbench import api
+from leakbench.base import provenance
 
 TERMINALS = {"split": "shards", "split_param": 1.0, "clients": 100}
 TRAINING = {"lr": 0.02, "tune_lr": 0.02, "batch": 32, "examples": 16, "hidden": 64}

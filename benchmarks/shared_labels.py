@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from leakbench import provenance, registry
+from leakbench.base import provenance, registry
 
 SPLITS = (("class", 1), ("shards", 1), ("dir", 0.1), ("dir", 0.5), ("qua", 3), ("iid", 1))
 CLIENTS = (10, 50)

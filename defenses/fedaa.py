@@ -8,15 +8,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from defenses import _identifier
+from defenses import _identifier, _lockstep
+from defenses._adversarial import search
 from defenses._eleven_epochs import ElevenEpochs
 from defenses.fedavg import FedAvg
 from defenses.fedprox import FedProx
 from defenses.moon import MOON
-from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError, lockstep
-from leakbench.adversarial import search
-from leakbench.defense import Choreography
-from leakbench.tree import Tree, each_row, row, stack
+from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
+from leakbench.base.tree import Tree, each_row, row, stack
+from leakbench.federation.defense import Choreography
 
 LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
 
@@ -151,11 +151,11 @@ class FedAA(ElevenEpochs):
         """``made`` of M clients at once: ``models`` stacked, labels (M, L), noise (M, L examples, ...)."""
         y = labels.repeat_interleave(self.examples, 1)
 
-        def among(rows: Tensor) -> lockstep.Fits:
+        def among(rows: Tensor) -> _lockstep.Fits:
             some = {"weights": row(models, rows), "y": y[rows]}
             return lambda x: each_row(lambda e: self.fits(net, e["x"], e["y"], weights=e["weights"]), {**some, "x": x})
 
-        x = lockstep.search(among, self.sigma * noise, steps=self.search_steps)
+        x = _lockstep.search(among, self.sigma * noise, steps=self.search_steps)
         return [Batch(*one) for one in zip(x.clamp(0, 1) if self.clip else x, y, strict=True)]
 
     def tuned(self, net: Net, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
@@ -175,7 +175,7 @@ class FedAA(ElevenEpochs):
             return [Batch(x, y) for x, y in zip(server.inbox["data"], labels, strict=True)]
         sizes = zip(server.senders.tolist(), labels, strict=True)
         noise = [server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape) for k, y in sizes]
-        if lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
+        if _lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
             try:
                 return self.made_together(net, stack(models), torch.stack(labels), torch.stack(noise))
             except RuntimeError as error:  # vmap refused the network: one by one, or the real error

@@ -5,39 +5,39 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from leakbench.base.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from leakbench.api import Results, attack, check, export, load, report, score, train, update
-    from leakbench.attacker import Attack
-    from leakbench.defense import Defense, Sent, Wrapper, others, unit
-    from leakbench.errors import LeakbenchError, ThreatViolation, UsageError
-    from leakbench.guess import Guess
-    from leakbench.metrics import Metric, Score
-    from leakbench.parties import Batch, Client, Each, Facts, Net, Server
-    from leakbench.report_data import Report, ReportData
-    from leakbench.runs import Run
-    from leakbench.spec import Spec
-    from leakbench.task import Examples, Task, TaskData
-    from leakbench.tree import Tree
-    from leakbench.view import ThreatModel, View
-
-__version__ = "0.1.0"
+    from leakbench.attacking.attack import Attack
+    from leakbench.attacking.guess import Guess
+    from leakbench.attacking.metric import Metric, Score
+    from leakbench.attacking.view import ThreatModel, View
+    from leakbench.base.errors import LeakbenchError, ThreatViolation, UsageError
+    from leakbench.base.spec import Spec
+    from leakbench.base.tree import Tree
+    from leakbench.federation.defense import Defense, Sent, Wrapper, others, unit
+    from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server
+    from leakbench.federation.task import Examples, Task, TaskData
+    from leakbench.record.folders import Run
+    from leakbench.reporting.data import Report, ReportData
 
 # Loaded when first used: torch takes two seconds, and `leakbench --help` needs none of it.
 _COMMANDS = ("attack", "check", "export", "load", "report", "score", "train", "update")
 _HOME = {
     **dict.fromkeys((*_COMMANDS, "Results"), "api"),
-    "Attack": "attacker",
-    **dict.fromkeys(("Defense", "Sent", "Wrapper", "others", "unit"), "defense"),
-    **dict.fromkeys(("LeakbenchError", "ThreatViolation", "UsageError"), "errors"),
-    "Guess": "guess",
-    **dict.fromkeys(("Metric", "Score"), "metrics"),
-    **dict.fromkeys(("Batch", "Client", "Each", "Facts", "Net", "Server"), "parties"),
-    **dict.fromkeys(("Report", "ReportData"), "report_data"),
-    "Run": "runs",
-    "Spec": "spec",
-    **dict.fromkeys(("Examples", "Task", "TaskData"), "task"),
-    "Tree": "tree",
-    **dict.fromkeys(("ThreatModel", "View"), "view"),
+    "Attack": "attacking.attack",
+    **dict.fromkeys(("Defense", "Sent", "Wrapper", "others", "unit"), "federation.defense"),
+    **dict.fromkeys(("LeakbenchError", "ThreatViolation", "UsageError"), "base.errors"),
+    "Guess": "attacking.guess",
+    **dict.fromkeys(("Metric", "Score"), "attacking.metric"),
+    **dict.fromkeys(("Batch", "Client", "Each", "Facts", "Net", "Server"), "federation.parties"),
+    **dict.fromkeys(("Report", "ReportData"), "reporting.data"),
+    "Run": "record.folders",
+    "Spec": "base.spec",
+    **dict.fromkeys(("Examples", "Task", "TaskData"), "federation.task"),
+    "Tree": "base.tree",
+    **dict.fromkeys(("ThreatModel", "View"), "attacking.view"),
 }
 
 __all__ = [

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench import runs as _runs
-from leakbench.errors import UsageError
-from leakbench.jobs import Progress
-from leakbench.runs import Run
+from leakbench.base.errors import UsageError
+from leakbench.base.jobs import Progress
+from leakbench.record import folders as _runs
+from leakbench.record.folders import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from leakbench.gate import Verdict
+    from leakbench.gate.gate import Verdict
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Results:
     @property
     def scored(self) -> bool:
         """Are there numbers? Of a run that was exported without its truth there are guesses alone."""
-        from leakbench.store import read_json
+        from leakbench.base.files import read_json
 
         return bool(read_json(self.path / "attack.json")["status"] != "guessed")
 
@@ -43,10 +43,10 @@ class Results:
         Raises:
             UsageError: the guesses were not scored, for the run was exported without its truth.
         """
-        from leakbench import columns
+        from leakbench.record import columns
 
         if not self.scored:
-            from leakbench.scoring import UNSCORED
+            from leakbench.scoring.score import UNSCORED
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
 
@@ -54,9 +54,10 @@ class Results:
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""
-        from leakbench import columns, results
+        from leakbench.record import columns
+        from leakbench.results import tables
 
-        return results.to_frame(self.rows, columns.RESULTS)
+        return tables.to_frame(self.rows, columns.RESULTS)
 
 
 def load(path: str | Path) -> Run:
@@ -105,8 +106,8 @@ def train(
         UsageError: a name or value is wrong, or the place cannot be written.
         MethodError: the method broke its contract or diverged.
     """
-    from leakbench import training
-    from leakbench.runspec import make_spec
+    from leakbench.record import training
+    from leakbench.record.runspec import make_spec
 
     spec = make_spec(
         defense,
@@ -130,9 +131,9 @@ def attack(run: Run | str | Path, name: str, *, device: str = "auto", progress: 
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
         ThreatViolation: it asked for what its threat model does not declare.
     """
-    from leakbench import work
+    from leakbench import pipeline
 
-    return Results(Path(work.attack(str(_path(run)), name, params, device, progress=progress)))
+    return Results(Path(pipeline.attack(str(_path(run)), name, params, device, progress=progress)))
 
 
 def score(run: Run | str | Path, name: str, **params: Any) -> Results:
@@ -141,9 +142,9 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     Raises:
         BrokenFile: there are no guesses, or they are damaged.
     """
-    from leakbench import work
+    from leakbench import pipeline
 
-    return Results(Path(work.score(str(_path(run)), name, params, progress=lambda *_: None)))
+    return Results(Path(pipeline.score(str(_path(run)), name, params, progress=lambda *_: None)))
 
 
 def report(
@@ -173,9 +174,9 @@ def report(
         UsageError: there is no run, or the folder cannot be written.
         BrokenFile: an artifact is damaged.
     """
-    from leakbench import reporting
+    from leakbench.reporting import write
 
-    return reporting.write(
+    return write.write(
         [load(_path(r)) for r in runs],
         Path(out),
         title=title,
@@ -194,7 +195,7 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
         UsageError: the run is not complete, or the file cannot be written.
         BrokenFile: an artifact is damaged.
     """
-    from leakbench import exporting
+    from leakbench.record import exporting
 
     return exporting.export(load(_path(run)), Path(out))
 
@@ -210,10 +211,11 @@ def check(
     Raises:
         UsageError: there is no baseline, or a named row is in neither side.
     """
-    from leakbench import baseline as _baseline
-    from leakbench import gate, reporting
+    from leakbench.gate import baseline as _baseline
+    from leakbench.gate import gate
+    from leakbench.reporting import write
 
-    return gate.check(reporting.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
+    return gate.check(write.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
 
 
 def update(
@@ -225,12 +227,13 @@ def update(
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
     """
-    from leakbench import baseline as _baseline
-    from leakbench import gate, reporting
+    from leakbench.gate import baseline as _baseline
+    from leakbench.gate import gate
+    from leakbench.reporting import write
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    fresh, verdict = gate.update(reporting.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named)
+    fresh, verdict = gate.update(write.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named)
     if fresh is not None:
         _baseline.save(path, fresh)
     return verdict

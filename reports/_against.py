@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.against import Against, Amount, Moved
-from leakbench.baseline import UTILITY
-from leakbench.judging import END, MADE
-from leakbench.questions import SHORT, words
-from leakbench.verdict_words import plain, plural
+from leakbench.gate.baseline import UTILITY
+from leakbench.judging.judging import END, MADE
+from leakbench.judging.questions import SHORT, words
+from leakbench.judging.sentences import plain, plural
+from leakbench.reporting.moved import Against, Amount, Moved
 from reports._words import ATTACKS, STAGES
 
 TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}

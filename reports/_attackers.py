@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leakbench.settings import Judged, Question
-from leakbench.verdict import Number, Side
-from leakbench.verdict_words import plural
+from leakbench.judging.sentences import plural
+from leakbench.judging.settings import Judged, Question
+from leakbench.judging.verdict import Number, Side
 
 
 @dataclass(frozen=True)

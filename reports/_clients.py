@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.verdict_words import plural
+from leakbench.judging.sentences import plural
 from reports._svg import tag
 
 Shares = Sequence[float | None]  # by client; None: not attacked

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from leakbench.questions import better
-from leakbench.settings import Judged, Question
+from leakbench.judging.questions import better
+from leakbench.judging.settings import Judged, Question
 from reports._attackers import PAPER, counts, row_of
 
 Corner = tuple[float, float]  # leakage, utility

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.headline import unjudged
-from leakbench.questions import words
-from leakbench.settings import Judged, Question
-from leakbench.verdict import Side
-from leakbench.verdict_words import plain, plural
+from leakbench.judging.headline import unjudged
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain, plural
+from leakbench.judging.settings import Judged, Question
+from leakbench.judging.verdict import Side
 from reports._attackers import ATTACKERS, CASCADE, PAPER, row_of
 from reports._list import icon
 from reports._scale import Scale

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.questions import words
-from leakbench.report_data import Curve
-from leakbench.verdict_words import plain
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.reporting.data import Curve
 from reports._labels import column
 from reports._scale import Scale, domain
 from reports._svg import path, tag, width

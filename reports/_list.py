@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.headline import others
-from leakbench.questions import words
-from leakbench.settings import Judged, Question
-from leakbench.verdict_words import plain
+from leakbench.judging.headline import others
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.settings import Judged, Question
 from reports._attackers import real
 from reports._points import glyph
 from reports._scale import Scale

@@ -9,9 +9,9 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from leakbench.report_data import Embedding, Map, Naming, Place2, Split
-from leakbench.settings import Setting
-from leakbench.verdict_words import count, plural
+from leakbench.judging.sentences import count, plural
+from leakbench.judging.settings import Setting
+from leakbench.reporting.data import Embedding, Map, Naming, Place2, Split
 from reports._svg import path, tag
 
 SIDE, EDGE = 480, 14

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leakbench.report_data import Picture, Place, ReportData
-from leakbench.settings import Question, Setting
-from leakbench.verdict_words import plural
+from leakbench.judging.sentences import plural
+from leakbench.judging.settings import Question, Setting
+from leakbench.reporting.data import Picture, Place, ReportData
 from reports._attackers import ATTACKERS
 from reports._png import Store, Stored
 from reports._words import ATTACKS

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.questions import words
-from leakbench.settings import Judged
-from leakbench.verdict_words import plain
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.settings import Judged
 from reports._plot import Plot, Point
 from reports._svg import SHAPES, path, shape, tag
 

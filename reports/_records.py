@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.questions import words
-from leakbench.report_data import Clients, ReportData, Row, row_key, setting_key
-from leakbench.settings import Judged, Question, Setting
-from leakbench.verdict import Number
-from leakbench.verdict_words import plain, plural
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain, plural
+from leakbench.judging.settings import Judged, Question, Setting
+from leakbench.judging.verdict import Number
+from leakbench.reporting.data import Clients, ReportData
+from leakbench.results.keys import Row, row_key, setting_key
 from reports._attackers import ATTACKERS, row_of
 from reports._clients import strip, worst_off
 from reports._scale import Scale

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.names import setting_names
-from leakbench.questions import better, words
-from leakbench.report_data import Curve, ReportData
-from leakbench.settings import Judged, Question, Setting
-from leakbench.verdict_words import plain, plural
+from leakbench.judging.names import setting_names
+from leakbench.judging.questions import better, words
+from leakbench.judging.sentences import plain, plural
+from leakbench.judging.settings import Judged, Question, Setting
+from leakbench.reporting.data import Curve, ReportData
 from reports._lines import ROOM, Line, lines, value_end
 from reports._svg import width
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
-from leakbench.names import METHODS
-from leakbench.questions import SHORT, words
-from leakbench.report_data import Check, CheckRow
-from leakbench.settings import Setting
-from leakbench.spec import fingerprint
-from leakbench.verdict_words import plural
+from leakbench.base.spec import fingerprint
+from leakbench.judging.names import METHODS
+from leakbench.judging.questions import SHORT, words
+from leakbench.judging.sentences import plural
+from leakbench.judging.settings import Setting
+from leakbench.reporting.check import URGENT, first_said, how_to_settle, moved_text, value_text
+from leakbench.reporting.data import Check, CheckRow
 from reports._words import attack_words
 
 MOST = 5

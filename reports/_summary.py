@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.questions import words
-from leakbench.report_data import Row
-from leakbench.settings import Judged, Question
-from leakbench.verdict import Number
-from leakbench.verdict_words import plain, plural
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain, plural
+from leakbench.judging.settings import Judged, Question
+from leakbench.judging.verdict import Number
+from leakbench.results.keys import Row
 from reports._attackers import CASCADE, PAPER, WORST, present, row_of
 from reports._list import icon
 from reports._words import notes

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leakbench.judging import MADE
-from leakbench.report_data import ReportData, Row
-from leakbench.settings import Question, Setting, flags_of
-from leakbench.verdict_words import plural
+from leakbench.judging.judging import MADE
+from leakbench.judging.sentences import plural
+from leakbench.judging.settings import Question, Setting, flags_of
+from leakbench.reporting.data import ReportData
+from leakbench.results.keys import Row
 from reports._words import FLAGS
 
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.judging import MADE
-from leakbench.questions import words
-from leakbench.report_data import ReportData, Row, params, row_key, setting_key
-from leakbench.settings import Setting
-from leakbench.spec import canonical
-from leakbench.verdict_words import plain
+from leakbench.base.spec import canonical
+from leakbench.judging.judging import MADE
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.settings import Setting
+from leakbench.reporting.data import ReportData
+from leakbench.results.keys import Row, params, row_key, setting_key
 from reports._words import STAGES, attack, notes
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.questions import words
-from leakbench.settings import Question
-from leakbench.verdict import Number
-from leakbench.verdict_words import plain
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.settings import Question
+from leakbench.judging.verdict import Number
 from reports._scale import Scale, domain
 from reports._svg import tag
 

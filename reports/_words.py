@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.names import METHODS
-from leakbench.questions import words
-from leakbench.report_data import Row
-from leakbench.verdict import Number
-from leakbench.verdict_words import plain
+from leakbench.judging.names import METHODS
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.verdict import Number
+from leakbench.results.keys import Row
 
 FLAGS = {
     "control_failed": "the attack fails even with nothing defended: too weak to judge",

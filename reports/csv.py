@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakbench import results
-from leakbench.columns import TABLES
-from leakbench.report_data import Report, ReportData
+from leakbench.record.columns import TABLES
+from leakbench.reporting.data import Report, ReportData
+from leakbench.results import tables as results
 
 
 class Csv(Report):

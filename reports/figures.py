@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.inert import one_line
-from leakbench.judging import all_judged
-from leakbench.questions import better, words
-from leakbench.report_data import Picture, Report, ReportData, setting_key
-from leakbench.settings import Judged, Question, Setting, Utility
-from leakbench.store import write_bytes
-from leakbench.verdict import Number
+from leakbench.base.files import write_bytes
+from leakbench.base.printable import one_line
+from leakbench.judging.judging import all_judged
+from leakbench.judging.questions import better, words
+from leakbench.judging.settings import Judged, Question, Setting, Utility
+from leakbench.judging.verdict import Number
+from leakbench.reporting.data import Picture, Report, ReportData
+from leakbench.results.keys import setting_key
 from reports._labels import column
 from reports._pictures import MOST_UNITS, attack_name
 from reports._points import shapes

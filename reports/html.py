@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.headline import headline
-from leakbench.inert import inert
-from leakbench.judging import all_judged
-from leakbench.questions import METRICS
-from leakbench.report_data import Report, ReportData, setting_key
-from leakbench.store import write_bytes
+from leakbench.base.files import write_bytes
+from leakbench.base.printable import inert
+from leakbench.judging.headline import headline
+from leakbench.judging.judging import all_judged
+from leakbench.judging.questions import METRICS
+from leakbench.reporting.data import Report, ReportData
+from leakbench.results.keys import setting_key
 from reports import _against
 from reports._attackers import ATTACKERS, GHOST, WORST
 from reports._cards import cards

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from leakbench import report_json as form
-from leakbench.headline import headline
-from leakbench.judging import all_judged
-from leakbench.report_data import Report, ReportData, params
-from leakbench.settings import Setting
-from leakbench.spec import canonical
-from leakbench.store import write_json
+from leakbench.base.files import write_json
+from leakbench.base.spec import canonical
+from leakbench.judging.headline import headline
+from leakbench.judging.judging import all_judged
+from leakbench.judging.settings import Setting
+from leakbench.reporting import form
+from leakbench.reporting.data import Report, ReportData
+from leakbench.results.keys import params
 from reports._json_parts import SettingParts, ident, tasks, text
 
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.inert import one_line
-from leakbench.judging import all_judged
-from leakbench.names import METHODS
-from leakbench.questions import words
-from leakbench.report_data import Report, ReportData, Row, setting_key
-from leakbench.settings import Judged, Question
-from leakbench.store import write_bytes
-from leakbench.verdict_words import plain
+from leakbench.base.files import write_bytes
+from leakbench.base.printable import one_line
+from leakbench.judging.judging import all_judged
+from leakbench.judging.names import METHODS
+from leakbench.judging.questions import words
+from leakbench.judging.sentences import plain
+from leakbench.judging.settings import Judged, Question
+from leakbench.reporting.data import Report, ReportData
+from leakbench.results.keys import Row, setting_key
 from reports._row_text import Summary, summary
 
 ROWS = 40  # of a table; more go into further tables

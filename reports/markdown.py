@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.check_words import URGENT, first_said, how_to_settle, moved_text, value_text
-from leakbench.headline import Span, headline, lede
-from leakbench.inert import one_line
-from leakbench.judging import all_judged
-from leakbench.report_data import Check, CheckRow, Report, ReportData
-from leakbench.settings import Question
-from leakbench.store import write_bytes
+from leakbench.base.files import write_bytes
+from leakbench.base.printable import one_line
+from leakbench.judging.headline import Span, headline, lede
+from leakbench.judging.judging import all_judged
+from leakbench.judging.settings import Question
+from leakbench.reporting.check import URGENT, first_said, how_to_settle, moved_text, value_text
+from leakbench.reporting.data import Check, CheckRow, Report, ReportData
 from reports import _against
 from reports._row_text import summary
 from reports._words import PROBE

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from leakbench import federation as core
-from leakbench.desk import Desk
-from leakbench.parties import Batch
-from leakbench.store import write_tree
+from leakbench.base.files import write_tree
+from leakbench.federation import federation as core
+from leakbench.federation.desk import Desk
+from leakbench.federation.parties import Batch
 
 fork = multiprocessing.get_context("fork")
 

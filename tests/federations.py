@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from leakbench import registry
-from leakbench.defense import Defense
-from leakbench.federation import Federation
-from leakbench.task import Task, TaskData, padded
-from leakbench.tree import flat
+from leakbench.base import registry
+from leakbench.base.tree import flat
+from leakbench.federation.defense import Defense
+from leakbench.federation.federation import Federation
+from leakbench.federation.task import Task, TaskData, padded
 
 FAST = ("fedavg", "fedhide", "fedaws", "fedprox")  # the others are marked slow
 ONE_STEP = {"steps": 1, "epochs": 0, "optimizer": "sgd"}

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from run_folders import add_attack, make_run, measure
 
-from leakbench.attacking import Guessed, Role, _save
-from leakbench.guess import Guess
-from leakbench.store import digests, read_json, write_json, write_tree
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.guessing import Guessed, Role, _save
+from leakbench.base.files import digests, read_json, write_json, write_tree
 
 CLIENTS, IMAGES, SIDE, ROUNDS = 20, 8, 32, 300
 STAGES = {"untrained": 1, "early": 30, "middle": 150, "final": ROUNDS}

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.report_data import About, Check, Clients, Curve, Embedding, Naming, Picture, ReportData, Split, row_key, setting_key
-from leakbench.spec import canonical
+from leakbench.base.spec import canonical
+from leakbench.reporting.data import About, Check, Clients, Curve, Embedding, Naming, Picture, ReportData, Split
+from leakbench.results.keys import row_key, setting_key
 
 CLIENTS = 20
 

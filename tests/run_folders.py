@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from leakbench import flags
-from leakbench.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
-from leakbench.spec import canonical, fingerprint
-from leakbench.stats import Estimate, estimate, exact
-from leakbench.store import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.spec import canonical, fingerprint
+from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
+from leakbench.scoring import flags
+from leakbench.statistics.intervals import Estimate, estimate, exact
 
 TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
 SCALES = {

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from leakbench import api, work
-from leakbench.attacking import Guessed, _meta, _save, folder_of
-from leakbench.guess import Guess
-from leakbench.recording import Recording
-from leakbench.runs import Run, load
-from leakbench.store import read_csv, read_json, write_json
+from leakbench import api
+from leakbench.attacking import choices
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
+from leakbench.base.files import read_csv, read_json, write_json
+from leakbench.record.folders import Run, load
+from leakbench.record.recording import Recording
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 ON_THE_LINE = ["-s", "task.model=mlp", "-s", "task.width=8", "-s", "task.dim=8", "-s", "task.evaluations=10"]
@@ -85,7 +86,7 @@ def by_hand(
 
 def build(name: str, **params: Any) -> Any:
     """An attack."""
-    return work.build(name, params).attack
+    return choices.build(name, params).attack
 
 
 def units(folder: Path, metric: str, role: str = "attack", round: int | None = None) -> dict[str, float]:

@@ -13,17 +13,21 @@ from small_runs import Lazily, again, build, by_hand, copied, noise, results, un
 from torch import nn
 
 from attacks import _updates
-from leakbench import api, attacking, example_metrics, images, pictures, scoring, work
-from leakbench.errors import MethodError, UsageError
-from leakbench.example_metrics import NEAREST_PSNR, RECOGNISED
-from leakbench.guess import Guess
-from leakbench.image_metrics import IDENTIFICATION_MATCHED
-from leakbench.originals import Originals
-from leakbench.recogniser import Recogniser
-from leakbench.runs import load
-from leakbench.store import read_json
-from leakbench.truth import Truth
-from leakbench.view import View
+from leakbench import api
+from leakbench.attacking import choices, guessing
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base.errors import MethodError, UsageError
+from leakbench.base.files import read_json
+from leakbench.metrics import examples
+from leakbench.metrics.examples import NEAREST_PSNR, RECOGNISED, Recogniser
+from leakbench.metrics.images import IDENTIFICATION_MATCHED
+from leakbench.record.folders import load
+from leakbench.reporting import pictures
+from leakbench.scoring import image_distances
+from leakbench.scoring import score as scoring
+from leakbench.scoring.originals import Originals
+from leakbench.scoring.truth import Truth
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
 QUICK = {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 5, "identifier_epochs": 1, "tune_steps": 1, "lr": 0.05}
@@ -53,7 +57,7 @@ def attacked(runs):
 
 
 def guesses(folder, role="attack", stage="final"):
-    return {g.guess.unit: g.guess for g in attacking.saved(folder) if (g.role, g.stage) == (role, stage)}
+    return {g.guess.unit: g.guess for g in guessing.saved(folder) if (g.role, g.stage) == (role, stage)}
 
 
 def sent(run, kind, unit, round=2):
@@ -150,7 +154,7 @@ class TestExamples:
 class TestMatching:
     def test_more_guesses_than_images_against_all_assignments(self):
         guess, truth = noise(1, 6, 1, 3, 3), noise(2, 4, 1, 3, 3)
-        found = images.match(guess, truth).tolist()
+        found = image_distances.match(guess, truth).tolist()
         cost = (truth[:, None] - guess[None]).square().flatten(2).sum(2)
         best = min(itertools.permutations(range(6), 4), key=lambda p: float(cost[range(4), list(p)].sum()))
         assert found == list(best)
@@ -158,7 +162,7 @@ class TestMatching:
     def test_fewer_guesses_or_other_shapes_are_refused(self):
         for guess in (noise(1, 3, 1, 3, 3), noise(1, 4, 1, 3, 4)):
             with pytest.raises(ValueError, match="cannot be matched"):
-                images.match(guess, noise(2, 4, 1, 3, 3))
+                image_distances.match(guess, noise(2, 4, 1, 3, 3))
 
     def test_only_messages_that_say_so_may_hold_more(self):
         x, rows = noise(1, 2, 1, 3, 3), torch.arange(2)
@@ -202,7 +206,7 @@ class TestMatching:
 
 class TestMetrics:
     def test_the_nearest_pair_is_looked_for_among_all_that_the_client_holds(self, runs, attacked, monkeypatch):
-        monkeypatch.setattr(example_metrics, "CHUNK", 64 * 7)  # in several parts
+        monkeypatch.setattr(examples, "CHUNK", 64 * 7)  # in several parts
         found = units(attacked["two"], "nearest_psnr", round=2)
         for unit, g in guesses(attacked["two"]).items():
             held, _ = clients_images(runs["two"], unit)
@@ -230,7 +234,7 @@ class TestMetrics:
         assert RECOGNISED.score(g, answer)[0].value == 0.5
 
     def test_the_classifier_knows_digits_that_it_never_saw_and_draws_nothing(self):
-        from leakbench.tasks._sklearn_digits import split
+        from leakbench.data.sklearn_digits import split
 
         parts, before = split(), torch.get_rng_state()
         aux, test = parts["aux"], parts["test"]
@@ -276,7 +280,7 @@ class TestWhereItFits:
         assert (row["rung"], row["knowledge"], row["observer"]) == ("paper", "method|facts", "server")
 
     def test_it_is_planned_and_shown(self, runs, attacked):
-        assert "adversarial_examples" in {c.name for c in work.planned(again(runs["one"]))}
+        assert "adversarial_examples" in {c.name for c in choices.planned(again(runs["one"]))}
         shown = [p for p in pictures.of_run(load(runs["one"].path)) if p.attack == "adversarial_examples"]
         truth = Truth(load(runs["one"].path))
         assert {p.role for p in shown} == {"original", "floor", "control", "attack"}
@@ -293,7 +297,7 @@ class TestGradientInversion:
 
     def test_several_epochs_are_no_gradient(self, tmp_path):
         run = trained(tmp_path, second_epochs=2)
-        assert work.unfit(load(run.path))["gradient_inversion"] == "the update is not a single SGD step, so it is no gradient"
+        assert choices.unfit(load(run.path))["gradient_inversion"] == "the update is not a single SGD step, so it is no gradient"
 
     def test_of_single_steps_the_first_trainings_updates_are_inverted(self, tmp_path):
         run = trained(tmp_path, steps=1, epochs=10, batch=2, identifier=False)

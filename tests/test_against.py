@@ -9,12 +9,14 @@ import torch
 from report_data import report_data
 from run_folders import add_attack, make_run, measure
 
-from leakbench import api, other_report, runs
-from leakbench.against import against
+from leakbench import api
+from leakbench.base.errors import UsageError
+from leakbench.base.files import write_tree
 from leakbench.cli import run as cli
-from leakbench.errors import UsageError
-from leakbench.report_data import row_key
-from leakbench.store import write_tree
+from leakbench.record import folders
+from leakbench.reporting import other
+from leakbench.reporting.moved import against
+from leakbench.results.keys import row_key
 from reports import _against
 from reports.html import render
 
@@ -31,11 +33,11 @@ def made(folder, hits, *, seeds=SEEDS, sigma=0.1, right=8, metric="p_leak", valu
         scores = [value] * 10 if value is not None else [1] * count + [0] * (10 - count)
         floor, control = (0.1, [1] * 10) if metric == "p_leak" else ([0.9] * 10, [0.0] * 10)
         add_attack(run, "averaging", [measure(metric, scores, floor, control)])
-    return runs.find([folder])
+    return folders.find([folder])
 
 
 def moved(now, then):
-    found = against("there", other_report.of_runs(now), other_report.of_runs(then))
+    found = against("there", other.of_runs(now), other.of_runs(then))
     return found, {(r.attack, r.metric): r for r in found.rows}
 
 
@@ -47,9 +49,9 @@ def test_rows_are_joined_and_the_difference_is_the_gates(tmp_path):
     assert (row.old.value, row.new.value, row.difference) == (pytest.approx(0.2), pytest.approx(0.75), pytest.approx(0.55))
     assert row.word == "leaks more"
     assert 0.3 < row.low < 0.55 < row.high < 0.8
-    from leakbench.comparable import difference
+    from leakbench.gate.comparing import difference
 
-    sides = [next(s for s in other_report.of_runs(r) if s.row["attack"] == "averaging") for r in (now, then)]
+    sides = [next(s for s in other.of_runs(r) if s.row["attack"] == "averaging") for r in (now, then)]
     d = difference(sides[0].gate, sides[1].gate)
     assert (row.low, row.high) == (d.lower(0.025), d.upper(0.025))
     assert found.only_now == found.only_then == ()
@@ -120,7 +122,7 @@ def test_settings_and_numbers_of_one_side_only(tmp_path):
     now = made(tmp_path / "b", 2, sigma=0.1) + made(tmp_path / "b2", 2, sigma=0.5)
     for run in now[:8]:
         add_attack(run.path, "median", [measure("p_leak", [1] * 10, 0.1, [1] * 10)])
-    found, _ = moved([runs.load(r.path) for r in now], then)
+    found, _ = moved([folders.load(r.path) for r in now], then)
     assert found.only_then == ("digits: FedGN σ 0.3 (the whole setting)",)
     assert found.only_now == ("digits: FedGN σ 0.1, median, p_leak, final", "digits: FedGN σ 0.5 (the whole setting)")
 
@@ -131,15 +133,15 @@ def test_settings_and_numbers_of_one_side_only(tmp_path):
 def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_path):
     then, now = made(tmp_path / "a", 2), made(tmp_path / "b", lambda s: 7 + s % 2)
     api.report(then, tmp_path / "old", formats=[])
-    sides = other_report.of_folder(tmp_path / "old")
-    real = {s.key: s for s in other_report.of_runs(then)}
+    sides = other.of_folder(tmp_path / "old")
+    real = {s.key: s for s in other.of_runs(then)}
     assert {s.key for s in sides} == set(real)
     for s in sides:
         same = real[s.key]
         assert (s.value, s.low, s.high, s.worse, s.seeds, s.margin) == (
             same.value, same.low, same.high, same.worse, same.seeds, same.margin)  # fmt: skip
         assert s.about == same.about
-    found = against("old", other_report.of_runs(now), sides)
+    found = against("old", other.of_runs(now), sides)
     row = next(r for r in found.rows if r.attack == "averaging")
     assert row.word == "leaks more"
     assert "hold no units" in row.why
@@ -151,7 +153,7 @@ def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_
 def test_equal_tables_are_not_taken_for_the_same_guesses(tmp_path):
     both = made(tmp_path / "a", 3)
     api.report(both, tmp_path / "old", formats=[])
-    found = against("old", other_report.of_runs(both), other_report.of_folder(tmp_path / "old"))
+    found = against("old", other.of_runs(both), other.of_folder(tmp_path / "old"))
     assert {r.word for r in found.rows if r.attack != "utility"} <= {"cannot tell", "leaks no more"}
 
 
@@ -159,12 +161,12 @@ def test_other_places_are_one_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     for place in ("empty", "nowhere"):
         with pytest.raises(UsageError, match="expected a report folder"):
-            other_report.of_folder(tmp_path / place)
+            other.of_folder(tmp_path / place)
     both = made(tmp_path / "a", 3, seeds=[0])
     api.report(both, tmp_path / "old", formats=[])
     (tmp_path / "old" / "tradeoff.csv").write_text("task\nx,y\n")
     with pytest.raises(UsageError, match="damaged"):
-        other_report.of_folder(tmp_path / "old")
+        other.of_folder(tmp_path / "old")
 
 
 # in the formats
@@ -225,7 +227,7 @@ def test_a_report_without_another_has_no_such_section():
 
 
 def test_factors_where_samples_are_counted():
-    from leakbench.against import Amount, Moved
+    from leakbench.reporting.moved import Amount, Moved
 
     row = Moved("k", "digits", "FLea", "any_attack", "public", "samples_to_90", "final", False, "down",
                 Amount(20, 15, 25, 10, "draw"), Amount(10, 8, 12, 10, "draw"), 0.5, 0.35, 0.7, "factor", "leaks more", "")  # fmt: skip
@@ -238,5 +240,5 @@ def test_factors_where_samples_are_counted():
 def test_keys_are_those_of_the_tables(tmp_path):
     both = made(tmp_path / "a", 3, seeds=[0, 1])
     data = api.report(both, tmp_path / "out", formats=[])
-    table = runs.read_table(data / "tradeoff.csv", ())
-    assert {row_key(r) for r in table} < {s.key for s in other_report.of_runs(both)}
+    table = folders.read_table(data / "tradeoff.csv", ())
+    assert {row_key(r) for r in table} < {s.key for s in other.of_runs(both)}

@@ -11,9 +11,10 @@ import pytest
 from small_runs import TASK, copied, tree_of
 
 import leakbench
-from leakbench import api, columns, runs
-from leakbench.errors import BrokenFile, LeakbenchError, UsageError
-from leakbench.store import read_json
+from leakbench import api
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
+from leakbench.base.files import read_json
+from leakbench.record import columns, folders
 
 COMMANDS = ("train", "attack", "score", "report", "check", "update", "load", "export")
 
@@ -35,8 +36,8 @@ def test_a_command_is_no_module_whatever_was_imported_before():
     """No module may have a command's name: importing it would put it in the function's place."""
     lines = [
         "import leakbench",
-        "from leakbench.attacker import Attack",
-        "from leakbench.report_data import Report",
+        "from leakbench.attacking.attack import Attack",
+        "from leakbench.reporting.data import Report",
         "from leakbench import api, attacking",
     ]
     lines += [f"assert callable(leakbench.{n}) and leakbench.{n} is api.{n}" for n in ("train", "attack", "report", "check", "load")]
@@ -98,7 +99,7 @@ def test_a_run_may_be_named_by_its_path(made):
     for way in (made, made.path, str(made.path)):
         assert api.attack(way, "prototype_leakage").path.parent.parent == made.path
         assert api.score(way, "prototype_leakage").rows
-    assert api.load(str(made.path)) == api.load(made.path) == runs.load(made.path)
+    assert api.load(str(made.path)) == api.load(made.path) == folders.load(made.path)
 
 
 def test_parameters_of_an_attack_are_keywords(made, tmp_path):

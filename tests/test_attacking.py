@@ -8,14 +8,17 @@ import pytest
 import torch
 from small_runs import FEATURES, TASK, again, build, copied, plugged, results, trained, tree_of, units
 
-from leakbench import api, attacking, registry, scoring, work
-from leakbench.attacker import Attack
-from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.guess import Guess
-from leakbench.runs import load
-from leakbench.store import read_json, write_json
-from leakbench.truth import Truth
-from leakbench.view import View
+from leakbench import api
+from leakbench.attacking import choices, guessing
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.base.files import read_json, write_json
+from leakbench.record.folders import load
+from leakbench.scoring import score
+from leakbench.scoring.truth import Truth
 
 CHEAP = {
     "gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1},
@@ -27,10 +30,10 @@ FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier
 MODULE = '''
 """An attack for tests."""
 
-from leakbench.attacker import Attack
-from leakbench.guess import Guess
-from leakbench.prototype_metrics import P_LEAK
-from leakbench.view import ThreatModel
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.attacking.view import ThreatModel
 
 
 class Mine(Attack):
@@ -86,7 +89,7 @@ def run_for(name, params, runs):
 def test_guesses_are_the_same_bytes_without_truth_and_seed(runs, tmp_path, name, params):
     attack = build(name, **params)
     run = copied(run_for(name, params, runs), tmp_path)
-    folder = attacking.guess(again(run), name, attack)
+    folder = guessing.guess(again(run), name, attack)
     with_all = (folder / "guess.safetensors").read_bytes()
     shutil.rmtree(run.path / "truth")
     shutil.rmtree(run.path / "attacks")
@@ -95,19 +98,19 @@ def test_guesses_are_the_same_bytes_without_truth_and_seed(runs, tmp_path, name,
     meta["id"] = meta["command"] = ""
     meta["files"] = {k: v for k, v in meta["files"].items() if not k.startswith("truth/")}
     write_json(run.path / "run.json", meta)
-    folder = attacking.guess(again(run), name, attack)
+    folder = guessing.guess(again(run), name, attack)
     assert (folder / "guess.safetensors").read_bytes() == with_all
 
 
 def test_guessing_opens_no_file_of_the_truth(runs, tmp_path, monkeypatch):
     """Not even to look: every file that is opened below the run is noted."""
-    import leakbench.store
+    from leakbench.base import files
 
     run, opened = copied(runs["fedgn"], tmp_path), []
     for name in ("digest", "_open"):
-        real = getattr(leakbench.store, name)
-        monkeypatch.setattr(leakbench.store, name, lambda path, *a, real=real, **k: (opened.append(str(path)), real(path, *a, **k))[1])
-    attacking.guess(again(run), "prototype_leakage", build("prototype_leakage", candidates="public"))
+        real = getattr(files, name)
+        monkeypatch.setattr(files, name, lambda path, *a, real=real, **k: (opened.append(str(path)), real(path, *a, **k))[1])
+    guessing.guess(again(run), "prototype_leakage", build("prototype_leakage", candidates="public"))
     inside = [p for p in opened if str(run.path) in p]
     assert any("/transcript/" in p for p in inside)
     assert not any("/truth/" in p for p in inside)
@@ -116,11 +119,11 @@ def test_guessing_opens_no_file_of_the_truth(runs, tmp_path, monkeypatch):
 def test_scored_with_another_runs_truth_leakage_falls_to_the_floor(runs, tmp_path):
     run, attack = copied(runs["fedgn"], tmp_path), build("prototype_leakage")
     recording = again(run)
-    folder = attacking.guess(recording, "prototype_leakage", attack)
+    folder = guessing.guess(recording, "prototype_leakage", attack)
     before = (folder / "guess.safetensors").read_bytes()
-    scoring.score(recording, "prototype_leakage", attack)
+    score.score(recording, "prototype_leakage", attack)
     right = {m: results(folder, m) for m in ("p_leak", "prototype_cosine")}
-    scoring.score(recording, "prototype_leakage", attack, truth=Truth(runs["other"]))
+    score.score(recording, "prototype_leakage", attack, truth=Truth(runs["other"]))
     wrong = {m: results(folder, m) for m in ("p_leak", "prototype_cosine")}
     assert (folder / "guess.safetensors").read_bytes() == before
     assert right["p_leak"]["value"] >= 0.5
@@ -133,11 +136,11 @@ def test_images_scored_with_another_runs_truth_are_no_nearer_than_the_blind_gues
     """The same rounds, clients and probes of the other run: other images of the same digits lie behind them."""
     run, other = (trained(tmp_path, "fedavg", 1, record="all", seed=s) for s in (3, 4))
     recording, attack = again(run), build("gradient_inversion", attacker="naive", targets=6, at=["final"], steps=60, restarts=1)
-    folder = attacking.guess(recording, "gradient_inversion", attack)
+    folder = guessing.guess(recording, "gradient_inversion", attack)
     before = (folder / "guess.safetensors").read_bytes()
-    scoring.score(recording, "gradient_inversion", attack)
+    score.score(recording, "gradient_inversion", attack)
     right = results(folder, "psnr")
-    scoring.score(recording, "gradient_inversion", attack, truth=Truth(other))
+    score.score(recording, "gradient_inversion", attack, truth=Truth(other))
     wrong = results(folder, "psnr")
     assert (folder / "guess.safetensors").read_bytes() == before
     assert right["low"] > right["floor_high"]
@@ -152,7 +155,7 @@ def test_the_same_attack_again_is_the_same_bytes_and_is_not_run_again(runs, tmp_
     first, second = (tree_of(p) for p in paths)
     for name in ("guess.safetensors", "units.csv", "results.csv"):
         assert first[name] == second[name]
-    monkeypatch.setattr(attacking, "guess", lambda *a, **k: pytest.fail("ran again"))
+    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("ran again"))
     api.attack(one, "prototype_leakage")
     assert tree_of(paths[0]) == first
 
@@ -161,18 +164,18 @@ def test_another_seed_of_the_attack_is_another_folder_with_another_floor(runs, t
     run = copied(runs["fedgn"], tmp_path)
     a, b = (api.attack(run, "prototype_leakage", seed=s).path for s in (0, 1))
     assert a.name != b.name
-    floors = [[g.guess.tensors["prototype"] for g in attacking.saved(p) if g.role == "floor"] for p in (a, b)]
+    floors = [[g.guess.tensors["prototype"] for g in guessing.saved(p) if g.role == "floor"] for p in (a, b)]
     assert not any(torch.equal(x, y) for x, y in zip(*floors, strict=True))
 
 
 def test_what_is_saved_comes_back(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
-    folder = attacking.guess(again(run), "prototype_leakage", build("prototype_leakage"))
-    found = attacking.saved(folder)
+    folder = guessing.guess(again(run), "prototype_leakage", build("prototype_leakage"))
+    found = guessing.saved(folder)
     assert {g.role for g in found} == {"attack", "floor", "control"}
     assert {g.stage for g in found} == {"untrained", "middle", "final", "curve"}  # 10 % of ten rounds is the first
     per_round = {(g.role, g.guess.round) for g in found}
-    assert per_round == {(r, t) for r in attacking.ROLES for t in range(1, 11)}  # surveyed: every round of a short run
+    assert per_round == {(r, t) for r in guessing.ROLES for t in range(1, 11)}  # surveyed: every round of a short run
     assert len(found) == 3 * 10 * 10
     meta = read_json(folder / "attack.json")
     assert (meta["status"], meta["threat"]["rung"], meta["threat"]["kinds"]) == ("guessed", "paper", ["prototype"])
@@ -184,8 +187,8 @@ def test_the_control_is_undefended_and_the_floor_reads_no_message(runs, tmp_path
     row = results(folder, "prototype_cosine")
     assert row["control"] == pytest.approx(1, abs=1e-6)
     assert row["value"] < 0.95
-    blind = [g.guess.tensors["prototype"] for g in attacking.saved(folder) if g.role == "floor" and g.guess.round == 10]
-    sent = [g.guess.tensors["prototype"] for g in attacking.saved(folder) if g.role == "attack" and g.guess.round == 10]
+    blind = [g.guess.tensors["prototype"] for g in guessing.saved(folder) if g.role == "floor" and g.guess.round == 10]
+    sent = [g.guess.tensors["prototype"] for g in guessing.saved(folder) if g.role == "attack" and g.guess.round == 10]
     likeness = [float(torch.nn.functional.cosine_similarity(a, b, dim=0)) for a, b in zip(blind, sent, strict=True)]
     assert abs(sum(likeness) / 10) < 0.5
 
@@ -287,19 +290,19 @@ def test_finished_attacks_that_were_changed_since_are_refused(runs, tmp_path):
 
 
 def test_which_attacks_are_planned_and_which_do_not_fit(runs):
-    assert {c.name for c in work.planned(again(runs["fedgn"]))} >= {"prototype_leakage", "gradient_inversion"}
-    assert set(work.fitting(runs["fedgn"])) == {c.name for c in work.planned(again(runs["fedgn"]))}
-    assert set(work.unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
-    assert "distance_correlation" in work.fitting(runs["features"])
-    assert "decoder" in work.fitting(runs["flea"])
-    assert "prototype_leakage" in work.unfit(runs["features"])
+    assert {c.name for c in choices.planned(again(runs["fedgn"]))} >= {"prototype_leakage", "gradient_inversion"}
+    assert set(choices.fitting(runs["fedgn"])) == {c.name for c in choices.planned(again(runs["fedgn"]))}
+    assert set(choices.unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
+    assert "distance_correlation" in choices.fitting(runs["features"])
+    assert "decoder" in choices.fitting(runs["flea"])
+    assert "prototype_leakage" in choices.unfit(runs["features"])
 
 
 def test_a_planned_attack_that_does_not_fit_is_not_called_fitting(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
     write_json(run.path / "run.json", {**run.meta, "spec": {**run.spec, "attacks": [{"name": "distance_correlation", "params": {}}]}})
-    assert [c.name for c in work.planned(again(run))] == ["distance_correlation"]
-    assert work.fitting(load(run.path)) == []
+    assert [c.name for c in choices.planned(again(run))] == ["distance_correlation"]
+    assert choices.fitting(load(run.path)) == []
 
 
 def test_the_attacks_own_dice_depend_on_its_seed_round_and_role_only(runs):

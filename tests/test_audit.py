@@ -11,16 +11,16 @@ import torch
 from run_folders import add_attack, make_run, measure
 from small_runs import again, build, results, trained
 
-from leakbench.baseline import Baseline
-from leakbench.gate import check
-from leakbench.gate_rows import gate_rows
-from leakbench.prototype_metrics import likeness
-from leakbench.results import collect
-from leakbench.runs import find
-from leakbench.scoring import score
-from leakbench.store import read_json
-from leakbench.transcript import Message
-from leakbench.view import View
+from leakbench.attacking.view import View
+from leakbench.base.files import read_json
+from leakbench.gate.baseline import Baseline
+from leakbench.gate.gate import check
+from leakbench.gate.rows import gate_rows
+from leakbench.metrics.prototypes import likeness
+from leakbench.record.folders import find
+from leakbench.record.messages import Message
+from leakbench.results.tables import collect
+from leakbench.scoring.score import score
 
 N = 10
 ONES = [1.0] * N
@@ -92,10 +92,10 @@ def test_a_message_clipped_to_nearly_nothing_still_names_its_owner(size: float) 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Three of ten clients a round, and a recording that keeps little between the audited rounds."""
-    from leakbench import training
-    from leakbench.policy import Policy
-    from leakbench.runs import load
-    from leakbench.runspec import make_spec
+    from leakbench.record import training
+    from leakbench.record.folders import load
+    from leakbench.record.policy import Policy
+    from leakbench.record.runspec import make_spec
 
     spec = make_spec(
         "fedgn", params={"fraction": 0.3, "sigma": 0.1}, task_params={"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}, rounds=60
@@ -138,12 +138,12 @@ def test_clients_of_whom_nothing_was_kept_are_counted_at_every_stage(sparse: Any
 @pytest.mark.parametrize("covered", [("prototype",), ("prototype", "update")])
 def test_p_leak_and_its_control_by_hand(covered: tuple[str, ...], tmp_path: Path) -> None:
     """Straight from the files: clipping, noise and a secure sum composed, three of ten clients a round."""
-    from leakbench.transcript import overlaid, read_messages
+    from leakbench.record.messages import overlaid, read_messages
 
     wrappers = [("clip_noise", {"kinds": list(covered), "clip": 0.5, "noise": 0.4}), ("secure_sum", {})]
     run = trained(tmp_path, "fedgn", 12, params={"fraction": 0.3}, wrappers=wrappers)
     attack, recording = build("prototype_leakage"), again(run)
-    from leakbench.attacking import guess
+    from leakbench.attacking.guessing import guess
 
     guess(recording, "prototype_leakage", attack)
     row = results(score(recording, "prototype_leakage", attack), "p_leak")

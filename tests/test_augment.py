@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leakbench.augment import flip, rotate, turned
-from leakbench.streams import Rng
+from leakbench.base.streams import Rng
+from leakbench.data.augment import flip, rotate, turned
 from leakbench.tasks.cifar100 import Cifar100
 from leakbench.tasks.mnist import Mnist
 
@@ -40,7 +40,7 @@ def test_half_of_the_images_are_flipped():
 
 
 def test_angles_fill_the_range_on_both_sides(monkeypatch):
-    from leakbench import augment
+    from leakbench.data import augment
 
     angles = []
     monkeypatch.setattr(augment, "turned", lambda x, angle: angles.append(angle) or x)

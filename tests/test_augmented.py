@@ -9,14 +9,15 @@ import torch
 from federations import digits, gap, method, run, uneven
 from small_runs import trained
 
-from leakbench import engines, private_data
-from leakbench.batches import plan
-from leakbench.errors import NotMeasured
-from leakbench.federation import Federation
-from leakbench.runs import load
-from leakbench.task import Examples
+from leakbench.base.errors import NotMeasured
+from leakbench.federation import engines
+from leakbench.federation.batches import plan
+from leakbench.federation.federation import Federation
+from leakbench.federation.task import Examples
+from leakbench.record import private_data
+from leakbench.record.folders import load
+from leakbench.scoring.truth import Truth
 from leakbench.tasks.digits import Digits
-from leakbench.truth import Truth
 
 
 class Faded(Digits):
@@ -124,7 +125,7 @@ def test_images_of_another_set_are_refused(tmp_path, monkeypatch):
 
 
 def test_the_record_holds_what_the_steps_saw(faded, tmp_path, monkeypatch):
-    from leakbench import registry
+    from leakbench.base import registry
 
     real = registry.load
     monkeypatch.setattr(registry, "load", lambda kind, name: Faded if (kind, name) == ("tasks", "digits") else real(kind, name))

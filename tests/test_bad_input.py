@@ -9,8 +9,8 @@ import pytest
 from small_runs import ON_THE_LINE, copied, trained, tree_of
 
 from leakbench import api
+from leakbench.base.files import read_json, write_json
 from leakbench.cli import run
-from leakbench.store import read_json, write_json
 
 
 @pytest.fixture(scope="module")

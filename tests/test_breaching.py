@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from attacks._breaching import invert
-from leakbench.errors import UnknownName, UsageError
-from leakbench.images import psnr
+from leakbench.base.errors import UnknownName, UsageError
+from leakbench.scoring.image_distances import psnr
 
 DIGITS = load_digits()
 IMAGES, LABELS = torch.tensor(DIGITS.images / 16.0).float()[:, None], torch.tensor(DIGITS.target)

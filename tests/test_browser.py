@@ -9,7 +9,7 @@ import pytest
 from browser import needs_browser, opened, started
 from report_data import report_data, row, run_json, setting
 
-from leakbench.report_data import ReportData
+from leakbench.reporting.data import ReportData
 from reports.html import Html
 
 pytestmark = needs_browser

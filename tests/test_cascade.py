@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from run_folders import add_attack, make_run, measure
 
-from leakbench import cascade, flags
-from leakbench.measured import Measured, of_run
-from leakbench.results import collect
-from leakbench.runs import load
+from leakbench.record.folders import load
+from leakbench.results import cascade
+from leakbench.results.tables import collect
+from leakbench.results.units import Measured, of_run
+from leakbench.scoring import flags
 
 N = 10
 ONES, NONE = [1.0] * N, [0.0] * N

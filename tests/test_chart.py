@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 from report_data import report_data, row, setting
 
-from leakbench.judging import find_questions
-from leakbench.report_data import Check, ReportData, setting_key
-from leakbench.settings import find_settings
-from leakbench.tradeoff import mark_front
+from leakbench.judging.judging import find_questions
+from leakbench.judging.settings import find_settings
+from leakbench.reporting.data import Check, ReportData
+from leakbench.results.keys import setting_key
+from leakbench.results.tradeoff import mark_front
 from reports._attackers import ATTACKERS, absent, present, row_of
 from reports._callouts import obstacles, short_names
 from reports._chart import chart
@@ -310,7 +311,7 @@ REAL = (
 
 
 def test_strip_says_which_row_moved_and_by_how_much():
-    from leakbench.spec import fingerprint
+    from leakbench.base.spec import fingerprint
 
     settings = find_settings(report_data())
     one = next(s for s in settings if s.name == "FedGN σ 0.3")

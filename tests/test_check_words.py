@@ -5,12 +5,16 @@ from pathlib import Path
 
 from run_folders import add_attack, make_run, measure
 
-from leakbench import api, gate, reporting, results, runs
-from leakbench.baseline import Baseline
-from leakbench.check_words import check_of
+from leakbench import api
+from leakbench.base.files import read_json, write_json
 from leakbench.cli import run as cli
-from leakbench.commands import commands
-from leakbench.store import read_json, write_json
+from leakbench.gate import gate
+from leakbench.gate.baseline import Baseline
+from leakbench.record import folders
+from leakbench.reporting import write
+from leakbench.reporting.check import check_of
+from leakbench.reporting.commands import commands
+from leakbench.results import tables
 
 
 def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
@@ -20,12 +24,12 @@ def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
         write_json(run / "run.json", read_json(run / "run.json") | {"command": shlex.join(words)})
         count = hits + seed % 2
         add_attack(run, "averaging", [measure("p_leak", [1] * count + [0] * (10 - count), 0.1, [1] * 10)])
-    return runs.find([folder])
+    return folders.find([folder])
 
 
 def said(now, then, baseline=Path("leakage.json")):
-    verdict = gate.check(reporting.gated(now), Baseline.of(reporting.gated(then)))
-    return check_of(verdict, now, commands(now, results.collect(now).tradeoff), baseline)
+    verdict = gate.check(write.gated(now), Baseline.of(write.gated(then)))
+    return check_of(verdict, now, commands(now, tables.collect(now).tradeoff), baseline)
 
 
 def test_what_leaks_more_comes_first_with_numbers_and_margin(tmp_path):
@@ -87,7 +91,7 @@ def test_of_runs_that_are_gone_the_baseline_tells_how_to_train_them(tmp_path):
 
 def test_nothing_gated(tmp_path):
     now = made(tmp_path / "a", 2, seeds=[0])
-    check = check_of(gate.check(reporting.gated(now), Baseline(())), now, {})
+    check = check_of(gate.check(write.gated(now), Baseline(())), now, {})
     assert check.heading == "Nothing is gated yet: `leakbench check --update`."
 
 

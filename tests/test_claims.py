@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leakbench import claims
+from leakbench.results import claims
 
 FEDHIDE = {"alpha": 0.01, "k": 10, "lam": 10.0, "fraction": 0.1}
 HERE = {"clients": 100, "fraction": 0.1, "rounds": 500}

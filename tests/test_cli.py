@@ -16,11 +16,13 @@ import torch
 from small_runs import ON_THE_LINE, TASK, copied, plugged, trained, tree_of
 
 import leakbench
-from leakbench import api, registry, runs
+from leakbench import api, pipeline
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.files import read_csv, read_json, write_json
 from leakbench.cli import keys, options, run, summary
-from leakbench.columns import RESULTS
-from leakbench.errors import UsageError
-from leakbench.store import read_csv, read_json, write_json
+from leakbench.record import folders
+from leakbench.record.columns import RESULTS
 
 
 @pytest.fixture
@@ -212,7 +214,7 @@ class TestSpecFiles:
         assert stored == [{"name": "prototype_leakage", "params": {"candidates": c, "seed": 0}} for c in ("true", "public")]
         code, _, err = cli("attack", out)
         assert code == 0
-        assert [f.meta["params"]["candidates"] for f in runs.load(folder).attacks if f.done] in (["true", "public"], ["public", "true"])
+        assert [f.meta["params"]["candidates"] for f in folders.load(folder).attacks if f.done] in (["true", "public"], ["public", "true"])
         assert "2 attacks on 1 runs" in err
         before = {n: b for n, b in tree_of(folder).items() if n != "run.json"}
         self.written(tmp_path, spec.read_text().replace('["true", "public"]', '"public"\nseed = 4'))
@@ -311,36 +313,35 @@ class TestOptions:
 
 class TestAttack:
     def test_a_sweep_and_a_word_that_json_would_read_as_something_else(self, cli, made, tmp_path):
-        where = copied(runs.find([made])[0], tmp_path).path
+        where = copied(folders.find([made])[0], tmp_path).path
         code, out, err = cli("attack", where, "-a", "prototype_leakage", "-s", "candidates=true,public")
         assert code == 0
         assert {line.split()[1] for line in out.splitlines()[1:]} == {"prototype_leakage"}
-        assert sorted(f.meta["params"]["candidates"] for f in runs.load(where).attacks) == ["public", "true"]
+        assert sorted(f.meta["params"]["candidates"] for f in folders.load(where).attacks) == ["public", "true"]
         assert "about" not in err
 
     def test_predicted_times_come_before_anything_is_run(self, cli, made, tmp_path, monkeypatch):
-        from leakbench import work
-        from leakbench.recording import Recording
+        from leakbench.attacking import choices
+        from leakbench.record.recording import Recording
 
-        monkeypatch.setattr(work, "attack", lambda *a, **k: str(runs.find([made])[0].attacks[0].path))
+        monkeypatch.setattr(pipeline, "attack", lambda *a, **k: str(folders.find([made])[0].attacks[0].path))
         code, _, err = cli("attack", made)
         assert code == 0
         lines = err.splitlines()
         times = [i for i, line in enumerate(lines) if ": about " in line and line.endswith(" s")]
-        planned = work.planned(Recording(runs.find([made])[0]))
+        planned = choices.planned(Recording(folders.find([made])[0]))
         assert len(times) == len(planned) >= 4  # every setting of every attack that fits
         assert lines[max(times) + 1] == f"{len(planned)} attacks on 1 runs"
 
     def test_what_would_take_long_is_listed_and_run_only_when_named(self, cli, made, tmp_path, monkeypatch):
-        from leakbench import work
 
-        where = copied(runs.find([made])[0], tmp_path).path
+        where = copied(folders.find([made])[0], tmp_path).path
         attack = registry.load("attacks", "prototype_leakage")
         monkeypatch.setattr(attack, "seconds", lambda self, recording: 900.0)
         for other in set(registry.names("attacks")) - {"prototype_leakage"}:
             monkeypatch.setattr(registry.load("attacks", other), "obstacle", lambda self, recording: "not today")
         ran = []
-        monkeypatch.setattr(work, "attack", lambda run, name, *a, **k: ran.append(name) or str(runs.load(where).attacks[0].path))
+        monkeypatch.setattr(pipeline, "attack", lambda run, name, *a, **k: ran.append(name) or str(folders.load(where).attacks[0].path))
         code, _, err = cli("attack", where)
         assert (code, ran) == (0, [])
         assert "prototype_leakage on" in err
@@ -365,7 +366,7 @@ class TestAttack:
         assert "attack 'gradient_inversion' was not named with -a" in err
 
     def test_dotted_keys_reach_their_attack(self, cli, made, tmp_path):
-        where = copied(runs.find([made])[0], tmp_path).path
+        where = copied(folders.find([made])[0], tmp_path).path
         both = ["-a", "prototype_leakage", "-a", "gradient_inversion", "-s", "prototype_leakage.seed=5", "-s", "gradient_inversion.steps=3"]
         more = [
             "-s",
@@ -380,7 +381,7 @@ class TestAttack:
         assert cli("attack", where, *both, *more)[0] == 0
         found = {
             (f.name, f.meta["params"].get("steps"), f.meta["params"]["seed"])
-            for f in runs.load(where).attacks
+            for f in folders.load(where).attacks
             if f.meta["params"]["seed"] or f.name != "prototype_leakage"
         }
         assert found == {("prototype_leakage", None, 5), ("gradient_inversion", 3, 0)}
@@ -388,13 +389,13 @@ class TestAttack:
     def test_a_failing_attack_does_not_stop_the_others(self, cli, made, tmp_path):
         from test_attacking import source
 
-        where = copied(runs.find([made])[0], tmp_path).path
+        where = copied(folders.find([made])[0], tmp_path).path
         with plugged("attacks", tmp_path, mine=source("return 1 / 0")):
             code, out, err = cli("attack", where, "-a", "mine", "-a", "prototype_leakage")
             assert code == 4
             assert "prototype_leakage" in out
             assert "ZeroDivisionError" in err
-            assert {f.name: f.status.split(":")[0] for f in runs.load(where).attacks} == {"mine": "failed", "prototype_leakage": "done"}
+            assert {f.name: f.status.split(":")[0] for f in folders.load(where).attacks} == {"mine": "failed", "prototype_leakage": "done"}
 
     def test_nothing_fits_is_what_the_user_gave(self, cli, made):
         code, _, err = cli("attack", made, "-a", "distance_correlation")
@@ -402,7 +403,7 @@ class TestAttack:
         assert "distance_correlation does not fit" in err
 
     def test_an_unfinished_run_is_said_and_the_others_are_attacked(self, cli, made, tmp_path):
-        one = copied(runs.find([made])[0], tmp_path)
+        one = copied(folders.find([made])[0], tmp_path)
         write_json(one.path / "run.json", {**one.meta, "status": "running"})
         code, out, err = cli("attack", made, one.path, "-a", "prototype_leakage")
         assert code == 4
@@ -421,10 +422,10 @@ class TestAttack:
 
 class TestScore:
     def test_the_same_table_again_and_no_attack(self, cli, made, monkeypatch):
-        from leakbench import attacking
+        from leakbench.attacking import guessing
 
         before, table = tree_of(made), cli("attack", made, "-a", "prototype_leakage")[1]
-        monkeypatch.setattr(attacking, "guess", lambda *a, **k: pytest.fail("attacked"))
+        monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("attacked"))
         code, out, err = cli("score", made)
         assert (code, out) == (0, table)
         assert err.startswith("[1/1] prototype_leakage on digits-fedgn-")
@@ -495,7 +496,7 @@ def gated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gate")
     for seed in range(3):
         api.attack(trained(folder / "runs", rounds=12, params={"sigma": 0.5}, seed=seed), "prototype_leakage")
-    api.update(runs.find([folder / "runs"]), baseline=folder / "leakage.json")
+    api.update(folders.find([folder / "runs"]), baseline=folder / "leakage.json")
     return folder
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from leakbench.bounds import Newcombe, Pivot, Spread, bonett_price, one_sample, two_sample
-from leakbench.compare import compare, default_margin, holm, judge, seeds_to_settle
+from leakbench.statistics.differences import compare, default_margin, holm, judge, seeds_to_settle
+from leakbench.statistics.limits import Newcombe, Pivot, Spread, bonett_price, one_sample, two_sample
 
 
 def sides(values, start=0):

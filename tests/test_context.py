@@ -10,14 +10,17 @@ from small_runs import FEATURES, again, build, by_hand, copied, listed, plugged,
 
 from attacks import _classifiers
 from attacks.context import Way
-from leakbench import api, attacking, context_figure, scoring
-from leakbench.context import paste
-from leakbench.context_metrics import CONTEXT_ACCURACY, accuracies, scored
-from leakbench.guess import Guess
-from leakbench.runs import load
-from leakbench.store import read_tree, write_tree
-from leakbench.truth import Truth
-from leakbench.view import View
+from leakbench import api
+from leakbench.attacking import guessing
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base.files import read_tree, write_tree
+from leakbench.data.marker import paste
+from leakbench.metrics.context import CONTEXT_ACCURACY, accuracies, scored
+from leakbench.record.folders import load
+from leakbench.reproduce import context_curve
+from leakbench.scoring import score as scoring
+from leakbench.scoring.truth import Truth
 
 SPLIT = {"split": "qua", "clients": 20, "context": "square"}
 CHEAP = {"samples": 100, "draws": 3}
@@ -134,7 +137,7 @@ def test_a_mean_is_of_the_methods_number_of_examples_all_marked_or_all_clear(run
 
 
 def test_what_was_sent_once_is_attacked_at_the_end_and_features_at_the_stages_named(folders):
-    stages = {m: sorted({(g.stage, g.guess.round) for g in attacking.saved(f)}) for m, f in folders.items()}
+    stages = {m: sorted({(g.stage, g.guess.round) for g in guessing.saved(f)}) for m, f in folders.items()}
     assert stages == {"flea": [("final", 2), ("untrained", 1)], "fedmix": [("final", 2)], "feddata": [("final", 2)]}
 
 
@@ -361,14 +364,14 @@ def test_two_pairs_are_enough_to_train_on_and_global_dice_are_left_alone():
 def test_the_curve_ends_in_the_row_of_the_table(runs, folders, tmp_path):
     curves = {}
     for method, run in runs.items():
-        curves[method] = context_figure.curve(load(run.path), folders[method])
+        curves[method] = context_curve.curve(load(run.path), folders[method])
         row = results(folders[method], "context_accuracy")
         last = curves[method][-1]
         assert (last.value, last.low, last.high, last.n) == (row["value"], row["low"], row["high"], row["n"])
         assert [p.samples for p in curves[method]] == [10, 30, 100]
-    control = context_figure.curve(load(runs["flea"].path), folders["flea"], role="control")
+    control = context_curve.curve(load(runs["flea"].path), folders["flea"], role="control")
     assert control[-1].value == results(folders["flea"], "context_accuracy")["control"]
-    paths = context_figure.draw({**curves, "flea, control": control}, tmp_path, "accuracy")
+    paths = context_curve.draw({**curves, "flea, control": control}, tmp_path, "accuracy")
     assert [p.name for p in paths] == ["accuracy.svg", "accuracy.png"]
     assert all(p.stat().st_size > 1000 for p in paths)
     assert "flea, control" in paths[0].read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from leakbench.dcor import NAMES, correlations, p_value, permuted
+from leakbench.statistics.distance_correlation import NAMES, correlations, p_value, permuted
 
 DICE = torch.Generator().manual_seed(0)
 
@@ -134,7 +134,7 @@ def test_wrong_inputs():
 
 MEASURE = """
 import sys, torch
-from leakbench.dcor import correlations
+from leakbench.statistics.distance_correlation import correlations
 n, d = int(sys.argv[1]), int(sys.argv[2])
 x, z = (torch.empty(n, k, dtype=torch.float64).normal_() for k in (d, 512))
 # not getrusage: its peak begins at what the process that started this one held; nor VmHWM, which rises when inputs that were

@@ -11,15 +11,18 @@ from small_runs import FEATURES, again, build, copied, noise, plugged, results, 
 
 from attacks import _decoder_nets, _decoders
 from attacks._decoders import Known
-from leakbench import api, attacking, pictures, scoring
-from leakbench.errors import MethodError, NotMeasured, UsageError
-from leakbench.guess import Guess
-from leakbench.image_metrics import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
-from leakbench.parties import Net
-from leakbench.runs import load
-from leakbench.store import read_json, write_json
-from leakbench.truth import Answer, Truth
-from leakbench.view import View
+from leakbench import api
+from leakbench.attacking import guessing
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base.errors import MethodError, NotMeasured, UsageError
+from leakbench.base.files import read_json, write_json
+from leakbench.federation.parties import Net
+from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
+from leakbench.record.folders import load
+from leakbench.reporting import pictures
+from leakbench.scoring import score
+from leakbench.scoring.truth import Answer, Truth
 
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1, "lam2": 0.0}
 FAST = {"epochs": 1, "steps": 200, "network": "linear"}
@@ -65,7 +68,7 @@ def attacked(runs):
 
 
 def guesses(folder, role="attack", stage="final"):
-    return {g.guess.unit: g.guess for g in attacking.saved(folder) if (g.role, g.stage) == (role, stage)}
+    return {g.guess.unit: g.guess for g in guessing.saved(folder) if (g.role, g.stage) == (role, stage)}
 
 
 def view_of(run, t, **params):
@@ -205,9 +208,9 @@ class TestAttack:
         """The same rounds and clients of the other run: other images of the same digits lie behind its features."""
         run, attack = copied(runs["flea"], tmp_path), build("decoder", **FAST)
         recording = again(run)
-        folder = attacking.guess(recording, "decoder", attack)
+        folder = guessing.guess(recording, "decoder", attack)
         before = (folder / "guess.safetensors").read_bytes()
-        scoring.score(recording, "decoder", attack, truth=Truth(runs["other"]))
+        score.score(recording, "decoder", attack, truth=Truth(runs["other"]))
         mse, found = results(folder, "mse"), results(folder, "identification")
         assert (folder / "guess.safetensors").read_bytes() == before
         assert mse["value"] > mse["floor"]
@@ -215,7 +218,7 @@ class TestAttack:
 
     def test_twice_the_same_bytes(self, runs, attacked, tmp_path):
         torch.rand(3)  # nobody's dice
-        folder = attacking.guess(again(copied(runs["flea"], tmp_path)), "decoder", build("decoder", **{**FAST, "network": "relu"}))
+        folder = guessing.guess(again(copied(runs["flea"], tmp_path)), "decoder", build("decoder", **{**FAST, "network": "relu"}))
         assert (folder / "guess.safetensors").read_bytes() == (attacked["relu"] / "guess.safetensors").read_bytes()
 
     def test_the_curve_is_saved_and_falls(self, attacked):

@@ -6,9 +6,10 @@ import torch
 from federations import ONE_STEP, federation, method
 from scipy import stats
 
-from leakbench import UsageError, registry
-from leakbench.parties import Batch, Client, Facts, Net, Server
-from leakbench.streams import Rng
+from leakbench import UsageError
+from leakbench.base import registry
+from leakbench.base.streams import Rng
+from leakbench.federation.parties import Batch, Client, Facts, Net, Server
 
 C, DIM = 6, 4
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import leakbench
-from leakbench import columns, registry, transcript, work
+from leakbench.attacking import choices
+from leakbench.base import registry
+from leakbench.record import columns, messages
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -148,7 +150,9 @@ def test_links_lead_somewhere():
 
 
 def test_exit_codes_of_the_readme():
-    from leakbench import cli, errors, gate
+    from leakbench import cli
+    from leakbench.base import errors
+    from leakbench.gate import gate
 
     codes = {int(c) for c in re.findall(r"(?:Exit codes: |· )(\d+) ", README.replace("\n", " "))}
     in_code = {
@@ -189,7 +193,7 @@ def table(page: str, first: str) -> list[list[str]]:
 def test_declared_threat_models_are_those_of_the_attacks():
     declared = {tuple(row) for row in table("threat-models.md", "attack")}
     in_code = set()
-    for choice in work.variants():
+    for choice in choices.variants():
         threat, fields = choice.attack.threat, type(choice.attack).model_fields
         swept = {k for v in type(choice.attack).variants for k in v}
         kept = [
@@ -205,13 +209,13 @@ def test_declared_threat_models_are_those_of_the_attacks():
 def test_kinds_rungs_and_knowledge_are_named():
     from typing import get_args
 
-    from leakbench import view
+    from leakbench.attacking import view
 
     assert {row[0] for row in table("threat-models.md", "`knows`")} == set(get_args(view.Knowledge))
     assert [row[0] for row in table("threat-models.md", "rung")] == list(columns.RUNGS)
     flat = " ".join(DOCS["formats.md"].split())
-    assert f"large `{' '.join(transcript.LARGE)}`, small `{' '.join(transcript.SMALL)}`" in flat
-    assert " ".join(transcript.KINDS) in " ".join(DOCS["threat-models.md"].split())
+    assert f"large `{' '.join(messages.LARGE)}`, small `{' '.join(messages.SMALL)}`" in flat
+    assert " ".join(messages.KINDS) in " ".join(DOCS["threat-models.md"].split())
 
 
 @pytest.mark.parametrize("name", ["RESULTS", "TRADEOFF", "UTILITY", "MISSING", "DIAGNOSTICS", "UNITS", "RUN_UTILITY", "RUN_DIAGNOSTICS"])
@@ -235,7 +239,7 @@ def test_metrics_are_those_of_the_attacks():
 
 
 def test_numbers_of_the_recording_policy():
-    from leakbench.policy import Policy
+    from leakbench.record.policy import Policy
 
     text = DOCS["formats.md"]
     for name in ("last", "decade", "spaced", "audited", "probes"):
@@ -245,11 +249,11 @@ def test_numbers_of_the_recording_policy():
 
 def test_keys_of_json_files(tmp_path):
     """Every key of a run.json, an attack.json and a baseline's row is described, and every header of a file."""
-    from leakbench.baseline import GateRow
+    from leakbench.gate.baseline import GateRow
 
     run = leakbench.train("fedgn", out=tmp_path, **TINY)
     attacked = leakbench.attack(run, "prototype_leakage").path
-    from leakbench.store import read_json
+    from leakbench.base.files import read_json
 
     sections = {part.split("\n", 1)[0]: part for part in re.split(r"^#{2,3} ", DOCS["formats.md"], flags=re.MULTILINE)}
     for found, section in (

@@ -7,11 +7,12 @@ import torch
 from federations import FAST, ONE_STEP, each_defense, federation, gap, method, run, uneven, wrapper
 from torch import nn
 
-from leakbench import Defense, registry
-from leakbench.errors import LeakbenchError, MethodError, UsageError
-from leakbench.evaluate import utility_scores
-from leakbench.federation import Federation
-from leakbench.models import Stages
+from leakbench import Defense
+from leakbench.base import registry
+from leakbench.base.errors import LeakbenchError, MethodError, UsageError
+from leakbench.federation.evaluate import utility_scores
+from leakbench.federation.federation import Federation
+from leakbench.models.networks import Stages
 
 TOLERANCE = 1e-9
 UNEVEN = (40, 23, 17, 16, 31, 9, 12, 50, 28, 5)

@@ -8,12 +8,13 @@ import torch
 from federations import federation, gap, method
 from scipy import stats
 
-from leakbench import UsageError, registry
-from leakbench.guess import Guess
-from leakbench.parties import Batch, Client, Facts, Net, Server
-from leakbench.prototype_metrics import P_LEAK
-from leakbench.streams import Rng
-from leakbench.truth import Answer
+from leakbench import UsageError
+from leakbench.attacking.guess import Guess
+from leakbench.base import registry
+from leakbench.base.streams import Rng
+from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.scoring.truth import Answer
 
 
 class Linear(torch.nn.Module):

@@ -10,15 +10,17 @@ import pytest
 import torch
 from small_runs import copied, trained, tree_of
 
-from leakbench import api, excerpt_parts, work
+from leakbench import api
+from leakbench.attacking import choices
+from leakbench.base.errors import UsageError
+from leakbench.base.files import digest, read_json, read_tree
 from leakbench.cli import run as cli
-from leakbench.columns import MISSING
-from leakbench.errors import UsageError
-from leakbench.excerpt import excerpt
-from leakbench.recording import Recording
-from leakbench.runs import Run, load, read_table
-from leakbench.store import digest, read_json, read_tree
-from leakbench.truth import Truth
+from leakbench.record.columns import MISSING
+from leakbench.record.folders import Run, load, read_table
+from leakbench.record.recording import Recording
+from leakbench.reproduce import excerpt_parts
+from leakbench.reproduce.excerpt import excerpt
+from leakbench.scoring.truth import Truth
 
 GONE = (
     "this run is an excerpt that kept only messages of kind model, prototype of rounds 21 to 40 and aux_data; "
@@ -88,13 +90,13 @@ def test_an_attack_on_what_it_lacks_is_refused_at_once_and_by_name(small, tmp_pa
 
 
 def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_has_not(small, whole):
-    assert work.unfit(small)["gradient_inversion"] == GONE  # of features, generators and so on not a word
-    assert work.unfit(small)["distance_correlation"] == work.unfit(whole)["distance_correlation"]
+    assert choices.unfit(small)["gradient_inversion"] == GONE  # of features, generators and so on not a word
+    assert choices.unfit(small)["distance_correlation"] == choices.unfit(whole)["distance_correlation"]
     assert not any(m["attack"] == "distance_correlation" for m in small.meta["missing"])
 
 
 def test_auxiliary_data_that_the_blind_guess_alone_reads_are_missed_too(small, tmp_path):
-    from leakbench.excerpt_parts import lost
+    from leakbench.record.excerpts import lost
 
     assert lost(small, ("prototype", "model"), ("aux_data", "facts")) == ""
     bad = copied(small, tmp_path)
@@ -165,7 +167,7 @@ def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeyp
     made = excerpt(whole, tmp_path / "x", rounds=3)
     assert "the last model with the auxiliary data: too large" in made.meta["excerpt"]["left_out"]
     assert {m.kind for m in Recording(made).transcript} == {"prototype"}
-    assert "kept only messages of kind prototype of rounds 38 to 40; " in work.unfit(made)["gradient_inversion"]
+    assert "kept only messages of kind prototype of rounds 38 to 40; " in choices.unfit(made)["gradient_inversion"]
 
 
 def test_where_not_even_one_round_fits_that_is_said_and_nothing_is_left(whole, tmp_path, monkeypatch):
@@ -257,7 +259,7 @@ def test_a_damaged_run_is_not_copied(whole, tmp_path):
 
 def test_its_attacks_are_those_that_can_be_made_of_it(small):
     assert {a.name for a in Recording(small).spec.attacks} == {"prototype_leakage", "prototype_averaging"}
-    assert set(work.fitting(small)) == {"prototype_leakage", "prototype_averaging"}
+    assert set(choices.fitting(small)) == {"prototype_leakage", "prototype_averaging"}
 
 
 def test_an_excerpt_never_passes_for_the_run(whole, small, tmp_path):

@@ -10,13 +10,15 @@ import pytest
 import torch
 from small_runs import FEATURES, again, copied, plugged, trained
 
-from leakbench import api, attacking, exporting
+from leakbench import api
+from leakbench.attacking import guessing
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import digest, read_json, read_tree
+from leakbench.base.tree import flat
 from leakbench.cli import run as cli
-from leakbench.errors import BrokenFile, UsageError
-from leakbench.recording import Recording
-from leakbench.runs import load
-from leakbench.store import digest, read_json, read_tree
-from leakbench.tree import flat
+from leakbench.record import exporting
+from leakbench.record.folders import load
+from leakbench.record.recording import Recording
 
 SEED = 424_242_424_242_424_242
 
@@ -150,7 +152,7 @@ def test_the_same_guess_from_the_copy_as_from_the_run(run, archive, tmp_path, na
     guesses = []
     for one in (mine, there):
         made = api.attack(one, name, **params)
-        guesses.append({(g.role, g.stage, g.guess.unit, g.guess.round): g.guess for g in attacking.saved(made.path)})
+        guesses.append({(g.role, g.stage, g.guess.unit, g.guess.round): g.guess for g in guessing.saved(made.path)})
         assert made.scored == (one is mine)
     old, new = guesses
     assert {k[0] for k in new} == {"attack", "floor"}
@@ -198,7 +200,7 @@ def test_of_a_run_that_defends_nothing_the_control_is_its_transcript(tmp_path):
     api.export(run, tmp_path / "a.tar")
     there = unpacked(tmp_path / "a.tar", tmp_path / "there")
     made = api.attack(there, "prototype_leakage")
-    assert {g.role for g in attacking.saved(made.path)} == {"attack", "floor", "control"}
+    assert {g.role for g in guessing.saved(made.path)} == {"attack", "floor", "control"}
 
 
 def test_what_only_the_aggregator_sees_stays_out(tmp_path):

@@ -6,16 +6,17 @@ import pytest
 import torch
 from small_runs import FEATURES, again, build, plugged, results, trained, units
 
-from leakbench import api, attacking, work
-from leakbench.errors import UsageError
-from leakbench.exposure_forms import expected
-from leakbench.exposure_pairs import received
-from leakbench.judging import number
-from leakbench.recording import Recording
-from leakbench.results import collect
-from leakbench.runs import Run
-from leakbench.streams import shared
-from leakbench.verdict import Case, judge
+from attacks.exposure import received
+from leakbench import api
+from leakbench.attacking import choices, guessing
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.judging.judging import number
+from leakbench.judging.verdict import Case, judge
+from leakbench.record.folders import Run
+from leakbench.record.recording import Recording
+from leakbench.reproduce.expected_exposure import expected
+from leakbench.results.tables import collect
 
 LOCAL = {"steps": 1, "epochs": 0, "batch": 8}
 
@@ -167,7 +168,7 @@ def test_an_attack_is_refused_where_features_are_only_summed(tmp_path):
     with plugged("defenses", tmp_path, fedfeatures=FEATURES):
         summed = [("secure_sum", {"kinds": ["features"]})]
         run = trained(tmp_path, "fedfeatures", 1, wrappers=summed)
-        assert "not summed" in work.unfit(run)["exposure"]
+        assert "not summed" in choices.unfit(run)["exposure"]
         with pytest.raises(UsageError, match="no client sends the server features, means of data or data that are not summed"):
             api.attack(run, "exposure")
 
@@ -192,7 +193,7 @@ def test_a_kept_buffer_is_another_attack_and_exposes_more(runs):
 
 def test_guesses_are_the_same_again(runs):
     attack = build("exposure")
-    twice = [attacking.guess(again(runs["flea"]), "exposure", attack) / "guess.safetensors" for _ in range(2)]
+    twice = [guessing.guess(again(runs["flea"]), "exposure", attack) / "guess.safetensors" for _ in range(2)]
     assert twice[0].read_bytes() == twice[1].read_bytes()
 
 

@@ -6,10 +6,10 @@ import torch
 from federations import ONE_STEP, federation, gap, method, run
 
 from defenses._correlation import plain_root, squared
-from leakbench.optim import Optimizer
-from leakbench.parties import Batch, Client, Facts, Net
-from leakbench.stages import Stages
-from leakbench.streams import Rng
+from leakbench.base.streams import Rng
+from leakbench.federation.optimizer import Optimizer
+from leakbench.federation.parties import Batch, Client, Facts, Net
+from leakbench.models.stages import Stages
 
 B, IN, MID, K = 5, 4, 3, 3
 

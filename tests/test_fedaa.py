@@ -12,18 +12,19 @@ from scipy.optimize import minimize
 from torch import nn
 
 from defenses import _identifier
+from defenses._adversarial import search
 from defenses.fedavg import FedAvg
-from leakbench import UsageError, registry
-from leakbench.adversarial import search
-from leakbench.models import initialise
-from leakbench.parties import Batch, Facts, Net, Server
-from leakbench.policy import Policy
-from leakbench.recorder import Recorder
-from leakbench.stages import Stages
-from leakbench.store import read_tree
-from leakbench.streams import Rng, shared
-from leakbench.transcript import read_messages
-from leakbench.tree import flat, row, stack
+from leakbench import UsageError
+from leakbench.base import registry
+from leakbench.base.files import read_tree
+from leakbench.base.streams import Rng, shared
+from leakbench.base.tree import flat, row, stack
+from leakbench.federation.parties import Batch, Facts, Net, Server
+from leakbench.models.networks import initialise
+from leakbench.models.stages import Stages
+from leakbench.record.messages import read_messages
+from leakbench.record.policy import Policy
+from leakbench.record.recorder import Recorder
 
 CLIENTS, CLASSES, SHAPE = 4, 3, (1, 2, 3)
 FACTS = Facts(CLIENTS, CLASSES, CLASSES, SHAPE)
@@ -453,7 +454,7 @@ def test_fedbn_is_fedavg_on_all_but_the_normalisation_which_never_leaves():
 
 
 def test_fedbn_is_evaluated_with_each_clients_own_layers():
-    from leakbench.evaluate import utility_scores
+    from leakbench.federation.evaluate import utility_scores
 
     fed = run(federation("fedbn", batch=32, lr=0.1), 3)
     test = fed.data.test
@@ -557,6 +558,6 @@ def test_the_variance_of_the_local_models_is_that_of_the_uploads():
     each = np.concatenate([v.reshape(len(v), -1) for v in last.values()], axis=1)
     assert float(fed.variances["second_loss"]) == pytest.approx(each.var(0).mean(), rel=1e-12)
     assert float(fed.variances["loss"]) > 0
-    from leakbench.evaluate import diagnose
+    from leakbench.federation.evaluate import diagnose
 
     assert {k for k in diagnose(fed) if "variance" in k} == {"local_variance", "local_variance_second"}

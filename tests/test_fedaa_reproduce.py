@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from leakbench import claims
-from leakbench.errors import NotMeasured
+from leakbench.base.errors import NotMeasured
+from leakbench.data.sklearn_digits import split
+from leakbench.record.folders import load
 from leakbench.reproduce import catalogue, differs, fedaa_figures, fedaa_names, fedaa_variance, plan, rows, statements, write
 from leakbench.reproduce.fedaa_settings import DIGITS, DIGITS_10, RECORD, at
 from leakbench.reproduce.orders import Equals, Falls, Less
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import SCALES, Scale
-from leakbench.runs import load
-from leakbench.tasks._sklearn_digits import split
+from leakbench.results import claims
 
 TABLES = ("fedaa-table1", "fedaa-table2", "fedaa-table3", "fedaa-table5")
 TRAINED = (*TABLES, "fedaa-figure5")
@@ -288,7 +288,7 @@ class TestFigure8:
 
     def sets(self, n, seed):
         """Images and their labels, drawn as the recipe draws them."""
-        from leakbench.streams import shared
+        from leakbench.base.streams import shared
 
         x, y = split()["train"]
         rows = shared(seed, "reproduce/fedaa-figure8").permutation("rows", len(y))[:n]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leakbench.dcor import correlations, p_value, permuted
+from leakbench.statistics.distance_correlation import correlations, p_value, permuted
 
 DICE = torch.Generator().manual_seed(0)
 

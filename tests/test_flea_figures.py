@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from small_runs import results
 
-from leakbench import api, exposure_forms
-from leakbench.reproduce import flea_figures
+from leakbench import api
+from leakbench.record.folders import load
+from leakbench.reproduce import expected_exposure, flea_figures
 from leakbench.reproduce.flea import RECIPE_FIGURE9, RECIPE_FIGURE11, RECIPE_TABLE
-from leakbench.runs import load
 
 SPLIT = {"split": "qua", "clients": 10, "context": "square"}
 WITH = RECIPE_FIGURE9.cases[0].label
@@ -52,7 +52,7 @@ def test_the_privacy_study_draws_every_round_of_the_attacks_and_what_is_expected
     assert sorted(seen[WITH]) == [1, 2, 3, 4]
     assert seen[WITH][4] == results(folders["exposure"], "exposure")["value"]
     assert seen[WITH][1] == results(folders["exposure"], "exposure", "untrained")["value"] == 0
-    assert seen["FLea, expected"] == {t: exposure_forms.expected(10, 5, t) for t in range(1, 5)}
+    assert seen["FLea, expected"] == {t: expected_exposure.expected(10, 5, t) for t in range(1, 5)}
     row = results(folders["distance_correlation"], "dcor2_corrected")
     assert lines(correlation).keys() == {WITH}
     assert lines(correlation)[WITH][4] == row["value"]

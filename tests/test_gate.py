@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from leakbench.baseline import Baseline, GateRow, load, save
-from leakbench.compare import compare
-from leakbench.errors import BrokenFile, UsageError
-from leakbench.gate import check, update
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.gate.baseline import Baseline, GateRow, load, save
+from leakbench.gate.gate import check, update
+from leakbench.statistics.differences import compare
 
 
 def scores(p, seeds=range(20), units=100, start=0):

@@ -14,15 +14,17 @@ import pytest
 import torch
 from run_folders import add_attack, make_run, measure
 
-from leakbench import registry, reporting, runs
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile
+from leakbench.base.files import digests, read_csv, read_json, write_csv, write_json, write_tree
+from leakbench.base.printable import inert, one_line
 from leakbench.cli import run as cli
-from leakbench.columns import TABLES
-from leakbench.commands import recorded
-from leakbench.errors import BrokenFile
-from leakbench.inert import inert, one_line
-from leakbench.report_data import Check, CheckRow, Picture
-from leakbench.runs import load
-from leakbench.store import digests, read_csv, read_json, write_csv, write_json, write_tree
+from leakbench.record import folders
+from leakbench.record.columns import TABLES
+from leakbench.record.folders import load
+from leakbench.reporting import write
+from leakbench.reporting.commands import recorded
+from leakbench.reporting.data import Check, CheckRow, Picture
 from reports import latex, markdown
 
 EVIL = "<script>alert(1)</script>\"'><img src=//x onerror=alert(2)>{{7*7}}</style></svg>|[a](javascript:b) @you $x$ \\input{y}"
@@ -71,11 +73,11 @@ def report(request, tmp_path_factory):
     spelt(bad, evil)
     found = [load(honest), load(bad)]
     with pytest.MonkeyPatch.context() as patch:  # its task and attacks do not exist here: which would fit cannot be asked
-        patch.setattr(reporting, "tables", lambda found, look: reporting.results.collect(found, look=look))
-        patch.setattr(reporting.pictures, "of_runs", lambda _: [])
-        patch.setattr(reporting.report_about, "of", lambda _: {})
-        patch.setattr(reporting.report_maps, "of", lambda *_: [])
-        reporting.write(found, out / "report", title=evil, formats=FORMATS)
+        patch.setattr(write, "tables", lambda found, look: write.results.collect(found, look=look))
+        patch.setattr(write.pictures, "of_runs", lambda _: [])
+        patch.setattr(write.about, "of", lambda _: {})
+        patch.setattr(write.maps, "of", lambda *_: [])
+        write.write(found, out / "report", title=evil, formats=FORMATS)
     return evil, out / "report"
 
 
@@ -279,7 +281,7 @@ def test_a_link_out_of_the_run_folder_is_not_read(attacked, name):
     (path / name).rename(secret / name)
     (path / name).symlink_to(secret / name)
     with pytest.raises(BrokenFile, match="leads out of"):
-        reporting.tables(runs.find([path]))
+        write.tables(folders.find([path]))
 
 
 def test_an_attack_folder_that_is_a_link_is_not_read(attacked):
@@ -288,7 +290,7 @@ def test_an_attack_folder_that_is_a_link_is_not_read(attacked):
     folder.rename(secret / "attack")
     folder.symlink_to(secret / "attack", target_is_directory=True)
     with pytest.raises(BrokenFile, match="leads out of"):
-        reporting.tables(runs.find([path]))
+        write.tables(folders.find([path]))
 
 
 @pytest.mark.parametrize("name", ["../secret/x.safetensors", "truth/../../secret/x.safetensors", "/etc/hostname"])
@@ -307,7 +309,7 @@ def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
 def test_links_to_run_folders_are_followed(attacked, tmp_path):
     path, _ = attacked
     (tmp_path / "elsewhere").symlink_to(path, target_is_directory=True)
-    assert len(reporting.tables(runs.find([tmp_path / "elsewhere"])).results) == 3
+    assert len(write.tables(folders.find([tmp_path / "elsewhere"])).results) == 3
 
 
 @pytest.mark.parametrize("text", ['{"id": "\\ud800"}', "[" * 100_000 + "]" * 100_000, '{"a": NaN}', "\x00", "[]"])

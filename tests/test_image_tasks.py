@@ -16,12 +16,12 @@ import torch
 from image_files import CLASSES, SHAPES, rows, write
 
 import leakbench
-from leakbench import registry
-from leakbench.errors import BrokenFile, UsageError
-from leakbench.tasks import _images
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.data import image_sets
 
 NAMES = sorted(SHAPES)
-DOWNLOAD = _images._download
+DOWNLOAD = image_sets._download
 LAYOUTS = [("python", 2), ("python", 5), ("binary", 2)]
 
 
@@ -33,7 +33,7 @@ def place(tmp_path, monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(_images, "_download", refuse)
+    monkeypatch.setattr(image_sets, "_download", refuse)
     return tmp_path / "data"
 
 
@@ -64,8 +64,8 @@ class TestReaders:
     @pytest.mark.parametrize(("layout", "protocol"), LAYOUTS)
     def test_every_layout_holds_the_same_images(self, place, name, layout, protocol):
         folder = write(name, place, layout=layout, protocol=protocol)
-        assert _images.found(name) == folder
-        for (x, y), seed, each in zip(_images.load(name), (1, 2), (6, 4), strict=True):
+        assert image_sets.found(name) == folder
+        for (x, y), seed, each in zip(image_sets.load(name), (1, 2), (6, 4), strict=True):
             images, labels = rows(name, each, seed=seed)
             assert x.dtype == torch.uint8
             assert x.shape == (len(labels), *SHAPES[name])
@@ -84,7 +84,7 @@ class TestReaders:
             path = place / "cifar-100-python" / part
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"\x80\x02}U\x04data" + made + kind + body + b"sU\x0bfine_labels" + labels + b"s.")
-            held = _images.LAYOUTS["cifar100"][0].read([path])
+            held = image_sets.LAYOUTS["cifar100"][0].read([path])
             assert np.array_equal(held[0].numpy(), x)
             assert np.array_equal(held[1].numpy(), y)
 
@@ -95,11 +95,11 @@ class TestReaders:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_found_asks_for_every_file_and_fetches_nothing(self, place, name):
-        assert _images.found(name) is None
+        assert image_sets.found(name) is None
         folder = write(name, place)
-        assert _images.found(name) == folder
+        assert image_sets.found(name) == folder
         max(folder.iterdir()).unlink()
-        assert _images.found(name) is None
+        assert image_sets.found(name) is None
 
     def test_a_malicious_pickle_is_refused_and_not_run(self, place, tmp_path):
         class Evil:
@@ -179,7 +179,7 @@ class TestFetching:
         text = refused(name, "LEAKBENCH_DATA")
         assert str(place) in text
         assert "no network" in text
-        assert all(layout.folder in text for layout in _images.LAYOUTS[name])
+        assert all(layout.folder in text for layout in image_sets.LAYOUTS[name])
         assert "torchvision fetches it" in capsys.readouterr().err  # not silently
         assert list(place.iterdir()) == []
 
@@ -192,10 +192,10 @@ class TestFetching:
             print("Downloading")  # a program that reads our JSON must not see it
             write(name, Path(folder))
 
-        monkeypatch.setattr(_images, "_download", fetch)
+        monkeypatch.setattr(image_sets, "_download", fetch)
         assert len(load(name).train) == 6 * CLASSES[name]
         assert "Downloading" not in capsys.readouterr().out
-        assert _images.found(name) == place / _images.LAYOUTS[name][0].folder
+        assert image_sets.found(name) == place / image_sets.LAYOUTS[name][0].folder
         assert len(list(place.iterdir())) == 1  # nothing is left over
         load(name)
         assert calls == [name]
@@ -203,17 +203,17 @@ class TestFetching:
     def test_torchvision_is_asked_for_the_set_that_it_has_under_that_name(self):
         from torchvision import datasets
 
-        for name, theirs in _images.TORCHVISION.items():
+        for name, theirs in image_sets.TORCHVISION.items():
             assert getattr(datasets, theirs).__name__ == theirs
-            folder = Path(_images.LAYOUTS[name][0].folder)
+            folder = Path(image_sets.LAYOUTS[name][0].folder)
             assert folder in (Path("MNIST/raw"), Path(getattr(getattr(datasets, theirs), "base_folder", "")))
 
     @pytest.mark.parametrize("before", [None, 7.0])
     def test_a_server_that_never_answers_is_given_up(self, place, monkeypatch, before):
         from torchvision import datasets
 
-        monkeypatch.setattr(_images, "_download", DOWNLOAD)
-        monkeypatch.setattr(_images, "SILENCE", 0.3)
+        monkeypatch.setattr(image_sets, "_download", DOWNLOAD)
+        monkeypatch.setattr(image_sets, "SILENCE", 0.3)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         with socket.create_server(("127.0.0.1", 0)) as server:  # it takes calls and says nothing
             hang_up = threading.Timer(20, server.close)  # so that the test ends without a limit, too
@@ -234,11 +234,11 @@ class TestFetching:
             write(name, place)
             write(name, Path(folder))
 
-        monkeypatch.setattr(_images, "_download", late)
+        monkeypatch.setattr(image_sets, "_download", late)
         assert len(load("cifar10").train) == 60
 
     def test_a_file_missing_beside_others_is_named_and_nothing_is_fetched(self, place, monkeypatch):
-        monkeypatch.setattr(_images, "_download", lambda *_: pytest.fail("it must not be fetched over what is there"))
+        monkeypatch.setattr(image_sets, "_download", lambda *_: pytest.fail("it must not be fetched over what is there"))
         path = write("cifar10", place) / "data_batch_4"
         path.unlink()
         assert str(path) in refused("cifar10", "is missing beside the other files", BrokenFile)
@@ -249,7 +249,7 @@ class TestFetching:
         nothing = doctor._data()
         assert not nothing["ok"]
         assert "LEAKBENCH_DATA" in nothing["do"]
-        assert all(layout.folder in nothing["found"] for name in NAMES for layout in _images.LAYOUTS[name])
+        assert all(layout.folder in nothing["found"] for name in NAMES for layout in image_sets.LAYOUTS[name])
         folders = [write(name, place) for name in NAMES] + [har_files.write(place)]
         every = doctor._data()
         assert every["ok"]
@@ -263,7 +263,7 @@ class TestIslands:
 
     def drawn(self, data, place):
         """The official class of each of ours, by the pictures."""
-        (x, y), _ = _images.load("cifar100")
+        (x, y), _ = image_sets.load("cifar100")
         official = {image.numpy().tobytes(): int(label) for image, label in zip(x, y, strict=True)}
         found = {(int(label), official[image.numpy().tobytes()]) for image, label in zip(data.train.stored, data.train.y, strict=True)}
         assert len(found) == 10  # each of ours is one of theirs
@@ -277,7 +277,7 @@ class TestIslands:
         assert data.client_class.tolist() == list(range(10))
         assert all(set(data.train.y[data.rows[c]].tolist()) == {c} for c in range(10))
         assert (torch.bincount(data.test.y).tolist(), torch.bincount(data.aux.y).tolist()) == ([3] * 10, [1] * 10)
-        (_, _), (x, y) = _images.load("cifar100")
+        (_, _), (x, y) = image_sets.load("cifar100")
         ours = kinds(data.test) | kinds(data.aux)
         names = self.drawn(data, place)
         assert ours == {(a.numpy().tobytes(), names.index(int(b))) for a, b in zip(x, y, strict=True) if int(b) in names}

@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 
-from leakbench import perceptual
-from leakbench.errors import BrokenFile, LeakbenchError
-from leakbench.images import as_images, identification, match, mse, psnr, ssim
-from leakbench.perceptual import WeightsNotFound
+from leakbench.base.errors import BrokenFile, LeakbenchError
+from leakbench.metrics import lpips as perceptual
+from leakbench.metrics.lpips import WeightsNotFound
+from leakbench.scoring.image_distances import as_images, identification, match, mse, psnr, ssim
 
 DICE = torch.Generator().manual_seed(0)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base.errors import BrokenFile, MethodError, UsageError
+from leakbench.base.jobs import Job, Outcome, run
 from leakbench.cli.commands import exit_code
 from leakbench.cli.console import Console
-from leakbench.errors import BrokenFile, MethodError, UsageError
-from leakbench.jobs import Job, Outcome, run
 
 
 def double(x, *, progress):

@@ -15,13 +15,15 @@ from small_runs import Lazily, again, build, by_hand, plugged, results, units
 from attacks import _updates
 from attacks._label_shares import predicted, solved, taken
 from attacks.label_inference import counted
-from leakbench import api, attacking, cli, scoring, work
-from leakbench.errors import MethodError, UsageError
-from leakbench.guess import Guess
-from leakbench.runs import load
-from leakbench.task import Examples
-from leakbench.truth import Truth
-from leakbench.view import View
+from leakbench import api, cli
+from leakbench.attacking import choices, guessing
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base.errors import MethodError, UsageError
+from leakbench.federation.task import Examples
+from leakbench.record.folders import load
+from leakbench.scoring import score as scoring
+from leakbench.scoring.truth import Truth
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
@@ -78,7 +80,7 @@ def attacked(run, **params):
 
 
 def guesses(folder, role="attack", stage="final"):
-    return {g.guess.unit: g.guess for g in attacking.saved(folder) if (g.role, g.stage) == (role, stage)}
+    return {g.guess.unit: g.guess for g in guessing.saved(folder) if (g.role, g.stage) == (role, stage)}
 
 
 def held(run, client):
@@ -342,7 +344,7 @@ class TestWhereItFits:
         assert why(trained(tmp_path, "fedhide", {**SMALL, "dim": 10}, rounds=1)).startswith("the network does not end in a linear layer")
 
     def test_all_ways_are_tried_where_none_is_named(self, runs):
-        sources = [c.attack.source for c in work.planned(again(runs["islands"])) if c.name == "label_inference"]
+        sources = [c.attack.source for c in choices.planned(again(runs["islands"])) if c.name == "label_inference"]
         assert sources == ["message", "update", "calibrated"]
 
     def test_show_says_that_nothing_is_inferred(self, capsys):

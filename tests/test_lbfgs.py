@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from attacks._lbfgs import minimise
-from leakbench.images import psnr
+from leakbench.scoring.image_distances import psnr
 
 
 def rosenbrock(x):

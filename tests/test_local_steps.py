@@ -11,16 +11,19 @@ from small_runs import Lazily, again, build, by_hand, results, units
 from attacks import _updates
 from defenses.fedaa import FedAA
 from defenses.fedavg import FedAvg
-from leakbench import api, attacking, images, registry, scoring, work
-from leakbench.batches import plan
-from leakbench.guess import Guess
-from leakbench.local_steps import Training, trainings
-from leakbench.parties import Batch
-from leakbench.replay import Replay
-from leakbench.runs import load
-from leakbench.task import Examples, TaskData
-from leakbench.truth import Truth
-from leakbench.view import View
+from leakbench import api, pipeline
+from leakbench.attacking import choices, guessing
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.replay import Replay
+from leakbench.attacking.view import View
+from leakbench.base import registry
+from leakbench.federation.batches import plan
+from leakbench.federation.local_steps import Training, trainings
+from leakbench.federation.parties import Batch
+from leakbench.federation.task import Examples, TaskData
+from leakbench.record.folders import load
+from leakbench.scoring import image_distances, score
+from leakbench.scoring.truth import Truth
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
 QUICK = {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 5, "identifier_epochs": 1, "tune_steps": 1, "lr": 0.05, "eta3": 3.0}
@@ -55,7 +58,7 @@ def attacked(run, **params):
 
 
 def guesses(folder, role="attack"):
-    return {g.guess.unit: g.guess for g in attacking.saved(folder) if g.role == role}
+    return {g.guess.unit: g.guess for g in guessing.saved(folder) if g.role == role}
 
 
 class TestTrainings:
@@ -160,13 +163,13 @@ class TestAttack:
         found = units(folder, "mse")
         for unit, g in guesses(folder).items():
             x, _, rows = recorded(runs["one"], unit, 2, int(g.tensors["phase"]))
-            each = images.mse(g.tensors["x"][images.match(g.tensors["x"], x, clip=True)], x, clip=True)
+            each = image_distances.mse(g.tensors["x"][image_distances.match(g.tensors["x"], x, clip=True)], x, clip=True)
             for r, v in zip(rows.tolist(), each.tolist(), strict=True):
                 assert found[f"{unit}/{r}"] == pytest.approx(v)
 
     def test_its_probes_are_attacked_where_nothing_is_named(self, runs):
         """A client with one image takes one step in the second training, whatever the others take."""
-        assert {"gradient_inversion"} <= {c.name for c in work.planned(again(runs["four"]))}
+        assert {"gradient_inversion"} <= {c.name for c in choices.planned(again(runs["four"]))}
         folder = attacked(runs["four"], message="probe", targets=2, restarts=1)
         assert results(folder, "identification")["value"] == 1
         assert "probe" in results(folder, "psnr")["flags"]
@@ -183,9 +186,9 @@ class TestAttack:
         assert set(units(folder, "mse")) == want
 
     def test_who_takes_too_many_steps_or_adam_is_said(self, runs, tmp_path):
-        with pytest.raises(work.UsageError, match="every update is of 4 local steps or more, and 3 at most are replayed"):
+        with pytest.raises(pipeline.UsageError, match="every update is of 4 local steps or more, and 3 at most are replayed"):
             attacked(runs["four"], local_steps=3)
-        with pytest.raises(work.UsageError, match="every update is of 4 local steps or more, and 1 at most are replayed"):
+        with pytest.raises(pipeline.UsageError, match="every update is of 4 local steps or more, and 1 at most are replayed"):
             attacked(runs["four"], engine="breaching", attacker="naive")
         adam = trained(tmp_path, "fedavg", steps=1, batch=4, optimizer="adam")
         for message in ("probe", "update"):
@@ -207,7 +210,7 @@ class TestLuck:
         blind = {seed: attack.blind(view, torch.Generator().manual_seed(seed)) for seed in (1, 2)}
         made = [Guess(g.unit, g.round, {"x": g.tensors["sample"], "phase": g.tensors["phase"]}) for g in blind[1]]
         by_hand(recording, "gradient_inversion", attack, made, blind[2])
-        row = results(scoring.score(recording, "gradient_inversion", attack), "identification")
+        row = results(score.score(recording, "gradient_inversion", attack), "identification")
         assert row["value"] > 0.05
         assert row["floor"] == pytest.approx(row["value"], abs=0.08)
         assert row["low"] <= row["floor_high"]
@@ -220,7 +223,7 @@ class TestLuck:
         for unit, g in guesses(folder, "floor").items():
             answer = truth.answer(g)
             x, _, rows = recorded(run, unit, 2, int(g.tensors["phase"]))
-            picked = g.tensors["sample"][images.match(g.tensors["sample"], x, clip=True)]
+            picked = g.tensors["sample"][image_distances.match(g.tensors["sample"], x, clip=True)]
             for guess, true, r in zip(picked, x, rows.tolist(), strict=True):
                 gallery, place = answer.gallery(r, true)
                 far = (gallery - guess).square().flatten(1).sum(1)

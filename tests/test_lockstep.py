@@ -9,12 +9,13 @@ import torch
 from federations import digits, federation, gap, method, run, uneven
 from torch.optim.lbfgs import _cubic_interpolate, _strong_wolfe
 
-from leakbench import adversarial, lockstep, registry
-from leakbench.linesearch import Point, cubic, strong_wolfe
-from leakbench.models import MODELS, initialise
-from leakbench.parties import Net
-from leakbench.streams import shared
-from leakbench.tree import stack
+from defenses import _adversarial, _lockstep
+from defenses._linesearch import Point, cubic, strong_wolfe
+from leakbench.base import registry
+from leakbench.base.streams import shared
+from leakbench.base.tree import stack
+from leakbench.federation.parties import Net
+from leakbench.models.networks import MODELS, initialise
 
 
 def rand(*shape, seed=0):
@@ -35,7 +36,7 @@ def together(losses, x0, steps):
 
         return fits
 
-    return lockstep.search(among, x0, steps=steps), count, joint[0]
+    return _lockstep.search(among, x0, steps=steps), count, joint[0]
 
 
 def alone(losses, x0, steps):
@@ -47,7 +48,7 @@ def alone(losses, x0, steps):
             count[i] += x.requires_grad
             return loss(x)
 
-        found.append(adversarial.search(counted, start, steps=steps))
+        found.append(_adversarial.search(counted, start, steps=steps))
     return torch.stack(found), count
 
 
@@ -89,7 +90,7 @@ def test_bowls(steps):
 @pytest.mark.parametrize(("spread", "steps"), [(1.0, 40), (2.0, 40), (4.0, 22)])
 def test_ill_conditioned_bowls_for_longer_than_the_history(spread, steps):
     count = same([bowl(s, spread) for s in range(3)], 3 * rand(3, 2, 80, seed=2), steps)
-    assert min(count) > 2 * lockstep.HISTORY
+    assert min(count) > 2 * _lockstep.HISTORY
 
 
 def test_line_searches_with_many_trials_that_begin_and_end_apart():
@@ -262,18 +263,18 @@ def test_a_round_ends_where_it_ends_one_by_one(monkeypatch):
         again = run(federation(method("fedaa", **FEDAA)), 2)
     assert gap(fast, again) == 0
     monkeypatch.setattr(type(method("fedaa")), "made_together", called)
-    monkeypatch.setattr(lockstep, "SMALL", 0)
+    monkeypatch.setattr(_lockstep, "SMALL", 0)
     plain = run(federation(method("fedaa", **FEDAA)), 2)
     assert gap(fast, plain) < 1e-9
 
 
 def test_which_problems_are_searched_together():
-    small, large = torch.zeros(2, 3), torch.zeros(1).expand(lockstep.SMALL)
-    assert lockstep.faster([small, small], 10)
-    assert not lockstep.faster([small], 10)
-    assert not lockstep.faster([small, small[:1]], 10)
-    assert lockstep.faster([large, large], 0)
-    assert not lockstep.faster([large, large], 1)
+    small, large = torch.zeros(2, 3), torch.zeros(1).expand(_lockstep.SMALL)
+    assert _lockstep.faster([small, small], 10)
+    assert not _lockstep.faster([small], 10)
+    assert not _lockstep.faster([small, small[:1]], 10)
+    assert _lockstep.faster([large, large], 0)
+    assert not _lockstep.faster([large, large], 1)
 
 
 def test_a_network_that_cannot_be_vectorised_is_searched_one_by_one(monkeypatch):
@@ -285,7 +286,7 @@ def test_a_network_that_cannot_be_vectorised_is_searched_one_by_one(monkeypatch)
         return plain(self, net, x, y, weights=weights)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lockstep, "SMALL", 0)
+        patch.setattr(_lockstep, "SMALL", 0)
         want = run(federation(defense), 1)
     assert want.fallbacks == {}
     monkeypatch.setattr(type(defense), "fits", looks)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import leakbench
-from leakbench import context, registry
-from leakbench.context import marked, paste
-from leakbench.errors import UsageError
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.data import marker
+from leakbench.data.marker import marked, paste
 
 SPLIT = {"split": "qua", "clients": 21}
 
@@ -53,7 +54,7 @@ def test_the_bump_is_half_a_sine_on_the_first_axis():
     assert float(paste(torch.zeros(1, 128, 3), "bump").dtype == torch.float32)
 
 
-@pytest.mark.parametrize("kind", context.KINDS)
+@pytest.mark.parametrize("kind", marker.KINDS)
 def test_any_leading_shape_gives_the_same(kind):
     x = torch.rand(2, 3, 1, 128, 3)
     assert torch.equal(paste(x, kind)[1, 2], paste(x[1, 2], kind))

@@ -13,10 +13,11 @@ from scipy import stats
 from torch import nn
 
 from defenses import _codes
-from leakbench import UsageError, registry
-from leakbench.parties import Batch, Client, Facts, Net
-from leakbench.stages import Stages
-from leakbench.streams import Rng
+from leakbench import UsageError
+from leakbench.base import registry
+from leakbench.base.streams import Rng
+from leakbench.federation.parties import Batch, Client, Facts, Net
+from leakbench.models.stages import Stages
 
 C, DIM = 4, 3
 

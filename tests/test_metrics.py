@@ -9,15 +9,15 @@ import pytest
 import torch
 from small_runs import noise, trained
 
-from leakbench import registry
-from leakbench.correlation_metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
-from leakbench.errors import BrokenFile, NotMeasured
-from leakbench.guess import Guess
-from leakbench.image_metrics import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
-from leakbench.metrics import Metric
-from leakbench.prototype_metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE
-from leakbench.tasks._sklearn_digits import split
-from leakbench.truth import GALLERY, Answer, Truth
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, NotMeasured
+from leakbench.data.sklearn_digits import split
+from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
+from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
+from leakbench.metrics.prototypes import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE
+from leakbench.scoring.truth import GALLERY, Answer, Truth
 
 
 class Known:
@@ -156,7 +156,7 @@ class TestImages:
                 images(metric, torch.full((1, 1, 8, 8), math.nan), truth)
 
     def test_small_images_have_no_lpips_and_nothing_is_loaded_to_find_out(self, monkeypatch):
-        monkeypatch.setattr("leakbench.perceptual.load", lambda: pytest.fail("loaded"))
+        monkeypatch.setattr("leakbench.metrics.lpips.load", lambda: pytest.fail("loaded"))
         with pytest.raises(NotMeasured, match="at least 32 x 32"):
             images(LPIPS, torch.ones(1, 1, 8, 8), batch(torch.ones(1, 1, 8, 8), [12]))
 

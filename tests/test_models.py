@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from leakbench import registry
-from leakbench.errors import UsageError
-from leakbench.federation import Federation
-from leakbench.mobilenet import Inverted
-from leakbench.models import MODELS, initialise
-from leakbench.resnets import group_norm
-from leakbench.streams import shared
-from leakbench.task import Examples, TaskData
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.federation.federation import Federation
+from leakbench.federation.task import Examples, TaskData
+from leakbench.models.mobilenet import Inverted
+from leakbench.models.networks import MODELS, initialise
+from leakbench.models.resnets import group_norm
 
 # name, shape, out, width: the sizes that the tasks use, and small ones
 NETS = [

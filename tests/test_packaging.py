@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import leakbench
-from leakbench import registry
+from leakbench.base import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -125,8 +125,8 @@ def test_public_names():
     commands = ("train", "attack", "score", "report", "check", "load")
     assert set(commands) <= set(leakbench.__all__)
     # Modules of some of these names exist; importing them must not put them in the functions' place.
-    importlib.import_module("leakbench.attacker")
-    importlib.import_module("leakbench.report_data")
+    importlib.import_module("leakbench.attacking.attack")
+    importlib.import_module("leakbench.reporting.data")
     for name in commands:
         assert callable(getattr(leakbench, name)), name
 

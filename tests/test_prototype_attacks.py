@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import leakbench
-from leakbench import attacking
+from leakbench.attacking import guessing
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_the_mean_of_one_message_is_that_message(tmp_path):
     run = leakbench.train("fedgn", task_params={"model": "mlp", "width": 8}, rounds=5, out=tmp_path, device="cpu")
     one = leakbench.attack(run, "prototype_averaging", device="cpu", window=1)
     newest = leakbench.attack(run, "prototype_leakage", device="cpu")
-    saved = [{g.guess.unit: g.guess for g in attacking.saved(r.path) if g.role == "attack" and g.guess.round == 5} for r in (one, newest)]
+    saved = [{g.guess.unit: g.guess for g in guessing.saved(r.path) if g.role == "attack" and g.guess.round == 5} for r in (one, newest)]
     assert len(saved[0]) == 10
     for unit, guess in saved[0].items():
         assert torch.allclose(guess.tensors["prototype"], saved[1][unit].tensors["prototype"], atol=1e-6)

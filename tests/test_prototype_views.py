@@ -11,12 +11,22 @@ import pytest
 import torch
 from small_runs import TASK, trained, tree_of, units
 
-from leakbench import api, prototype_views, registry
-from leakbench.errors import NotMeasured
-from leakbench.prototype_views import Pairs, log10_sphere_ratio, log10_sphere_ratios, pairs, sphere_ratio, spread, true_proxy_cosine
-from leakbench.runs import load
-from leakbench.store import read_csv
-from leakbench.truth import Truth
+from leakbench import api
+from leakbench.base import registry
+from leakbench.base.errors import NotMeasured
+from leakbench.base.files import read_csv
+from leakbench.record.folders import load
+from leakbench.reproduce import prototype_views
+from leakbench.reproduce.prototype_views import (
+    Pairs,
+    log10_sphere_ratio,
+    log10_sphere_ratios,
+    pairs,
+    sphere_ratio,
+    spread,
+    true_proxy_cosine,
+)
+from leakbench.scoring.truth import Truth
 
 
 @pytest.fixture(scope="module")

@@ -6,22 +6,22 @@ import pytest
 import torch
 from federations import ONE_STEP, each_defense, uneven
 
-from leakbench import budget, recorder, training
-from leakbench.batches import plan
-from leakbench.errors import UsageError
-from leakbench.federation import Federation
-from leakbench.parties import Batch, Client, Net
-from leakbench.parties import training as in_training
-from leakbench.policy import Policy
-from leakbench.recorder import Recorder
-from leakbench.runs import load
-from leakbench.runspec import make_spec, parts
-from leakbench.store import read_json, read_tree
-from leakbench.streams import Rng
-from leakbench.training import train
-from leakbench.transcript import KINDS, LARGE, overlaid, read_messages, round_file
-from leakbench.tree import flat, nbytes
-from leakbench.truth import Answer, Truth
+from leakbench.base.errors import UsageError
+from leakbench.base.files import read_json, read_tree
+from leakbench.base.streams import Rng
+from leakbench.base.tree import flat, nbytes
+from leakbench.federation.batches import plan
+from leakbench.federation.federation import Federation
+from leakbench.federation.parties import Batch, Client, Net
+from leakbench.federation.parties import training as in_training
+from leakbench.record import budget, recorder, training
+from leakbench.record.folders import load
+from leakbench.record.messages import KINDS, LARGE, overlaid, read_messages, round_file
+from leakbench.record.policy import Policy
+from leakbench.record.recorder import Recorder
+from leakbench.record.runspec import make_spec, parts
+from leakbench.record.training import train
+from leakbench.scoring.truth import Answer, Truth
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 

@@ -12,12 +12,15 @@ import pytest
 from report_data import report_data
 from small_runs import trained
 
-from leakbench import api, pictures, redaction, registry, report_maps, reporting
+from leakbench import api
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
 from leakbench.cli import run as cli
-from leakbench.errors import UsageError
-from leakbench.redaction import KEPT, LEFT_OUT, clear, redact
-from leakbench.report_data import ReportData
-from leakbench.runs import load
+from leakbench.record.folders import load
+from leakbench.reporting import maps, pictures, redaction
+from leakbench.reporting import write as reporting
+from leakbench.reporting.data import ReportData
+from leakbench.reporting.redaction import KEPT, LEFT_OUT, clear, redact
 from reports._png import png
 
 EVERY = ("html", "csv", "json", "figures", "markdown", "latex")
@@ -134,7 +137,7 @@ def test_from_a_run_folder_with_every_format(run, tmp_path, capsys):
 
 def test_the_truth_is_not_even_opened_for_pictures(run, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "of_runs", lambda _: pytest.fail("pictures were gathered"))
-    monkeypatch.setattr(report_maps, "of", lambda *_: pytest.fail("maps were gathered"))
+    monkeypatch.setattr(maps, "of", lambda *_: pytest.fail("maps were gathered"))
     api.report([run], tmp_path / "out", formats=["html"], redact=True)
 
 

@@ -8,10 +8,12 @@ import pytest
 
 import defenses
 import leakbench.api as leakbench
-from leakbench import cli, registry, runs
-from leakbench.errors import LeakbenchError, UnknownName, UsageError
-from leakbench.runspec import make_spec
-from leakbench.store import read_json
+from leakbench import cli
+from leakbench.base import registry
+from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.files import read_json
+from leakbench.record import folders
+from leakbench.record.runspec import make_spec
 
 SHY = '''
 """Shy: a client shows its prototype with every sign drawn anew."""
@@ -57,7 +59,7 @@ ROUNDING = '''
 from pydantic import Field
 
 from leakbench import Wrapper
-from leakbench.tree import tmap
+from leakbench.base.tree import tmap
 
 
 class Rounding(Wrapper):
@@ -74,9 +76,9 @@ LAST_ONE = '''
 from typing import ClassVar
 
 from leakbench import Guess
-from leakbench.attacker import Attack
-from leakbench.prototype_metrics import P_LEAK
-from leakbench.view import ThreatModel
+from leakbench.attacking.attack import Attack
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.attacking.view import ThreatModel
 
 
 class LastOne(Attack):
@@ -176,7 +178,7 @@ def test_so_is_a_file_in_a_package_that_somebody_installed(tmp_path, installed):
     assert {"fedavg", "fedhide"} < set(registry.names("defenses"))  # ours are still there
     trained_attacked_reported("bashful", tmp_path, wrappers=[("rounding", {"digits": 1, "kinds": ["update"]})])
     trained_attacked_reported("bashful", tmp_path / "again", attack="last_one")
-    (run,) = runs.find([tmp_path / "runs"])
+    (run,) = folders.find([tmp_path / "runs"])
     assert run.spec["wrappers"] == [{"name": "rounding", "params": {"digits": 1, "kinds": ["update"]}}]
 
 

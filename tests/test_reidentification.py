@@ -7,11 +7,13 @@ import torch
 from small_runs import FEATURES, again, build, copied, plugged, results, trained, units
 
 from attacks.reidentification import Shared, _queries, unlikeness
-from leakbench import api, attacking, scoring, work
-from leakbench.errors import MethodError, UsageError
-from leakbench.transcript import Message
-from leakbench.truth import Truth
-from leakbench.view import ThreatModel
+from leakbench import api
+from leakbench.attacking import choices, guessing
+from leakbench.attacking.view import ThreatModel
+from leakbench.base.errors import MethodError, UsageError
+from leakbench.record.messages import Message
+from leakbench.scoring import score
+from leakbench.scoring.truth import Truth
 
 LOCAL = {"steps": 4, "epochs": 0, "batch": 8, "lr": 0.1}
 
@@ -173,11 +175,11 @@ def test_other_examples_of_an_even_split_are_hardly_known_again(runs):
 
 def test_scored_with_another_runs_truth_it_falls_to_the_floor(runs, tmp_path):
     run, attack = copied(runs["fixed"], tmp_path), build("reidentification")
-    folder = attacking.guess(again(run), "reidentification", attack)
+    folder = guessing.guess(again(run), "reidentification", attack)
     before = (folder / "guess.safetensors").read_bytes()
-    scoring.score(again(run), "reidentification", attack)
+    score.score(again(run), "reidentification", attack)
     right = results(folder, "reidentified", "all")
-    scoring.score(again(run), "reidentification", attack, truth=Truth(runs["other"]))
+    score.score(again(run), "reidentification", attack, truth=Truth(runs["other"]))
     wrong = results(folder, "reidentified", "all")
     assert (folder / "guess.safetensors").read_bytes() == before
     assert right["value"] > 0.9
@@ -187,22 +189,22 @@ def test_scored_with_another_runs_truth_it_falls_to_the_floor(runs, tmp_path):
 
 def test_guesses_are_the_same_again_and_a_blind_guess_knows_nothing(runs, tmp_path):
     attack = build("reidentification")
-    folders = [attacking.guess(again(copied(runs["fixed"], tmp_path / str(i))), "reidentification", attack) for i in range(2)]
+    folders = [guessing.guess(again(copied(runs["fixed"], tmp_path / str(i))), "reidentification", attack) for i in range(2)]
     assert (folders[0] / "guess.safetensors").read_bytes() == (folders[1] / "guess.safetensors").read_bytes()
-    floor = [g.guess for g in attacking.saved(folders[0]) if g.role == "floor"]
+    floor = [g.guess for g in guessing.saved(folders[0]) if g.role == "floor"]
     assert floor
     assert all(not g.tensors["likeness"].any() for g in floor)
 
 
 def test_a_tie_counts_as_many_parts(runs, tmp_path):
     run, attack = copied(runs["fixed"], tmp_path), build("reidentification")
-    folder = attacking.guess(again(run), "reidentification", attack)
-    found = attacking.saved(folder)
-    attacking._save(
+    folder = guessing.guess(again(run), "reidentification", attack)
+    found = guessing.saved(folder)
+    guessing._save(
         folder / "guess.safetensors",
         [replace(g, guess=replace(g.guess, tensors=g.guess.tensors | {"likeness": torch.zeros(6)})) for g in found],
     )
-    scoring.score(again(run), "reidentification", attack)
+    score.score(again(run), "reidentification", attack)
     assert list(units(folder, "reidentified").values()) == pytest.approx([1 / 6] * len(found[::3]))
 
 
@@ -217,18 +219,18 @@ def test_clients_seen_once_are_counted_among_the_missing(runs):
 
 
 def test_where_nobody_comes_back_the_attack_does_not_fit(runs):
-    assert "reidentification" in work.fitting(runs["fixed"])
-    assert work.unfit(runs["one"])["reidentification"] == "no client sends features in two rounds in which others do, too"
+    assert "reidentification" in choices.fitting(runs["fixed"])
+    assert choices.unfit(runs["one"])["reidentification"] == "no client sends features in two rounds in which others do, too"
 
 
 def test_a_likeness_for_every_set_or_none(runs, tmp_path):
     run, attack = copied(runs["fixed"], tmp_path), build("reidentification")
-    folder = attacking.guess(again(run), "reidentification", attack)
-    found = attacking.saved(folder)
+    folder = guessing.guess(again(run), "reidentification", attack)
+    found = guessing.saved(folder)
     cut = [replace(g, guess=replace(g.guess, tensors=g.guess.tensors | {"likeness": torch.zeros(5)})) for g in found]
-    attacking._save(folder / "guess.safetensors", cut)
+    guessing._save(folder / "guess.safetensors", cut)
     with pytest.raises(MethodError, match="expected a likeness for each of 6 sets"):
-        scoring.score(again(run), "reidentification", attack)
+        score.score(again(run), "reidentification", attack)
 
 
 def test_features_without_labels_will_do(tmp_path):

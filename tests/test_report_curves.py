@@ -9,18 +9,23 @@ import torch
 from run_folders import add_attack, make_run, measure
 from small_runs import again, build, by_hand, copied, trained
 
-from leakbench import api, pictures, report_about, report_maps, results, stats
-from leakbench.guess import Guess
-from leakbench.prototype_metrics import likeness, named
-from leakbench.report_clients import of as clients_of
-from leakbench.report_curves import chosen
-from leakbench.report_curves import of as curves_of
-from leakbench.report_data import Embedding, Naming, Split, setting_key
-from leakbench.reporting import tables
-from leakbench.runs import find, load
-from leakbench.scoring import score
-from leakbench.store import read_json, write_json
-from leakbench.truth import Truth
+from leakbench import api
+from leakbench.attacking.guess import Guess
+from leakbench.base.files import read_json, write_json
+from leakbench.metrics.prototypes import likeness, named
+from leakbench.record.folders import find, load
+from leakbench.reporting import about as report_about
+from leakbench.reporting import maps, pictures
+from leakbench.reporting.clients import of as clients_of
+from leakbench.reporting.curves import chosen
+from leakbench.reporting.curves import of as curves_of
+from leakbench.reporting.data import Embedding, Naming, Split
+from leakbench.reporting.write import tables
+from leakbench.results import tables as results
+from leakbench.results.keys import setting_key
+from leakbench.scoring.score import score
+from leakbench.scoring.truth import Truth
+from leakbench.statistics import intervals
 
 TEN = [1.0] * 10
 
@@ -76,7 +81,7 @@ def test_points_of_the_tables_are_the_tables(two_seeds):
 def test_a_round_between_the_stages_is_pooled_as_the_table_pools(two_seeds):
     own = of(gathered(two_seeds)[0], "p_leak", "paper")
     names = [f"client/{i}" for i in range(10)]
-    found = stats.pool({s: (hits(9 - s), names, names) for s in (0, 1)}, share=True, low=0.0, high=1.0, unit="client")
+    found = intervals.pool({s: (hits(9 - s), names, names) for s in (0, 1)}, share=True, low=0.0, high=1.0, unit="client")
     assert (own.value[0], own.low[0], own.high[0]) == (found.value, found.low, found.high)
 
 
@@ -104,7 +109,7 @@ def test_utility_ends_at_the_tables_number_and_covers_every_seed_before(two_seed
     assert found.rounds == (33, 66, 100)
     assert (found.value[-1], found.low[-1], found.high[-1]) == (final["value"], final["low"], final["high"])
     assert found.value[0] == pytest.approx(0.6)
-    one = stats.estimate(hits(6), list("abcdefghij"), share=True, low=0.0, high=1.0, unit="test unit")
+    one = intervals.estimate(hits(6), list("abcdefghij"), share=True, low=0.0, high=1.0, unit="test unit")
     assert found.low[0] <= one.low
     assert found.high[0] >= one.high
 
@@ -190,7 +195,7 @@ def real(tmp_path_factory):
 def mapped(run, **changes):
     made = tables([run])
     rows = [r | changes for r in made.tradeoff]
-    return report_maps.of([run], rows), made
+    return maps.of([run], rows), made
 
 
 def test_who_was_named_adds_up_to_the_tables_number(real):
@@ -220,7 +225,7 @@ def test_places_are_those_of_the_clients_and_the_same_every_time(real):
 
 
 def test_of_many_clients_some_are_placed_and_the_rest_counted(real, monkeypatch):
-    monkeypatch.setattr(report_maps, "PLACED", 6)
+    monkeypatch.setattr(maps, "PLACED", 6)
     [m] = [m for m in mapped(real, flags="")[0] if isinstance(m, Embedding)]
     assert (len(m.clients), m.left_out) == (6, 4)
     assert list(m.clients) == sorted(m.clients)
@@ -244,7 +249,7 @@ def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
     meta = read_json(run.path / "run.json")
     meta["files"] = {n: h for n, h in meta["files"].items() if not n.startswith("truth/")}
     write_json(run.path / "run.json", meta)
-    assert report_maps.of([load(run.path)], [r | {"flags": ""} for r in made.tradeoff]) == []
+    assert maps.of([load(run.path)], [r | {"flags": ""} for r in made.tradeoff]) == []
 
 
 def test_names_are_shared_by_ties():

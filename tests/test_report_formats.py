@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from report_data import SETTINGS, report_data, row, setting
 
-from leakbench import registry
-from leakbench.check_words import heading, told
-from leakbench.columns import TABLES
-from leakbench.errors import UsageError
-from leakbench.headline import headline, lede
-from leakbench.judging import find_questions
-from leakbench.report_data import Check, CheckRow, Clients, Curve, ReportData, row_key, setting_key
-from leakbench.report_json import ReportFile
-from leakbench.settings import find_settings
-from leakbench.spec import fingerprint
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.spec import fingerprint
+from leakbench.judging.headline import headline, lede
+from leakbench.judging.judging import find_questions
+from leakbench.judging.settings import find_settings
+from leakbench.record.columns import TABLES
+from leakbench.reporting.check import heading, told
+from leakbench.reporting.data import Check, CheckRow, Clients, Curve, ReportData
+from leakbench.reporting.form import ReportFile
+from leakbench.results.keys import row_key, setting_key
 from reports import latex, markdown
 from reports.html import render
 from reports.json import content

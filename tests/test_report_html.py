@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from report_data import SETTINGS, report_data, row, setting
 
-from leakbench.errors import UsageError
-from leakbench.judging import find_questions
-from leakbench.report_data import Check, Picture, ReportData, setting_key
-from leakbench.settings import find_settings
-from leakbench.spec import canonical
+from leakbench.base.errors import UsageError
+from leakbench.base.spec import canonical
+from leakbench.judging.judging import find_questions
+from leakbench.judging.settings import find_settings
+from leakbench.reporting.data import Check, Picture, ReportData
+from leakbench.results.keys import setting_key
 from reports._labels import beside, column
 from reports._scale import Scale, domain
 from reports.figures import Figures

@@ -12,10 +12,11 @@ import pytest
 from report_data import CLIENTS, SETTINGS, report_data, row, setting
 from test_report_html import EMPTY, EVIL, Page
 
-from leakbench.judging import find_questions
-from leakbench.report_data import About, Clients, Curve, Embedding, Naming, Picture, Split, setting_key
-from leakbench.settings import find_settings
-from leakbench.spec import canonical
+from leakbench.base.spec import canonical
+from leakbench.judging.judging import find_questions
+from leakbench.judging.settings import find_settings
+from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
+from leakbench.results.keys import setting_key
 from reports._attackers import row_of
 from reports._clients import bars, strip, worst_off
 from reports._ladder import SHOWN, ladder

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from many_runs import many
 
-from leakbench import api, runs
+from leakbench import api
+from leakbench.record import folders
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 MEGABYTES = 15
@@ -15,7 +16,7 @@ MEGABYTES = 15
 def test_made_runs_are_as_a_report_wants_them(tmp_path):
     """The small form of what is measured: folders that read, attacks that score, pictures that show."""
     assert len(list(many(tmp_path / "runs", 4, 4, 1))) == 4
-    api.report(runs.find([tmp_path / "runs"]), tmp_path / "out", formats=["html", "json", "figures"])
+    api.report(folders.find([tmp_path / "runs"]), tmp_path / "out", formats=["html", "json", "figures"])
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert text.count("data:image/png") >= 8
     assert "reader 1" in text

@@ -14,14 +14,15 @@ import pytest
 from image_files import write as write_images
 from small_runs import tree_of
 
-from leakbench import registry, runs
-from leakbench.errors import UnknownName, UsageError
-from leakbench.policy import Policy
+from leakbench.base import registry
+from leakbench.base.errors import UnknownName, UsageError
+from leakbench.data import image_sets
+from leakbench.record import folders as runs
+from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.flea import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setting
-from leakbench.tasks import _images
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 SMOKE = Scale(
@@ -107,8 +108,8 @@ class TestCommand:
         assert tree_of(tmp_path) == before
 
     def test_an_interrupted_run_is_resumed(self, tiny, cli, tmp_path, monkeypatch):
-        from leakbench import training
-        from leakbench.federation import Federation
+        from leakbench.federation.federation import Federation
+        from leakbench.record import training
 
         cli("tiny-table", "-q")
         whole = {n: b for n, b in tree_of(tmp_path / "runs").items() if "/attacks/" not in n}
@@ -185,7 +186,7 @@ class TestCommand:
             raise OSError("no network")
 
         monkeypatch.setenv("LEAKBENCH_DATA", str(data))
-        monkeypatch.setattr(_images, "_download", refuse)
+        monkeypatch.setattr(image_sets, "_download", refuse)
         write_images("mnist", data)
         setting = Setting("mnist", "mnist", 12, {**TASK, "aux_per_class": 1}, needs="mnist")
         scales = {n: replace(x, settings=(setting,)) for n, x in TINY.scales.items()}

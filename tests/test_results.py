@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from run_folders import add_attack, make_run, measure
 
-from leakbench.columns import FLAGS
-from leakbench.errors import BrokenFile, UsageError
-from leakbench.gate import Baseline, check, load, save, update
-from leakbench.gate_rows import gate_rows
-from leakbench.results import COLUMNS, collect, metas, write
-from leakbench.runs import find
-from leakbench.stats import clopper_pearson, t_quantile
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.gate.gate import Baseline, check, load, save, update
+from leakbench.gate.rows import gate_rows
+from leakbench.record.columns import FLAGS
+from leakbench.record.folders import find
+from leakbench.results.tables import COLUMNS, collect, metas, write
+from leakbench.statistics.intervals import clopper_pearson, t_quantile
 
 N = 10
 ONES = [1.0] * N
@@ -272,7 +272,7 @@ def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(three: Pat
 
 
 def _rehash(folder: Path, name: str) -> None:
-    from leakbench.store import digests, read_json, write_json
+    from leakbench.base.files import digests, read_json, write_json
 
     meta = read_json(folder / name)
     write_json(folder / name, meta | {"files": digests(folder, without=(name,))})

@@ -11,11 +11,12 @@ import torch
 from federations import each_defense, federation, run
 from image_files import write
 
-from leakbench import Defense, training
-from leakbench.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.runspec import RunSpec, make_spec
-from leakbench.store import read_json, write_json
-from leakbench.training import train
+from leakbench import Defense
+from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.base.files import read_json, write_json
+from leakbench.record import training
+from leakbench.record.runspec import RunSpec, make_spec
+from leakbench.record.training import train
 
 ROUNDS = 24
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 12}
@@ -23,8 +24,8 @@ SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 12}
 DRIVER = """
 import sys
 from pathlib import Path
-from leakbench import training
-from leakbench.runspec import RunSpec
+from leakbench.record import training
+from leakbench.record.runspec import RunSpec
 
 __import__("torch").set_num_threads(int(sys.argv[3]))  # a convolution's sums depend on it in the last bit
 training.CHECKPOINT_SECONDS, training.CHECKPOINT_SHARE = 0.0, 0
@@ -167,7 +168,7 @@ class KeepsAll(Defense):
 
 
 def test_a_federation_goes_on_from_a_snapshot_through_a_file(tmp_path):
-    from leakbench.store import read_tree, write_tree
+    from leakbench.base.files import read_tree, write_tree
 
     first, second = federation(KeepsAll()), federation(KeepsAll())
     first.begin()
@@ -226,7 +227,7 @@ def cut_short(path):
 
 
 def lose_a_part(path):
-    from leakbench.store import read_tree, write_tree
+    from leakbench.base.files import read_tree, write_tree
 
     write_tree(path, {"traffic": read_tree(path)[0]["traffic"]}, {})
 
@@ -272,7 +273,7 @@ def test_a_damaged_file_is_one_sentence_and_nothing_is_overwritten(tmp_path, mon
 
 
 def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, monkeypatch):
-    from leakbench.federation import Federation
+    from leakbench.federation.federation import Federation
 
     spec = spec_of("fedavg", rounds=4)
     step = Federation.step

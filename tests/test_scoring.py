@@ -9,15 +9,18 @@ import pytest
 import torch
 from small_runs import FEATURES, again, build, by_hand, copied, listed, plugged, results, trained, tree_of, units
 
-from leakbench import api, attacking, registry, scoring
-from leakbench.attacker import Attack
-from leakbench.columns import RESULTS, UNITS, typed
-from leakbench.errors import BrokenFile, MethodError
-from leakbench.guess import Guess
-from leakbench.runs import load
-from leakbench.store import read_csv, read_json
-from leakbench.transcript import read_messages, write_messages
-from leakbench.truth import Truth
+from leakbench import api
+from leakbench.attacking import guessing
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, MethodError
+from leakbench.base.files import read_csv, read_json
+from leakbench.record.columns import RESULTS, UNITS, typed
+from leakbench.record.folders import load
+from leakbench.record.messages import read_messages, write_messages
+from leakbench.scoring import score
+from leakbench.scoring.truth import Truth
 
 ROUNDS = 10
 PROTOTYPE_METHODS = [d for d in registry.names("defenses") if registry.load("defenses", d).distance]
@@ -64,7 +67,7 @@ def rebuilt(run, change, floor=lambda x: torch.full_like(x, 0.5), count=4, **kep
 def scored(run, guesses, floor, control=(), attack=None, name="gradient_inversion"):
     recording, attack = again(run), attack or inversion()
     by_hand(recording, name, attack, guesses, floor, control)
-    return scoring.score(recording, name, attack)
+    return score.score(recording, name, attack)
 
 
 def prototype_guesses(run, at=ROUNDS, **changed):
@@ -123,7 +126,7 @@ def test_scoring_twice_gives_the_same_bytes_and_runs_no_attack(fedgn, tmp_path, 
     run = copied(fedgn, tmp_path)
     folder = api.attack(run, "prototype_leakage").path
     first = tree_of(folder)
-    monkeypatch.setattr(attacking, "guess", lambda *a, **k: pytest.fail("guessed again"))
+    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("guessed again"))
     monkeypatch.setattr(Attack, "__call__", lambda *a, **k: pytest.fail("attacked again"))
     assert api.score(run, "prototype_leakage").path == folder
     assert tree_of(folder) == first
@@ -201,8 +204,8 @@ def test_a_guess_without_what_a_metric_needs_is_not_left_out_in_silence(fedgn, t
 def test_scores_outside_their_range_are_an_error(fedgn, tmp_path):
     from dataclasses import replace
 
-    from leakbench.metrics import Score
-    from leakbench.prototype_metrics import P_LEAK
+    from leakbench.attacking.metric import Score
+    from leakbench.metrics.prototypes import P_LEAK
 
     recording, attack = again(copied(fedgn, tmp_path)), build("prototype_leakage")
     by_hand(recording, "prototype_leakage", attack, *prototype_guesses(recording.run))
@@ -210,7 +213,7 @@ def test_scores_outside_their_range_are_an_error(fedgn, tmp_path):
         wrong = replace(P_LEAK, score=lambda g, a, value=value: [Score(g.unit, g.unit, value)])
         broken = type("Broken", (type(attack),), {"metrics": (wrong,)})()
         with pytest.raises(MethodError, match=r"p_leak of client/0 is .*, outside \[0.0, 1.0\]"):
-            scoring.score(recording, "prototype_leakage", broken)
+            score.score(recording, "prototype_leakage", broken)
 
 
 def test_a_client_whose_newest_message_was_not_kept_is_counted_as_missing(fedgn, tmp_path):

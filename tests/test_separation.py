@@ -11,9 +11,9 @@ import torch
 from federations import FAST, run
 
 import defenses
-from leakbench import registry
-from leakbench.store import read_tree
-from leakbench.tree import flat
+from leakbench.base import registry
+from leakbench.base.files import read_tree
+from leakbench.base.tree import flat
 
 ROUNDS = 2
 HERE = Path(__file__).parent

@@ -7,11 +7,11 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from leakbench import plots, splits
-from leakbench.errors import UsageError
-from leakbench.split_figure import LARGEST, counted, draw
-from leakbench.streams import shared
-from leakbench.task import padded
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.data import splits
+from leakbench.federation.task import padded
+from leakbench.reporting.maps import counted
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 
@@ -209,30 +209,9 @@ def test_too_much_is_not_kept():
         splits.kept(105, 10, 11, "task/test")
 
 
-class TestFigure:
-    def test_bubbles_are_where_and_as_large_as_the_counts_say(self):
-        y = labels([50, 30, 20])
-        parts = split(y, "qua", 6, 2)
-        table = counted(y, *padded(parts), 3)
-        assert torch.equal(table, held(parts, y, 3))
-        above, below = draw(table).axes
-        bubbles = below.collections[0]
-        areas = dict(zip([tuple(map(int, p)) for p in bubbles.get_offsets()], bubbles.get_sizes().tolist(), strict=True))
-        assert set(areas) == {(c, k) for c in range(6) for k in range(3) if table[c, k]}
-        for (c, k), area in areas.items():
-            assert area == pytest.approx(LARGEST * int(table[c, k]) / int(table.max()))
-        assert [b.get_height() for b in above.patches] == [len(p) for p in parts]
-        assert below.get_xlabel() == "client"
-
-    def test_of_many_clients_the_first_are_shown_and_that_is_said(self):
-        table = torch.ones(130, 4, dtype=torch.long)
-        above, below = draw(table).axes
-        assert len(above.patches) == 100
-        assert int(below.collections[0].get_offsets()[:, 0].max()) == 99
-        assert below.get_xlabel() == "client (the first 100 of 130)"
-
-    def test_the_same_split_is_the_same_file(self, tmp_path):
-        table = held(split(labels([30] * 4), "dir", 9, 0.5), labels([30] * 4), 4)
-        with plots.style():
-            one, two = (plots.save(draw(table), tmp_path / name, "split") for name in "ab")
-        assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+def test_the_table_of_a_report_counts_what_each_client_holds():
+    y = labels([50, 30, 20])
+    parts = split(y, "qua", 6, 2)
+    table = counted(y, *padded(parts), 3)
+    assert torch.equal(table, held(parts, y, 3))
+    assert table.sum(1).tolist() == [len(p) for p in parts]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from leakbench.stats import NoInterval, clopper_pearson, estimate, exact, pool
+from leakbench.statistics.intervals import NoInterval, clopper_pearson, estimate, exact, pool
 
 INF = math.inf
 

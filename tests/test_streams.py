@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch.func import vmap
 
-from leakbench.streams import Rng, shared
+from leakbench.base.streams import Rng, shared
 
 N = 20_000
 WAYS = {
@@ -172,7 +172,8 @@ def test_the_log_notes_what_was_drawn_by_step_and_name():
 
 
 GOLDEN = (
-    "import torch; from leakbench.streams import Rng; r = Rng(7, 'defense', torch.tensor(3), torch.float64, round=5, phase='loss', step=2)"
+    "import torch; from leakbench.base.streams import Rng; "
+    "r = Rng(7, 'defense', torch.tensor(3), torch.float64, round=5, phase='loss', step=2)"
 )
 
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from leakbench import registry
-from leakbench.batches import plan
-from leakbench.errors import UsageError
-from leakbench.models import MODELS, initialise
-from leakbench.streams import shared
-from leakbench.task import Examples, padded
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.federation.batches import plan
+from leakbench.federation.task import Examples, padded
+from leakbench.models.networks import MODELS, initialise
 
 TASKS = ("digits", "digit-pairs")
 
@@ -163,7 +163,7 @@ def some(n, clients):
 
 
 def test_padding_repeats_the_first_row_and_is_never_used():
-    from leakbench.task import TaskData
+    from leakbench.federation.task import TaskData
 
     examples, rows, counts = some(60, 4)
     assert counts.tolist() == [3, 4, 5, 6]
@@ -184,7 +184,7 @@ def test_padding_repeats_the_first_row_and_is_never_used():
 
 
 def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
-    from leakbench.task import TaskData
+    from leakbench.federation.task import TaskData
 
     x = torch.zeros(40, 1)
     rows, counts = padded([torch.arange(20), torch.arange(20)])  # two clients with the same examples
@@ -302,7 +302,7 @@ def test_the_layer_that_flea_shares_is_a_stage_of_every_model():
 @pytest.mark.parametrize("name", ["fedhide", "fedgn", "fedcs", "fedaws", "fedmetric", "feduv", "deepsvdd"])
 def test_a_method_with_one_class_per_client_is_refused_in_one_sentence(name, tmp_path):
     import leakbench
-    from leakbench.federation import Federation
+    from leakbench.federation.federation import Federation
 
     with pytest.raises(UsageError) as caught:
         leakbench.train(name, task_params={"split": "qua", "clients": 20}, rounds=2, out=tmp_path / "runs")

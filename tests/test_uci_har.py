@@ -8,11 +8,11 @@ import torch
 from har_files import NAMES, SUBJECTS, signals, write
 
 import leakbench
-from leakbench import registry
-from leakbench.context import paste
-from leakbench.errors import BrokenFile, UsageError
-from leakbench.streams import shared
-from leakbench.tasks import _har_files
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.streams import shared
+from leakbench.data import har_files
+from leakbench.data.marker import paste
 
 SMALL = {"clients": 12, "width": 4}
 
@@ -60,7 +60,7 @@ class TestReading:
     @pytest.mark.parametrize(("sensor", "name"), list(zip(("body", "total", "gyro"), NAMES, strict=True)))
     def test_every_sensor_is_its_own_three_files(self, place, sensor, name):
         write(place)
-        for windows, part, each in zip(_har_files.load(sensor), ("train", "test"), (4, 2), strict=True):
+        for windows, part, each in zip(har_files.load(sensor), ("train", "test"), (4, 2), strict=True):
             x, y, subject = raw(part, each, name)
             assert windows.x.shape == (len(y), 128, 3)
             assert np.allclose(windows.x.numpy(), x, rtol=0, atol=1e-6)
@@ -74,11 +74,11 @@ class TestReading:
         assert "http" not in text
 
     def test_found_asks_for_every_file(self, place):
-        assert _har_files.found() is None
+        assert har_files.found() is None
         folder = write(place)
-        assert _har_files.found() == folder
+        assert har_files.found() == folder
         (folder / "test" / "Inertial Signals" / "body_gyro_z_test.txt").unlink()
-        assert _har_files.found() is None
+        assert har_files.found() is None
         assert len(task().load().train) == 96  # of the accelerometer all is there
         assert "body_gyro_z_test.txt is missing" in refused("missing beside the other files", BrokenFile, sensor="gyro")
 

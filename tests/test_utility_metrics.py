@@ -10,10 +10,11 @@ import torch
 from federations import federation, method, run
 from sklearn.metrics import roc_auc_score
 
-from leakbench import api, columns
-from leakbench.errors import MethodError
-from leakbench.evaluate import utility_scores
-from leakbench.utility_metrics import METRICS
+from leakbench import api
+from leakbench.base.errors import MethodError
+from leakbench.federation.evaluate import utility_scores
+from leakbench.federation.utility import METRICS
+from leakbench.record import columns
 
 ACCURACY, AUROC = METRICS["accuracy"], METRICS["auroc"]
 
@@ -142,7 +143,7 @@ def test_a_federation_is_scored_by_the_tasks_metric(name):
 
 
 def test_test_images_taken_some_at_a_time_give_the_same(monkeypatch):
-    from leakbench import evaluate
+    from leakbench.federation import evaluate
 
     fed = run(federation(method("fedhide")), 2)
     whole = utility_scores(fed)
@@ -152,8 +153,9 @@ def test_test_images_taken_some_at_a_time_give_the_same(monkeypatch):
 
 def test_whole_networks_of_ones_own_are_asked_one_by_one_with_the_same_answers(monkeypatch):
     """Vectorised over ten networks a convolution is several times slower; a shared network is still asked at once."""
-    from leakbench import evaluate, registry
-    from leakbench.federation import Federation
+    from leakbench.base import registry
+    from leakbench.federation import evaluate
+    from leakbench.federation.federation import Federation
 
     task = registry.load("tasks", "digits").build({"model": "resnet8", "width": 4, "dim": 8}, "task digits")
     own = registry.load("defenses", "deepsvdd").build({"lr": 0.05, "batch": 4}, "defense deepsvdd")
@@ -195,7 +197,7 @@ def test_a_run_on_auroc_is_reported_as_such(tmp_path):
     runs = [api.train("fedhide", task_params=small, rounds=20, seed=s, out=tmp_path, device="cpu") for s in (0, 1, 2)]
     assert runs[0].meta["utility"] == {"metric": "auroc", "better": "up", "chance": 0.5}
     api.attack(runs[0], "prototype_leakage", device="cpu")
-    from leakbench.runs import read_table
+    from leakbench.record.folders import read_table
 
     table = read_table(api.report(runs, tmp_path / "report", formats=("csv",)) / "utility.csv", columns.UTILITY)
     final = next(r for r in table if r["statistic"] == "final")

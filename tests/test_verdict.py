@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from leakbench.headline import counts, headline, lede, others
-from leakbench.questions import METRICS, TOPICS
-from leakbench.settings import Judged, Question, Setting, Utility
-from leakbench.verdict import Case, Number, Side, judge, strict
-from leakbench.verdict_words import amount, count, plain, plural, sentence
+from leakbench.judging.headline import counts, headline, lede, others
+from leakbench.judging.questions import METRICS, TOPICS
+from leakbench.judging.sentences import amount, count, plain, plural, sentence
+from leakbench.judging.settings import Judged, Question, Setting, Utility
+from leakbench.judging.verdict import Case, Number, Side, judge, strict
 
 
 def number(value, rung="method", attack="unmix", width=0.03, floor=0.01, control=1.0, flags=(), **more):

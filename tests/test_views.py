@@ -9,11 +9,11 @@ import torch
 from pydantic import ValidationError
 from small_runs import again, copied, listed, trained
 
-from leakbench.errors import ThreatViolation, UsageError
-from leakbench.runs import Run
-from leakbench.store import write_tree
-from leakbench.transcript import read_messages, write_messages
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import ThreatViolation, UsageError
+from leakbench.base.files import write_tree
+from leakbench.record.folders import Run
+from leakbench.record.messages import read_messages, write_messages
 
 ROUNDS = 10
 

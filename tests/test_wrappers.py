@@ -7,15 +7,15 @@ import torch
 from federations import FAST, ONE_STEP, federation, method, run, wrapper
 from scipy import stats
 
-from leakbench.errors import LeakbenchError, MethodError, UsageError
-from leakbench.recording import Recording
-from leakbench.runs import load
-from leakbench.runspec import make_spec
-from leakbench.store import read_json, read_tree
-from leakbench.training import train
-from leakbench.transcript import read_messages
-from leakbench.tree import flat
-from leakbench.view import ThreatModel, View
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import LeakbenchError, MethodError, UsageError
+from leakbench.base.files import read_json, read_tree
+from leakbench.base.tree import flat
+from leakbench.record.folders import load
+from leakbench.record.messages import read_messages
+from leakbench.record.recording import Recording
+from leakbench.record.runspec import make_spec
+from leakbench.record.training import train
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 

@@ -8,8 +8,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from leakbench.errors import LeakbenchError
-from leakbench.inert import inert
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.printable import inert
 
 INTERRUPTED, OUR_FAULT = 130, 70
 

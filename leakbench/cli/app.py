@@ -162,8 +162,8 @@ def export(
     as_json: AsJson = False,
 ) -> int:
     """Pack a run for somebody else to attack. It holds what crossed the wire and no answer."""
+    from leakbench.base.errors import UsageError
     from leakbench.cli import commands
-    from leakbench.errors import UsageError
 
     if not without_truth:
         raise UsageError("export is for handing a run to others: say --without-truth. To move a whole run, copy its folder.")
@@ -205,8 +205,8 @@ def reproduce(
     as_json: AsJson = False,
 ) -> int:
     """Make a paper's table or figure again. Its numbers beside ours, and what differs."""
+    from leakbench.base.errors import UsageError
     from leakbench.cli import reproduce as _reproduce
-    from leakbench.errors import UsageError
 
     if listed:
         return _reproduce.listing(as_json=as_json)

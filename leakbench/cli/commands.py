@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.jobs import Job, Outcome
+from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import keys, summary
 from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.cli.options import Plan
-from leakbench.errors import PartFailed, UsageError
-from leakbench.jobs import Job, Outcome
-from leakbench.jobs import run as run_jobs
 
 SOME_FAILED = PartFailed.exit_code
 TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
@@ -24,27 +24,30 @@ def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool,
     """Train every run of the plan; the table says where each lies and what its utility is."""
     import torch
 
-    from leakbench import budget, columns, provenance, runs, work
-    from leakbench.runspec import make_spec, parts
+    from leakbench import pipeline
+    from leakbench.attacking import choices
+    from leakbench.base import provenance
+    from leakbench.record import budget, columns, folders
+    from leakbench.record.runspec import make_spec, parts
 
     provenance.device(device)
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    plan.attacks = [(name, work.build(name, params).attack.parameters()) for name, params in plan.attacks]
+    plan.attacks = [(name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks]
     specs = list({s.folder(): s for s in (make_spec(**s) for s in plan.specs())}.values())  # a sweep may name one run twice
     for spec in specs:
         made = parts(spec)
         made.task.module(made.task.facts(made.method))  # its name is checked here: what is misspelt is said before anything is trained
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
-    done = _do([Job(s.folder(), work.train, (s, str(out), device)) for s in specs], jobs, console)
+    done = _do([Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs], jobs, console)
     rows = []
     for outcome in done:
         if outcome.error:
             continue
-        run = runs.load(outcome.value.path)
+        run = folders.load(outcome.value.path)
         if outcome.value.skipped:
             console.say(f"{run.path} is complete; it was not trained again.")
-        last = runs.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
+        last = folders.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
         numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
         rows.append({"run": str(run.path), "engine": run.meta["engine"], **numbers, "chance": run.meta["utility"]["chance"]})
         uncovered = [s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]]
@@ -60,12 +63,15 @@ def attack(
     names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool
 ) -> int:
     """Attack every run; the table has every number at an audited stage."""
-    from leakbench import api, provenance, runs, work
-    from leakbench.recording import Recording
-    from leakbench.scoring import UNSCORED
+    from leakbench import api, pipeline
+    from leakbench.attacking import choices
+    from leakbench.base import provenance
+    from leakbench.record import folders
+    from leakbench.record.recording import Recording
+    from leakbench.scoring.score import UNSCORED
 
     where = provenance.device(device)
-    found = runs.find(names)
+    found = folders.find(names)
     chosen = _choices(attacks, given)
     todo: list[Job] = []
     for run in found:
@@ -73,13 +79,15 @@ def attack(
             console.warn(f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it first.")
             continue
         recording = Recording(run, where)
-        for choice in chosen or work.planned(recording):
+        for choice in chosen or choices.planned(recording):
             seconds = choice.attack.seconds(recording) if not choice.attack.obstacle(recording) else 0.0
-            if not chosen and seconds > work.LONGEST:
+            if not chosen and seconds > pipeline.LONGEST:
                 console.warn(f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name it with -a to run it.")
                 continue
             (console.detail if chosen else console.say)(f"{choice.title} on {run.id}: about {math.ceil(seconds)} s")
-            todo.append(Job(f"{choice.title} on {run.id}", work.attack, (str(run.path), choice.name, choice.attack.parameters(), where)))
+            todo.append(
+                Job(f"{choice.title} on {run.id}", pipeline.attack, (str(run.path), choice.name, choice.attack.parameters(), where))
+            )
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
     done = _do(todo, jobs, console)
@@ -93,16 +101,18 @@ def attack(
 
 def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
     """Score what is saved again."""
-    from leakbench import registry, runs, work
-    from leakbench.errors import UnknownName
+    from leakbench import pipeline
+    from leakbench.base import registry
+    from leakbench.base.errors import UnknownName
+    from leakbench.record import folders
 
     known = registry.names("attacks")
     for name in attacks:
         if name not in known:
             raise UnknownName("attack", name, known)
     todo = [
-        Job(f"{folder.name} on {run.id}", work.score, (str(run.path), folder.name, folder.meta["params"]))
-        for run in runs.find(names)
+        Job(f"{folder.name} on {run.id}", pipeline.score, (str(run.path), folder.name, folder.meta["params"]))
+        for run in folders.find(names)
         for folder in run.attacks
         if (not attacks or folder.name in attacks) and not folder.status.startswith("failed")
     ]
@@ -127,17 +137,18 @@ def report(
     as_json: bool,
 ) -> int:
     """Write the report; stdout gets the trade-off at the last stage and where the page is, or the folder where none was asked for."""
-    from leakbench import api, columns, runs
+    from leakbench import api
+    from leakbench.record import columns, folders
 
     wanted = [f for f in formats.split(",") if f]
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
-        found = runs.find(names)
+        found = folders.find(names)
         verdict = None if baseline is None else api.check(found, baseline=baseline)
         api.report(found, out, title=title, formats=wanted, check=verdict, baseline=baseline, redact=redact, against=against)
     made = out / "index.html" if "html" in wanted else out
-    rows = runs.read_table(out / "tradeoff.csv", columns.TRADEOFF)
+    rows = folders.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
         emit_json({"report": str(made), "rows": rows})
     else:
@@ -152,9 +163,10 @@ def report(
 
 def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
     """Write the archive; stdout gets where it is and how large."""
-    from leakbench import api, runs
+    from leakbench import api
+    from leakbench.record import folders
 
-    found = runs.find([name])
+    found = folders.find([name])
     if len(found) != 1:
         raise UsageError(f"{name} holds {len(found)} runs, and an archive is of one. Name one run folder.")
     for text in api.export(found[0], out):
@@ -168,13 +180,14 @@ def check(
     names: Sequence[str], baseline: Path, *, update: bool, accept: Sequence[str], named: Sequence[str], console: Console, as_json: bool
 ) -> int:
     """Compare with the baseline, or write it."""
-    from leakbench import api, runs
+    from leakbench import api
+    from leakbench.record import folders
 
     if accept and not update:
         raise UsageError("--accept goes with --update: it names rows that the new baseline may make worse.")
     compare = partial(api.update, accept=accept) if update else api.check
     with console.busy("reading runs and comparing"):
-        verdict = compare(runs.find(names), baseline=baseline, named=named)
+        verdict = compare(folders.find(names), baseline=baseline, named=named)
     if as_json:
         emit_json({"exit": verdict.exit_code, "lines": list(verdict.lines)})
     else:
@@ -196,9 +209,9 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
 
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     """The named attacks with their settings, sweeps expanded."""
-    from leakbench import work
-    from leakbench.errors import UnknownName, suggestion
-    from leakbench.registry import names
+    from leakbench.attacking import choices
+    from leakbench.base.errors import UnknownName, suggestion
+    from leakbench.base.registry import names
 
     known = names("attacks")
     for name in attacks:
@@ -208,7 +221,7 @@ def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     for owner, values in routed.items():
         if owner not in attacks:
             raise UsageError(f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with -a.{suggestion(owner, attacks)}")
-    return [work.build(name, p) for name in dict.fromkeys(attacks) for p in keys.product(routed.get(name, {}))]
+    return [choices.build(name, p) for name in dict.fromkeys(attacks) for p in keys.product(routed.get(name, {}))]
 
 
 def _do(todo: Sequence[Job], workers: int, console: Console) -> list[Outcome]:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from leakbench.inert import inert, one_line
-from leakbench.jobs import Tell
+from leakbench.base.jobs import Tell
+from leakbench.base.printable import inert, one_line
 
 
 @dataclass(frozen=True)

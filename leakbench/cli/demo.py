@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from leakbench import jobs
+from leakbench.base import jobs
+from leakbench.base.jobs import Job
 from leakbench.cli import commands, summary
 from leakbench.cli.console import Console, emit
-from leakbench.jobs import Job
-from leakbench.policy import Policy
-from leakbench.runspec import RunSpec, make_spec
+from leakbench.record.policy import Policy
+from leakbench.record.runspec import RunSpec, make_spec
 
 JOBS = 2
 HIDDEN = {"kinds": ["prototype"], "clip": 1.0, "noise": 0.3}  # the same noise as FedGN's, put on another method's messages
@@ -46,16 +46,17 @@ def specs() -> list[RunSpec]:
 
 def run(out: Path, console: Console) -> int:
     """Train, attack, report; prints the table and where the page is."""
-    from leakbench import api, columns, runs
+    from leakbench import api
+    from leakbench.record import columns, folders
 
     console.say(f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits, {JOBS} at a time")
     todo = [Job(s.folder(), whole, (s, str(out / "runs"))) for s in specs()]
     with console.progress(len(todo)) as tell:
         done = jobs.run(todo, workers=JOBS, tell=tell)
-    found = [runs.load(out / "runs" / o.name) for o in done if not o.error]
+    found = [folders.load(out / "runs" / o.name) for o in done if not o.error]
     console.say("writing the report")
     page = api.report(found, out / "report", title="leakbench demo") / "index.html"
-    summary.tradeoff(runs.read_table(page.with_name("tradeoff.csv"), columns.TRADEOFF))
+    summary.tradeoff(folders.read_table(page.with_name("tradeoff.csv"), columns.TRADEOFF))
     emit(f"\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report: {page}")
     failed = [o for o in done if o.error]
     for outcome in failed:
@@ -65,9 +66,9 @@ def run(out: Path, console: Console) -> int:
 
 def whole(spec: RunSpec, out: str, *, progress: Any) -> str:
     """One run from training to its last attack, in one process."""
-    from leakbench import work
+    from leakbench import pipeline
 
-    path = str(work.train(spec, out, "cpu", progress=progress).path)
+    path = str(pipeline.train(spec, out, "cpu", progress=progress).path)
     for a in spec.attacks:
-        work.attack(path, a.name, dict(a.params), "cpu", progress=progress)
+        pipeline.attack(path, a.name, dict(a.params), "cpu", progress=progress)
     return path

@@ -25,7 +25,7 @@ def _item(what: str, found: str, *, ok: bool = True, do: str = "") -> dict[str, 
 
 
 def _versions() -> dict[str, Any]:
-    from leakbench import provenance
+    from leakbench.base import provenance
 
     commit, dirty = provenance.source()
     where = f", commit {commit[:10]}{' (changed)' if dirty else ''}" if commit else ""
@@ -43,28 +43,28 @@ def _device() -> dict[str, Any]:
 
 
 def _data() -> dict[str, Any]:
-    from leakbench import places, registry
-    from leakbench.tasks import _har_files, _sets
+    from leakbench.base import places, registry
+    from leakbench.data import har_files, sets
 
-    where = {name: _sets.found(name) for name in _sets.NAMES}
+    where = {name: sets.found(name) for name in sets.NAMES}
     embedded = ", ".join(n for n in registry.names("tasks") if n not in where)
     here = "".join(f"; {name} in {folder}" for name, folder in where.items() if folder)
     absent = [name for name, folder in where.items() if not folder]
     text = f"{embedded} need no download{here}"
     if not absent:
         return _item("data", text)
-    looked = "; ".join(f"{name} ({_sets.layouts(name)})" for name in absent)
+    looked = "; ".join(f"{name} ({sets.layouts(name)})" for name in absent)
     do = "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the folder that has it."
-    if _sets.HAR in absent:
-        do += f' uci-har cannot be fetched: take it from UCI\'s page "{_har_files.PAGE}".'
+    if sets.HAR in absent:
+        do += f' uci-har cannot be fetched: take it from UCI\'s page "{har_files.PAGE}".'
     return _item("data", f"{text}; not in {places.data()}: {looked}", ok=False, do=do)
 
 
 def _lpips() -> dict[str, Any]:
-    from leakbench import perceptual
+    from leakbench.metrics import lpips
 
     try:
-        path = perceptual.find()
-    except perceptual.WeightsNotFound as error:
+        path = lpips.find()
+    except lpips.WeightsNotFound as error:
         return _item("LPIPS weights", "not found; perceptual distance is left out of reports", ok=False, do=str(error))
     return _item("LPIPS weights", str(path))

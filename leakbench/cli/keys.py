@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from leakbench.errors import UsageError
+from leakbench.base.errors import UsageError
 
 Values = dict[str, list[Any]]  # key -> the values it sweeps over
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.errors import UsageError, suggestion
 from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
-from leakbench.errors import UsageError, suggestion
-from leakbench.policy import Policy
+from leakbench.record.policy import Policy
 
 _TOP = ("task", "rounds", "seeds", "engine", "dtype", "record", "wrapper", "defense", "attack")
 
@@ -46,7 +46,7 @@ class Plan:
     record_values: Values = field(default_factory=dict)
 
     def specs(self) -> Iterator[dict[str, Any]]:
-        """Keyword arguments of ``leakbench.runspec.make_spec``, one for each run."""
+        """Keyword arguments of ``leakbench.record.runspec.make_spec``, one for each run."""
         common = {
             "task": self.task,
             "rounds": self.rounds,

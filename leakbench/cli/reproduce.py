@@ -7,16 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leakbench.base.errors import PartFailed
+from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import commands, keys
 from leakbench.cli.console import Console, emit, emit_json, table
-from leakbench.errors import PartFailed
-from leakbench.jobs import run as run_jobs
 
 if TYPE_CHECKING:
-    from leakbench.jobs import Outcome
+    from leakbench.base.jobs import Outcome
+    from leakbench.record.folders import Run
     from leakbench.reproduce.plan import Planned
     from leakbench.reproduce.rows import Found
-    from leakbench.runs import Run
 
 
 def listing(*, as_json: bool) -> int:
@@ -48,7 +48,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``."""
-    from leakbench import provenance
+    from leakbench.base import provenance
     from leakbench.reproduce import catalogue, figures, make, plan, rows, write
 
     where = provenance.device(device)
@@ -87,7 +87,7 @@ def run(
 
 def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console) -> Mapping[tuple[str, str], Found]:
     """The complete runs of every case, of those too that were not asked for now; and what is to be said of the rest."""
-    from leakbench import runs as _runs
+    from leakbench.record import folders as _runs
     from leakbench.reproduce import plan
     from leakbench.reproduce.rows import Found
 
@@ -117,7 +117,7 @@ def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, cons
 
 def _excerpts(made: Sequence[Run], out: Path, console: Console) -> list[Path]:
     """One per run that shared prototypes, wherever the run is used; what is there of this very run stays."""
-    from leakbench.excerpt import excerpt, is_of
+    from leakbench.reproduce.excerpt import excerpt, is_of
 
     paths = []
     for run in made:

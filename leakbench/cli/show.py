@@ -7,9 +7,9 @@ import json
 import shlex
 from typing import Any
 
-from leakbench import registry
+from leakbench.base import registry
+from leakbench.base.errors import UnknownName, UsageError, suggestion
 from leakbench.cli.console import emit, emit_json
-from leakbench.errors import UnknownName, UsageError, suggestion
 
 KINDS = ("defenses", "attacks", "tasks", "metrics", "models", "reports", "wrappers")
 
@@ -33,7 +33,7 @@ def listing(kind: str | None, *, as_json: bool) -> int:
 
 def _lines(kind: str) -> dict[str, str]:
     if kind == "models":
-        from leakbench.models import MODELS
+        from leakbench.models.networks import MODELS
 
         return {name: _first(f) for name, f in sorted(MODELS.items())}
     if kind == "metrics":
@@ -106,8 +106,8 @@ def _threat(attack: Any) -> str:
 
 def _shares(cls: type[Any]) -> list[str]:
     """What the method sends in one round on the smallest task, measured by running it."""
-    from leakbench.federation import Federation
-    from leakbench.runspec import make_spec, parts
+    from leakbench.federation.federation import Federation
+    from leakbench.record.runspec import make_spec, parts
 
     name = cls.__module__.rpartition(".")[2]
     made = parts(make_spec(name, rounds=1))

@@ -109,8 +109,8 @@ def _called(name: str, params: Mapping[str, Any]) -> str:
 
 def _own(name: str, params: Mapping[str, Any]) -> set[str]:
     """The fields that the method adds to the base's; a switch, a word or a 0 only where it is not the method's own."""
-    from leakbench import registry
-    from leakbench.defense import Defense
+    from leakbench.base import registry
+    from leakbench.federation.defense import Defense
 
     fields = registry.load("defenses", name).model_fields if name in registry.names("defenses") else {}
     plain = {k for k, f in fields.items() if params.get(k) == f.get_default() and (isinstance(params[k], str) or not params[k])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakbench.errors import UnknownName
+from leakbench.base.errors import UnknownName
 from leakbench.reproduce import fedaa, fedaa_names, fedaa_variance, fedhide, fedmetric, flea
 from leakbench.reproduce.recipe import Recipe
 

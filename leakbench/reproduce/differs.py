@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench import claims
+from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.reproduce.recipe import Params, Setting
-from leakbench.runspec import Parts, RunSpec, parts
+from leakbench.results import claims
 
 # Metric of a record about a paper's setup -> where the same stands in a spec.
 _SETUP = {

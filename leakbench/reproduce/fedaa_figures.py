@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench import plots, utility_table
-from leakbench.columns import Row
+from leakbench.base import plots
+from leakbench.record.columns import Row
+from leakbench.record.folders import Run
 from leakbench.reproduce import fedaa_names, fedaa_variance, write
 from leakbench.reproduce.fedaa_settings import ABLATED, METHODS
 from leakbench.reproduce.panels import band, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
-from leakbench.runs import Run
+from leakbench.results import utility
 
 GREY = "#67645e"
 Runs = Mapping[tuple[str, str], Sequence[Run]]
@@ -25,7 +26,7 @@ def fractions(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folde
     """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a band from the lowest to the highest."""
 
     def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(axes, [{e.round: e.value for e in utility_table.of_run(run).evaluations} for run in several], place, method, _line(method))
+        band(axes, [{e.round: e.value for e in utility.of_run(run).evaluations} for run in several], place, method, _line(method))
 
     return _panels(recipe, scale, rows, runs, folder, draw, ("accuracy", "linear"))
 

@@ -12,12 +12,13 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from leakbench import dcor, registry
+from leakbench.base import registry
+from leakbench.base.spec import canonical
+from leakbench.base.streams import Rng, shared
+from leakbench.federation.task import Examples
 from leakbench.reproduce.orders import Equals, Less
 from leakbench.reproduce.recipe import SCALES, Case, Measure, Params, Recipe, Scale, Setting
-from leakbench.spec import canonical
-from leakbench.streams import Rng, shared
-from leakbench.task import Examples
+from leakbench.statistics import distance_correlation
 
 RAW, ONE, ALL, OWN, GAUSS1, GAUSS2 = "raw data", "1 shared name", "all shared names", "own names", "Gaussian 1", "Gaussian 2"
 SETS = (RAW, ONE, ALL, OWN, GAUSS1, GAUSS2)
@@ -48,9 +49,9 @@ def correlation(setting: Setting, params: Params, seed: int) -> dict[str, float]
         raise ValueError(f"expected at most the {len(train)} training images of {setting.task}, got n = {n}. Take fewer.")
     rows = dice.permutation("rows", len(train))[:n]
     x, y = (_set(str(params[k]), train, rows, dice) for k in ("x", "y"))
-    found = dcor.correlations(x, y)
+    found = distance_correlation.correlations(x, y)
     generator = torch.Generator().manual_seed(seed)
-    null = dcor.permuted(x, y, generator=generator, permutations=PERMUTATIONS)
+    null = distance_correlation.permuted(x, y, generator=generator, permutations=PERMUTATIONS)
     corrected = null["dcor2_corrected"]
     return {
         "r2": found["dcor"] ** 2,

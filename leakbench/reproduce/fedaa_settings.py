@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakbench.policy import Policy
+from leakbench.record.policy import Policy
 from leakbench.reproduce.recipe import Case, Params, Setting
 
 # What a user would change to make it smaller or larger.

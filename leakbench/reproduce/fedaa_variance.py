@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.columns import RUN_DIAGNOSTICS
-from leakbench.errors import NotMeasured
+from leakbench.base.errors import NotMeasured
+from leakbench.record.columns import RUN_DIAGNOSTICS
+from leakbench.record.folders import Run
 from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, HELP, islands
 from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, TWICE, at, cases
 from leakbench.reproduce.orders import Less
 from leakbench.reproduce.recipe import Measure, Recipe
-from leakbench.runs import Run
 
 FIRST, SECOND, LAST = "local_variance", "local_variance_second", 10
 

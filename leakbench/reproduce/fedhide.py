@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leakbench.policy import Policy
+from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Collapses, Equals, Falls, Keeps, Less
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
 from leakbench.reproduce.statements import Order

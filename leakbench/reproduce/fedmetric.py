@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.policy import Policy
-from leakbench.prototype_views import log10_sphere_ratios
+from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Best, Equals, Falls, Keeps, Less
+from leakbench.reproduce.prototype_views import log10_sphere_ratios
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
 from leakbench.reproduce.statements import Order
 

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench import flags, plots, prototype_views, utility_table
-from leakbench.columns import Row
-from leakbench.errors import NotMeasured
-from leakbench.reproduce import fedaa_figures, flea_figures, labels
+from leakbench.base import plots
+from leakbench.base.errors import NotMeasured
+from leakbench.base.files import write_csv
+from leakbench.metrics import prototype_pairs
+from leakbench.record.columns import Row
+from leakbench.record.folders import Run
+from leakbench.reproduce import fedaa_figures, flea_figures, labels, prototype_views
 from leakbench.reproduce.recipe import Recipe
-from leakbench.runs import Run
-from leakbench.store import write_csv
+from leakbench.results import utility
+from leakbench.scoring import flags
 
 CURVE = ("dataset", "label", "seed", "round", "value", "low", "high")
 FAMILY = {"fedaws": "#1c1b19", "fedgn": "#b3390a", "fedcs": "#0b5cab", "fedhide": "#2f7d4f", "fedmetric": "#7a3f9d"}
@@ -55,7 +58,7 @@ def _curves(runs: Runs) -> list[Row]:
         {"dataset": dataset, "label": label, "seed": run.seed, "round": e.round, "value": e.value, "low": e.low, "high": e.high}
         for (label, dataset), several in runs.items()
         for run in several
-        for e in utility_table.of_run(run).evaluations
+        for e in utility.of_run(run).evaluations
     ]
 
 
@@ -117,7 +120,7 @@ def _tsne(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: P
     dead = {r["label"] for r in rows if "dead_run" in flags.split(r["flags"])}
     for (label, _), several in runs.items():
         try:
-            sets[label + (" (dead run)" if label in dead else "")] = prototype_views.pairs(several[0])
+            sets[label + (" (dead run)" if label in dead else "")] = prototype_pairs.pairs(several[0])
         except NotMeasured:
             continue
     return prototype_views.draw_tsne(sets, folder, scale) if sets else []

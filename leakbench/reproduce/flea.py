@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.policy import Policy
+from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Falls, Less
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench import context_figure, exposure_forms, plots, utility_table
-from leakbench.columns import RESULTS, Row
-from leakbench.errors import NotMeasured
+from leakbench.base import plots
+from leakbench.base.errors import NotMeasured
+from leakbench.record.columns import RESULTS, Row
+from leakbench.record.folders import AttackFolder, Run
+from leakbench.reproduce import context_curve, expected_exposure
 from leakbench.reproduce.panels import band, titled, wide
 from leakbench.reproduce.recipe import UTILITY, Recipe
-from leakbench.runs import AttackFolder, Run
+from leakbench.results import utility
 
 Runs = Mapping[tuple[str, str], Sequence[Run]]
 GREY = "#67645e"
@@ -26,7 +28,7 @@ def rounds(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: 
         figure = Figure(figsize=(5.4, 3.2 * len(sets)), layout="constrained")
         for axes, dataset in zip(figure.subplots(len(sets), 1, squeeze=False).flatten(), sets, strict=True):
             for i, case in enumerate(recipe.of(scale)):
-                values = [{e.round: e.value for e in utility_table.of_run(run).evaluations} for run in runs.get((case.label, dataset), ())]
+                values = [{e.round: e.value for e in utility.of_run(run).evaluations} for run in runs.get((case.label, dataset), ())]
                 band(axes, values, i, case.label)
             titled(axes, dataset, "round", "accuracy")
             axes.legend(fontsize=7, frameon=False)
@@ -119,14 +121,14 @@ def _expected(axes: Any, mine: Sequence[tuple[str, int, Sequence[Run]]]) -> None
     clients, last = int(run.meta["facts"]["clients"]), int(run.spec["rounds"])
     chosen = max(1, round(run.spec["defense"]["params"]["fraction"] * clients))
     at = range(1, last + 1)
-    axes.plot(at, [exposure_forms.expected(clients, chosen, t) for t in at], ls=":", lw=1, color=GREY, label="FLea, expected")
+    axes.plot(at, [expected_exposure.expected(clients, chosen, t) for t in at], ls=":", lw=1, color=GREY, label="FLea, expected")
 
 
 def _against_samples(axes: Any, several: Sequence[Run], place: int, label: str) -> None:
     """The first seed's: what an attacker makes of how many samples."""
     for folder in _attacks(several[0], "context", {"network": "relu"}):
         try:
-            points = context_figure.curve(several[0], folder.path)
+            points = context_curve.curve(several[0], folder.path)
         except NotMeasured:
             continue
         axes.plot([p.samples for p in points], [p.value for p in points], marker="o", ms=3, lw=wide(place), color=f"C{place}", label=label)

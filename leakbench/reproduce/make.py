@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench import runs, work
-from leakbench.errors import BrokenFile, LeakbenchError
-from leakbench.jobs import Job, Progress
-from leakbench.recording import Recording
+from leakbench import pipeline
+from leakbench.attacking import choices
+from leakbench.base.errors import BrokenFile, LeakbenchError
+from leakbench.base.jobs import Job, Progress
+from leakbench.record import folders
+from leakbench.record.recording import Recording
+from leakbench.record.runspec import RunSpec
+from leakbench.record.training import Trained
 from leakbench.reproduce.plan import Planned, complete
-from leakbench.runspec import RunSpec
-from leakbench.training import Trained
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -48,17 +50,17 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
     if complete(spec, Path(out)):  # said here already: to train it would read its data, which may be gone
         trained = Trained(Path(out) / spec.folder(), skipped=True)
     else:
-        trained = work.train(spec, out, device, progress=progress)
-    recording = Recording(runs.load(trained.path))
+        trained = pipeline.train(spec, out, device, progress=progress)
+    recording = Recording(folders.load(trained.path))
     unfit, failed = [], []
     for name, params in attacks:
-        choice = work.build(name, params)
+        choice = choices.build(name, params)
         why = choice.attack.obstacle(recording)
         if why:
             unfit.append(f"{choice.title}: {why}")
             continue
         try:
-            work.attack(str(trained.path), name, choice.attack.parameters(), device, progress=progress)
+            pipeline.attack(str(trained.path), name, choice.attack.parameters(), device, progress=progress)
         except BrokenFile:
             raise
         except LeakbenchError as error:

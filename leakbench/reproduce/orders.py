@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from leakbench.compare import default_margin
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Row, Statement, Verdict, high, is_dead, low, relation, shown
+from leakbench.statistics.differences import default_margin
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench import runs as _runs
-from leakbench.errors import LeakbenchError, UnknownName, UsageError, suggestion
+from leakbench.base.errors import LeakbenchError, UnknownName, UsageError, suggestion
+from leakbench.record import folders as _runs
+from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setting
-from leakbench.runspec import RunSpec, make_spec
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ def _bare(label: str) -> str:
 
 def _resolved(setting: Setting, *, fetch: bool) -> tuple[Setting, str]:
     """The setting that can be run, and why none can."""
-    from leakbench.tasks import _sets
+    from leakbench.data import sets
 
-    if not setting.needs or _sets.found(setting.needs):
+    if not setting.needs or sets.found(setting.needs):
         return setting, ""
     if setting.otherwise is not None and not fetch:
         return setting.otherwise, ""
     try:
         if fetch:
-            _sets.fetch(setting.needs)
+            sets.fetch(setting.needs)
             return setting, ""
     except LeakbenchError as error:
         return setting, str(error)
-    return setting, _sets.absent(setting.needs)
+    return setting, sets.absent(setting.needs)
 
 
 def _spec(case: Case, setting: Setting, scale: Scale, seed: int) -> RunSpec:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from leakbench import stats
-from leakbench.columns import Row
+from leakbench.record.columns import Row
+from leakbench.statistics import intervals
 
 
 def pooled(seeds: Mapping[int, Sequence[float]], unit: str) -> Row:
@@ -18,8 +18,8 @@ def pooled(seeds: Mapping[int, Sequence[float]], unit: str) -> Row:
     names = {seed: [str(i) for i in range(len(values))] for seed, values in seeds.items()}
     parts = {seed: (values, names[seed], names[seed]) for seed, values in seeds.items()}
     try:
-        e = stats.pool(parts, share=False, low=-math.inf, high=math.inf, unit=unit)
-    except stats.NoInterval:
+        e = intervals.pool(parts, share=False, low=-math.inf, high=math.inf, unit=unit)
+    except intervals.NoInterval:
         ((value,),) = seeds.values()
         return {"value": value, "low": "", "high": "", "n": 1, "unit": unit}
     return {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit}

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leakbench.policy import Policy
+from leakbench.record.folders import Run
+from leakbench.record.policy import Policy
 from leakbench.reproduce.statements import Order
-from leakbench.runs import Run
 
 SCALES = ("smoke", "small", "full")
 PLAIN = Policy(probes=0, audited=1)

@@ -6,19 +6,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leakbench import claims, flags, measured, prototype_views, tradeoff, utility_table, work
-from leakbench.columns import Row
-from leakbench.configurations import group
-from leakbench.errors import NotMeasured
-from leakbench.reproduce import study
+from leakbench.attacking import choices
+from leakbench.base.errors import NotMeasured
+from leakbench.base.spec import canonical
+from leakbench.record.columns import Row
+from leakbench.record.folders import Run
+from leakbench.record.runspec import parts
+from leakbench.reproduce import prototype_views, study
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Recipe
-from leakbench.runs import Run
-from leakbench.runspec import parts
-from leakbench.spec import canonical
-from leakbench.tradeoff import Pooled
+from leakbench.results import claims, tradeoff, units
+from leakbench.results import utility as utility_table
+from leakbench.results.configurations import group
+from leakbench.results.tradeoff import Pooled
+from leakbench.scoring import flags
 
 COLUMNS = (
     *("recipe", "scale", "dataset", "task", "label", "method", "params", "measure", "metric", "attack", "attack_params"),
@@ -46,7 +49,7 @@ def table(recipe: Recipe, scale: str, planned: Sequence[Planned], found: Mapping
     if recipe.study:
         return study.table(recipe, scale, planned, COLUMNS)
     out = []
-    attacks = {m.key: canonical(work.build(m.attack, dict(m.params)).attack.parameters()) if m.attack else "" for m in recipe.measures}
+    attacks = {m.key: canonical(choices.build(m.attack, dict(m.params)).attack.parameters()) if m.attack else "" for m in recipe.measures}
     utility = {d: parts(p.specs[0]).task.metric for d, p in {p.setting.dataset: p for p in planned}.items()}
     for p in planned:
         mine = found.get(p.key, Found(()))
@@ -87,7 +90,7 @@ class _Numbers:
         self.utility: dict[str, Row] = {r["statistic"]: r for r in lines}
         self.lacking = dict(lacking)
         self.final = self.utility["final"]
-        rows = [m for u in utilities for m in measured.of_run(u.run) if m.row["attack_params"] in attacks.values()]
+        rows = [m for u in utilities for m in units.of_run(u.run) if m.row["attack_params"] in attacks.values()]
         pooled, self.lacks = tradeoff.rows(self.config, rows, utilities, self.final)
         self.pooled = {(p.row["attack"], p.row["attack_params"], p.row["metric"], p.row["stage"]): p for p in pooled if not p.row["probe"]}
 

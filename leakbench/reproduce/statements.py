@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leakbench import flags
+from leakbench.scoring import flags
 
 Row = Mapping[str, Any]
 Verdict = Literal["holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leakbench import flags, provenance
-from leakbench.columns import Row
+from leakbench.base import provenance
+from leakbench.base.spec import canonical
+from leakbench.record.columns import Row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Recipe
-from leakbench.spec import canonical
+from leakbench.scoring import flags
 
 
 def table(recipe: Recipe, scale: str, planned: Sequence[Planned], columns: Sequence[str]) -> list[Row]:

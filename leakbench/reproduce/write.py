@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leakbench import flags
-from leakbench.columns import Row
+from leakbench.base.files import write_bytes, write_csv
+from leakbench.record.columns import Row
 from leakbench.reproduce.recipe import Measure, Recipe, Scale
 from leakbench.reproduce.rows import COLUMNS, NOT_ASKED
 from leakbench.reproduce.statements import Statement, shown
-from leakbench.store import write_bytes, write_csv
+from leakbench.scoring import flags
 
 NONE = "-"
 

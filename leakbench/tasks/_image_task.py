@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.augment import flip, rotate
-from leakbench.errors import UsageError
-from leakbench.streams import Rng, shared
-from leakbench.task import Examples, Task, TaskData, one_class_each
-from leakbench.tasks import _images
-from leakbench.tasks._image_files import Labelled
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import Rng, shared
+from leakbench.data import image_sets
+from leakbench.data.augment import flip, rotate
+from leakbench.data.image_files import Labelled
+from leakbench.federation.task import Examples, Task, TaskData, one_class_each
 
 
 class ImageTask(Task):
@@ -51,7 +51,7 @@ class ImageTask(Task):
 
     def official(self) -> tuple[Labelled, Labelled]:
         """The official training and test set, or a part of them: images (n, C, H, W) uint8 and classes (n,) int64 from 0 on, of each."""
-        return _images.load(self.source)
+        return image_sets.load(self.source)
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
         """The data, ``train`` spread over the clients."""
@@ -69,9 +69,8 @@ class ImageTask(Task):
         for c, rows in enumerate(found):
             if len(rows) < least:
                 of = "training" if part == "train" else "test"
-                raise UsageError(
-                    f"{self.source} in {_images.found(self.source)} has {len(rows)} {of} images of class {c}; at least {least} are needed."
-                )
+                place = f"{self.source} in {image_sets.found(self.source)}"
+                raise UsageError(f"{place} has {len(rows)} {of} images of class {c}; at least {least} are needed.")
         return [rows[rng.permutation(str(c), len(rows))] for c, rows in enumerate(found)]
 
     def _kept(self, rows: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 import torch
 from pydantic import Field, model_validator
 
-from leakbench import context, splits
-from leakbench.defense import Defense
-from leakbench.errors import UsageError
-from leakbench.parties import Facts
-from leakbench.splits import Rule
-from leakbench.task import Examples, Task, TaskData, padded
+from leakbench.base.errors import UsageError
+from leakbench.data import marker, splits
+from leakbench.data.splits import Rule
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+from leakbench.federation.task import Examples, Task, TaskData, padded
 
 # FLea, Sections 4.1 and C.2: for every method alike.
 FLEA: dict[str, Any] = {
@@ -93,9 +93,9 @@ class SplitTask(Task):
         parts = splits.split(y, clients=self.clients, classes=self.classes, rule=self.split, param=self.split_param, stream=stream)
         marked = None
         if self.context != "none":
-            marked = context.marked(self.clients, stream)
+            marked = marker.marked(self.clients, stream)
             theirs = torch.cat([rows for rows, mark in zip(parts, marked.tolist(), strict=True) if mark])
-            x[theirs] = context.paste(x[theirs], self.context)
+            x[theirs] = marker.paste(x[theirs], self.context)
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)
         return TaskData(replace(train, stored=x, y=y), test, aux, rows, counts, own, marked)

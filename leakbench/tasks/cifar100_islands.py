@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from leakbench.streams import shared
-from leakbench.tasks import _images
-from leakbench.tasks._image_files import Labelled
+from leakbench.base.streams import shared
+from leakbench.data import image_sets
+from leakbench.data.image_files import Labelled
 from leakbench.tasks._image_task import ImageTask
 from leakbench.tasks._split_task import SplitTask
 
@@ -46,5 +46,5 @@ class Cifar100Islands(SplitTask, ImageTask):
             place = torch.full((100,), -1).index_copy(0, drawn, torch.arange(self.classes))[y]
             return x[place >= 0], place[place >= 0]
 
-        train, test = _images.load(self.source)
+        train, test = image_sets.load(self.source)
         return part(*train), part(*test)

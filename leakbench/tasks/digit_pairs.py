@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.streams import shared
-from leakbench.task import Examples, Task, TaskData, one_class_each
-from leakbench.tasks._sklearn_digits import split
+from leakbench.base.streams import shared
+from leakbench.data.sklearn_digits import split
+from leakbench.federation.task import Examples, Task, TaskData, one_class_each
 
 PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.task import Examples, TaskData
-from leakbench.tasks._sklearn_digits import split
+from leakbench.data.sklearn_digits import split
+from leakbench.federation.task import Examples, TaskData
 from leakbench.tasks._split_task import FEDAA, FLEA, SplitTask
 
 

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.errors import UsageError
-from leakbench.splits import Rule
-from leakbench.streams import shared
-from leakbench.task import Examples, TaskData
-from leakbench.tasks import _har_files as files
-from leakbench.tasks._har_files import Windows
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.data import har_files as files
+from leakbench.data.har_files import Windows
+from leakbench.data.splits import Rule
+from leakbench.federation.task import Examples, TaskData
 from leakbench.tasks._split_task import FLEA, SplitTask
 
 

@@ -1,0 +1,1 @@
+"""What an attack is: its threat model, its view of a run, its guesses; and how it is replayed."""

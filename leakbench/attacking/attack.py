@@ -1,0 +1,120 @@
+"""The contract of an attack: ``run`` is small and sees a view; the call around it is final and checks what comes out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from pydantic import Field
+
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric
+from leakbench.base.errors import MethodError
+from leakbench.base.spec import Spec
+
+if TYPE_CHECKING:
+    import torch
+
+    from leakbench.attacking.view import ThreatModel, View
+    from leakbench.record.recording import Recording
+
+
+class Attack(Spec):
+    """Fields are hyperparameters. An attack never sees the truth; what it declares in ``threat`` is all it can read.
+
+    ``over``: "stages", each audited round is attacked with what was sent until then; "all", one attack over all rounds.
+    ``curve``: also at every surveyed round, for curves over rounds. ``variants``: the settings that are run where no attack
+    is named. ``order``: place within its rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
+    something may be no unit; such clients are counted in missing.csv. ``class_mean``: of a reconstruction, is its blind guess the class
+    mean of auxiliary data?
+    """
+
+    about: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    paper: ClassVar[str] = ""
+    order: ClassVar[int] = 0
+    over: ClassVar[Literal["stages", "all"]] = "stages"
+    curve: ClassVar[bool] = False
+    left_out: ClassVar[str] = ""
+    class_mean: ClassVar[bool] = True
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+
+    seed: int = Field(0, ge=0, description="the attack's own dice; the run's seed is never shown to it")
+
+    @property
+    @abstractmethod
+    def threat(self) -> ThreatModel:
+        """May depend on the fields: a stronger setting declares more."""
+
+    @property
+    def floor_threat(self) -> ThreatModel:
+        """What the blind guess may read, where that is more than the attack (auxiliary data for a class mean)."""
+        return self.threat
+
+    def obstacle(self, recording: Recording) -> str:
+        """Why this attack does not fit what the run shared, or what an excerpt or export kept of that; empty where it fits."""
+        sent = {(s["kind"], s["receiver"]) for s in recording.run.meta["sent"] if s["sender"] == "client"}
+        lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
+        if lacking:
+            if (lacking[0], "aggregator") in sent:
+                return f"the server receives only the sum of what clients send as {lacking[0]}"
+            return f"clients send the {self.threat.observer} no {lacking[0]}"
+        if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
+            return "this run was exported without the labels of private batches, which the attack is granted"
+        if "excerpt" not in recording.run.meta:
+            return ""
+        from leakbench.record.excerpts import lost
+
+        return lost(recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+
+    def attacks(self, recording: Recording) -> tuple[str, ...]:
+        """The kinds of message that a client must send for there to be something to attack."""
+        return self.threat.kinds[:1]
+
+    def stages(self) -> tuple[str, ...]:
+        """The audited rounds that are attacked; all of them where this is empty."""
+        return ()
+
+    def stages_of(self, recording: Recording) -> tuple[str, ...]:
+        """The same where it depends on what the run shared."""
+        return self.stages()
+
+    def covers(self, guess: Guess) -> set[str]:
+        """The clients that a guess is about; its unit, unless the units are no clients."""
+        return {guess.unit}
+
+    def seconds(self, recording: Recording) -> float:
+        """Predicted time on two cores; over ten minutes it is not run unless named."""
+        return 1.0
+
+    @abstractmethod
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """Guesses from the view, one per client (and probe) attacked."""
+
+    @abstractmethod
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """The floor: the same units, guessed without any message of the victim."""
+
+    @final
+    def __call__(self, view: View, *, blind: bool = False, progress: Callable[[str], None] = lambda _: None) -> list[Guess]:
+        """Run (or guess blindly), and check: finite, each unit once.
+
+        Raises:
+            MethodError: two guesses for one unit, or a guess that is not finite and does not say it failed.
+        """
+        import hashlib
+
+        import torch
+
+        key = hashlib.sha256(f"{type(self).__name__}/{self.seed}/{view.round}/{blind}".encode()).digest()
+        rng = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
+        progress("blind guess" if blind else "control" if view.control else "attack")
+        guesses = (self.blind if blind else self.run)(view, rng)
+        names = [(g.unit, g.round, g.probe) for g in guesses]
+        if len(set(names)) != len(names):
+            raise MethodError(f"{type(self).__name__} guessed one unit twice at round {view.round}.")
+        for g in guesses:
+            if not g.failed and not all(bool(t.isfinite().all()) for t in g.tensors.values()):
+                raise MethodError(f"{type(self).__name__}: the guess for {g.unit} is not finite; report it as failed instead.")
+        return guesses

@@ -1,0 +1,65 @@
+"""Which attacks there are, in which settings, and which of them fit what a run shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench.attacking.attack import Attack
+from leakbench.base import registry
+from leakbench.record.folders import Run
+from leakbench.record.recording import Recording
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An attack by name, ready to run."""
+
+    name: str
+    attack: Attack
+
+    @property
+    def title(self) -> str:
+        """The name with what differs from the defaults."""
+        fields = type(self.attack).model_fields
+        changed = {k: v for k, v in self.attack.parameters().items() if v != fields[k].get_default()}
+        return self.name + (f"({', '.join(f'{k}={v}' for k, v in changed.items())})" if changed else "")
+
+
+def build(name: str, params: dict[str, Any]) -> Choice:
+    """The attack ``name`` with ``params``."""
+    attack: Attack = registry.load("attacks", name).build(params, f"attack {name}")
+    return Choice(name, attack)
+
+
+def variants(names: Sequence[str] | None = None) -> list[Choice]:
+    """Every attack in the settings that are run where none is named."""
+    found = registry.names("attacks") if names is None else names
+    return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
+
+
+def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list[Choice]:
+    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits.
+
+    ``known``: all ``variants``, for who asks about many runs.
+    """
+    own = recording.spec.attacks
+    if own:
+        return [build(a.name, a.params) for a in own]
+    return [c for c in known or variants() if not c.attack.obstacle(recording)]
+
+
+def fitting(run: Run, known: Sequence[Choice] | None = None) -> list[str]:
+    """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
+    recording = Recording(run)
+    return sorted({c.name for c in planned(recording, known) if not c.attack.obstacle(recording)})
+
+
+def unfit(run: Run, known: Sequence[Choice] | None = None) -> dict[str, str]:
+    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings; ``known``: all ``variants``."""
+    recording = Recording(run)
+    why: dict[str, list[str]] = {}
+    for c in known or variants():
+        why.setdefault(c.name, []).append(c.attack.obstacle(recording))
+    return {name: reasons[0] for name, reasons in why.items() if all(reasons)}

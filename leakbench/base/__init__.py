@@ -1,0 +1,1 @@
+"""Values, files, named draws, jobs: knows nothing of federated learning."""

@@ -1,0 +1,213 @@
+"""Files: safetensors and JSON only, written under another name and renamed, read with one sentence when damaged."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakbench.base.errors import BrokenFile, UsageError
+
+if TYPE_CHECKING:
+    from leakbench.base.tree import Tree
+
+SCHEMA = 1
+# Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would else read back as such a cell.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# Half of a surrogate pair, as JSON may spell it: no text, and no file could hold it.
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Replace ``path`` in one step: a reader sees the old file or the new one, never half of one.
+
+    ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses nothing, and what a
+    power cut damages is found by its SHA-256.
+
+    Raises:
+        UsageError: the place cannot be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True) if part.parent.is_dir() else None
+        raise UsageError(f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or make room there.") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Sorted JSON without NaN."""
+    write_bytes(path, (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of ours.
+
+    Raises:
+        BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
+    """
+    try:
+        value = _parsed(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Give a folder that leakbench wrote.") from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise BrokenFile(f"{path} has schema {schema}, this leakbench reads schema {SCHEMA} and older. Update leakbench.")
+    return value
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """One line per row, every column, full precision, `true` and `false` for booleans.
+
+    Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and is no number) has a `'` before it,
+    which ``read_csv`` takes away again.
+    """
+    lines = [",".join(_quoted(c) for c in columns), *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows)]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of a CSV that has at least ``columns``, each cell as it was before ``write_csv``.
+
+    Raises:
+        BrokenFile: it is missing, cannot be read or lacks a column.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+            header = reader.fieldnames or []
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Make it again.") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    lacking = [c for c in columns if c not in header]
+    if lacking or any(None in r or None in r.values() for r in rows):
+        raise BrokenFile(f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make it again.")
+    return [{k: v[1:] if _QUOTED.match(v) else v for k, v in r.items()} for r in rows]
+
+
+def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
+    """A tree as safetensors: names joined by '/', ``meta`` as JSON under `leakbench` in the header."""
+    from safetensors.torch import save
+
+    from leakbench.base.tree import flat
+
+    # A clone each: safetensors refuses tensors that share memory.
+    leaves = {k: v.detach().cpu().contiguous().clone() for k, v in flat(tree).items()}
+    return save(leaves, {"leakbench": json.dumps(meta, sort_keys=True, allow_nan=False)})
+
+
+def write_tree(path: Path, tree: Tree, meta: Mapping[str, Any], *, sync: bool = True) -> None:
+    """Write ``pack_tree``."""
+    write_bytes(path, pack_tree(tree, meta), sync=sync)
+
+
+def read_meta(path: Path) -> Any:
+    """The `leakbench` entry of a safetensors header, without reading its tensors."""
+    return _open(path, tensors=False)[1]
+
+
+def read_tree(path: Path) -> tuple[Tree, Any]:
+    """A file of ``write_tree``.
+
+    Raises:
+        BrokenFile: it is missing, cut, or not ours.
+    """
+    return _open(path, tensors=True)
+
+
+def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
+    from safetensors import SafetensorError, safe_open
+
+    from leakbench.base.tree import unflat
+
+    try:
+        with safe_open(path, "pt") as file:
+            leaves = {k: file.get_tensor(k) for k in file.keys()} if tensors else {}  # noqa: SIM118 (not a dict)
+            meta = _parsed((file.metadata() or {})["leakbench"])
+    except FileNotFoundError:
+        raise BrokenFile(f"{path} is missing. Make it again.") from None
+    except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    return unflat(leaves), meta
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """{name below ``folder``: SHA-256}, hidden files and the names that begin with one of ``without`` left out."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    names = {p.relative_to(folder).as_posix(): p for p in files}
+    return {n: digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
+
+
+def verify(folder: Path, listed: Mapping[str, str]) -> None:
+    """Every listed file is there, unchanged.
+
+    Raises:
+        BrokenFile: naming the first that is not.
+    """
+    for name, sha in sorted(listed.items()):
+        path = inside(folder, name)
+        if not path.is_file():
+            raise BrokenFile(f"{path} is missing, though {folder.name} lists it. Make it again.")
+        if digest(path) != sha:
+            raise BrokenFile(f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it again.")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file ``name`` below ``folder``; neither `..` nor a link leads out of it.
+
+    Raises:
+        BrokenFile: it lies elsewhere: a run folder may come from a stranger, and must not make us read other files.
+    """
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BrokenFile(f"{path} leads out of {folder.name}, so it is not read. Put the file itself there.")
+    return path
+
+
+def _parsed(text: str) -> Any:
+    """JSON without NaN and without half characters, which no other file could hold."""
+    value = json.loads(text, parse_constant=_no_constant)
+    if "\\u" in text and _HALF.search(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("a text holds half of a surrogate pair")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _quoted(text: str) -> str:
+    """A cell as CSV spells it."""
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text

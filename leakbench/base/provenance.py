@@ -1,0 +1,64 @@
+"""Where a number comes from: versions, commit, whether the tree was changed, device."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.errors import UsageError
+from leakbench.base.version import __version__
+
+_PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "scikit-learn")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """{"leakbench": ..., "python": ..., and the packages that numbers depend on}."""
+    return {"leakbench": __version__, "python": platform.python_version(), **{p: version(p) for p in _PACKAGES}}
+
+
+@cache
+def source() -> tuple[str, bool]:
+    """(commit, dirty) of the checkout that leakbench runs from; ("", False) where it was installed without one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return "", False
+
+    def git(*args: str) -> str:
+        done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+
+
+def provenance(device: str, dtype: str) -> dict[str, Any]:
+    """What stands in run.json and attack.json."""
+    commit, dirty = source()
+    return {"versions": versions(), "commit": commit, "dirty": dirty, "device": device, "dtype": dtype}
+
+
+def device(wanted: str) -> str:
+    """The torch device for --device auto, cpu or cuda.
+
+    Raises:
+        UsageError: cuda was asked for and there is none, or the name is unknown.
+    """
+    import torch
+
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device {wanted!r} is not known. Use auto, cpu or cuda.")
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise UsageError("device cuda was asked for, but torch sees no GPU. Use --device auto or cpu, or see `leakbench doctor`.")
+    return "cuda" if there and wanted != "cpu" else "cpu"
+
+
+def device_name(name: str) -> str:
+    """The device as run.json names it: cpu, or cuda (NVIDIA H200)."""
+    import torch
+
+    return f"cuda ({torch.cuda.get_device_name()})" if name == "cuda" else name

@@ -1,0 +1,80 @@
+"""Strict, frozen value objects: an object is its own configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from leakbench.base.errors import UsageError, suggestion
+
+
+class Spec(BaseModel):
+    """Fields are hyperparameters with ranges; unknown keys, wrong types and values out of range are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def build(cls, values: Mapping[str, Any], what: str) -> Self:
+        """The object, or one sentence naming every wrong field of ``what``.
+
+        Values come from a command line or a JSON or TOML file, so a list may stand for a tuple and 1 for 1.0.
+
+        Raises:
+            UsageError: a field is unknown, of the wrong type or out of range.
+        """
+        try:
+            return cls.model_validate_json(json.dumps({k: cls._worded(k, v) for k, v in values.items()}, allow_nan=False))
+        except ValidationError as error:
+            raise UsageError(_sentence(cls, what, error)) from None
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{what}: {error}.") from None
+
+    @classmethod
+    def _worded(cls, name: str, value: Any) -> Any:
+        """``value``; but a word again where the field chooses among words and one of them ("true") was read as JSON."""
+        words = get_args(cls.model_fields[name].annotation) if name in cls.model_fields else ()
+        word = json.dumps(value) if value is None or isinstance(value, bool | int) else None
+        return word if word in words and value not in words else value
+
+    def parameters(self) -> dict[str, Any]:
+        """Every field as JSON values."""
+        return self.model_dump(mode="json")
+
+    def fingerprint(self) -> str:
+        """Eight hex digits over the canonical JSON."""
+        return fingerprint(self.parameters())
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no NaN: the same text in every process."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def fingerprint(value: Any) -> str:
+    """Eight hex digits of the SHA-256 of the canonical JSON of ``value``."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:8]
+
+
+def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
+    """All problems of one validation, joined: expected, came, what to do."""
+    parts = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(map(str, problem["loc"])) or "value"
+        if problem["type"] == "extra_forbidden":
+            parts.append(f"unknown parameter {name!r}.{suggestion(name, cls.model_fields)}")
+        elif problem["type"] == "missing":
+            parts.append(f"parameter {name!r} is missing.")
+        elif problem["type"] == "tuple_type":
+            # A shell takes the quotes off ["a"] unless it is told not to.
+            items = (
+                [t.strip() for t in problem["input"].strip("[]").split(",")] if isinstance(problem["input"], str) else [problem["input"]]
+            )
+            parts.append(f"{name} = {problem['input']!r}: expected a list, for example '{name}={json.dumps(items)}'.")
+        else:
+            message = problem["msg"][0].lower() + problem["msg"][1:]
+            parts.append(f"{name} = {problem['input']!r}: {message}.")
+    return f"{what}: " + " ".join(parts)

@@ -1,0 +1,1 @@
+"""Data sets and files: read, split over clients, augmented, marked."""

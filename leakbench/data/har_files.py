@@ -1,0 +1,100 @@
+"""UCI HAR in its official text layout: nine files of inertial signals, one of activities and one of subjects in each part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leakbench.base import places
+from leakbench.base.errors import BrokenFile, UsageError
+
+FOLDER = "UCI HAR Dataset"
+PAGE = "Human Activity Recognition Using Smartphones"  # what UCI's page is called
+SENSORS = {"body": "body_acc", "total": "total_acc", "gyro": "body_gyro"}
+PARTS = ("train", "test")
+LENGTH, CLASSES = 128, 6
+
+
+@dataclass(frozen=True)
+class Windows:
+    """``x`` (n, 128, 3) float64 in the files' units (g, or rad/s), axes x, y, z; ``y`` (n,) int64 0 to 5; ``subject`` (n,) int64."""
+
+    x: Tensor
+    y: Tensor
+    subject: Tensor
+
+
+def found() -> Path | None:
+    """The folder that holds all files of the set, or None."""
+    folder = places.data() / FOLDER
+    return folder if all(path.is_file() for part in PARTS for path in _files(folder, part)) else None
+
+
+def load(sensor: str) -> tuple[Windows, Windows]:
+    """The official training and test part of one sensor ("body", "total", "gyro").
+
+    Raises:
+        UsageError: the folder is missing.
+        BrokenFile: a file is missing, cut, or not what its name says.
+    """
+    folder = places.data() / FOLDER
+    if not folder.is_dir():
+        raise UsageError(
+            f"uci-har is not in {places.data()} ({FOLDER}/ with the official files) and is not fetched for you: get it from UCI's page "
+            f'"{PAGE}" and put the folder there, or set LEAKBENCH_DATA to the folder that has it.'
+        )
+    train, test = (_part(folder, part, sensor) for part in PARTS)
+    return train, test
+
+
+def _files(folder: Path, part: str) -> list[Path]:
+    signals = [f"Inertial Signals/{name}_{axis}" for name in SENSORS.values() for axis in "xyz"]
+    return [folder / part / f"{name}_{part}.txt" for name in (*signals, "y", "subject")]
+
+
+def _part(folder: Path, part: str, sensor: str) -> Windows:
+    place = folder / part
+    axes = [_numbers(place / "Inertial Signals" / f"{SENSORS[sensor]}_{axis}_{part}.txt", LENGTH) for axis in "xyz"]
+    y, subject = (_whole(place / f"{what}_{part}.txt") for what in ("y", "subject"))
+    lengths = [len(a) for a in (*axes, y, subject)]
+    if len(set(lengths)) > 1:
+        raise BrokenFile(
+            f"{place}: the files of {sensor} have {lengths[:3]} windows, {lengths[3]} activities and {lengths[4]} subjects, which "
+            "should be as many. Get the set anew."
+        )
+    if y.min() < 1 or y.max() > CLASSES:
+        raise _broken(place / f"y_{part}.txt", f"activities go from 1 to {CLASSES}, it has {y.min()} to {y.max()}")
+    return Windows(torch.from_numpy(np.stack(axes, -1)), torch.from_numpy(y - 1), torch.from_numpy(subject))
+
+
+def _whole(path: Path) -> NDArray[np.int64]:
+    values = _numbers(path, 1)[:, 0]
+    if (values != values.round()).any():
+        raise _broken(path, "it has numbers that are not whole")
+    return values.astype(np.int64)
+
+
+def _numbers(path: Path, columns: int) -> NDArray[np.float64]:
+    """(n, columns) finite numbers, n at least 1."""
+    if not path.is_file():
+        raise BrokenFile(f"{path} is missing beside the other files of {FOLDER}. Put it there too.")
+    try:
+        if not path.stat().st_size:
+            raise ValueError("it is empty")
+        values = np.loadtxt(path, ndmin=2, comments=None, encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise _broken(path, str(error).splitlines()[0]) from None
+    if not len(values) or values.shape[1] != columns:
+        raise _broken(path, f"expected lines of {columns} numbers, came {len(values)} of {values.shape[1]}")
+    if not np.isfinite(values).all():
+        raise _broken(path, "it has numbers that are not finite")
+    return values
+
+
+def _broken(path: Path, why: str) -> BrokenFile:
+    return BrokenFile(f"{path} is damaged or not what its name says ({why}). Get the set anew.")

@@ -1,0 +1,45 @@
+"""The data sets that are read from files, by name: where they are, and what to do where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakbench.base import places
+from leakbench.data import har_files, image_sets
+
+HAR = "uci-har"
+NAMES = (*image_sets.LAYOUTS, HAR)
+
+
+def found(name: str) -> Path | None:
+    """The folder that holds all files of the set, or None. Nothing is fetched."""
+    return har_files.found() if name == HAR else image_sets.found(name)
+
+
+def layouts(name: str) -> str:
+    """The official folders that may hold the set, in words."""
+    return f"{har_files.FOLDER}/" if name == HAR else image_sets.layouts(name)
+
+
+def fetch(name: str) -> None:
+    """See to it that the set is there, by torchvision where that has it.
+
+    Raises:
+        BrokenFile: a file is missing beside others, cut, or not what its name says.
+        UsageError: the set is nowhere and cannot be fetched.
+    """
+    if name == HAR:
+        har_files.load("body")
+    else:
+        image_sets.load(name)
+
+
+def absent(name: str) -> str:
+    """That the set is nowhere, and what to do."""
+    how = f'take it from UCI\'s page "{har_files.PAGE}"'
+    if name != HAR:
+        how = f"leakbench train -t {name} -d fedavg --rounds 1 lets torchvision fetch them"
+    return (
+        f"{name} is not in {places.data()} (looked for {layouts(name)}): put the files there, or set LEAKBENCH_DATA to the folder that "
+        f"has them; {how}."
+    )

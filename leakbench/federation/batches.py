@@ -1,0 +1,105 @@
+"""Which examples each local step uses: rows of the training data, from a named stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from leakbench.base.streams import Rng
+from leakbench.federation.parties import Batch
+from leakbench.federation.task import TaskData
+
+Augment = Callable[[Tensor, Rng], Tensor]  # images (*party, B, ...) and the step's dice -> images of the same shape
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,) where they differ.
+
+    ``chosen`` (M,): the clients. ``rng``: whose draws augment their batches; one draw per client, step and image.
+    """
+
+    chosen: Tensor
+    even: Tensor | None
+    ragged: list[list[Tensor]]
+    rng: Rng
+    augment: Augment | None = None
+
+    def rows(self, j: int) -> list[Tensor]:
+        """The steps of the j-th chosen client."""
+        return self.ragged[j] if self.even is None else list(self.even[j])
+
+    def batches(self, data: TaskData, j: int) -> Sequence[Batch]:
+        """The same, as examples, augmented; each is made when it is asked for: ten epochs of photographs are larger than a memory."""
+        return _Lazy(self.rows(j), lambda rows, s: self._batch(data, rows, self.chosen[j], s))
+
+    def first(self, data: TaskData, some: slice = slice(None)) -> Batch:
+        """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B); needs ``even``."""
+        if self.even is None:
+            raise ValueError("clients' steps differ: take them one by one")
+        return self._batch(data, self.even[some, 0], self.chosen[some], 0)
+
+    def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
+        x = data.train.images(rows)
+        if self.augment is not None:
+            r = self.rng
+            x = self.augment(x, Rng(r.seed, "augment", party, data.train.dtype, round=r.round, phase=r.phase, step=step))
+        return Batch(x, data.train.y[rows])
+
+
+class _Lazy(Sequence[Batch]):
+    """The batches of a client's steps, none of which is kept."""
+
+    def __init__(self, rows: list[Tensor], make: Callable[[Tensor, int], Batch]) -> None:
+        self.rows, self.make = rows, make
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, step: int) -> Batch: ...
+    @overload
+    def __getitem__(self, step: slice) -> Sequence[Batch]: ...
+    def __getitem__(self, step: int | slice) -> Batch | Sequence[Batch]:
+        if isinstance(step, slice):
+            return [self[s] for s in range(len(self))[step]]
+        return self.make(self.rows[step], range(len(self))[step])
+
+
+def plan(
+    data: TaskData,
+    chosen: Tensor,
+    *,
+    seed: int,
+    round: int,
+    phase: int,
+    batch: int,
+    steps: int,
+    epochs: int,
+    augment: Augment | None = None,
+) -> Plan:
+    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients ``chosen`` (M,).
+
+    Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out (as long as every
+    client has a complete one); by epochs they are used. ``augment``: a task's, for what the steps see.
+    """
+    counts, width = data.counts[chosen], data.rows.shape[1]
+    least = int(counts.min())
+    passes = epochs if not steps else -(-steps // max(least // batch, 1))
+    dice = Rng(seed, "batch", chosen, torch.float64, round=round, phase=str(phase))
+    orders = []
+    for p in range(passes):
+        order = dice.at(dice.phase, p).uniform("order", width)
+        order = order.masked_fill(torch.arange(width, device=chosen.device) >= counts[:, None], 2.0)
+        orders.append(data.rows[chosen[:, None], order.argsort(1)])  # (M, width), padding last
+    full = least // batch
+    if steps and full:
+        even = torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[:, :steps]
+        return Plan(chosen, even, [], dice, augment)
+    ragged = [[b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None] for j, c in enumerate(counts.tolist())]
+    alike = len({tuple(len(b) for b in r) for r in ragged}) == 1 and len({len(b) for b in ragged[0]}) <= 1 and bool(ragged[0])
+    return Plan(chosen, torch.stack([torch.stack(r) for r in ragged]) if alike else None, ragged, dice, augment)

@@ -1,0 +1,162 @@
+"""The contract of a federated method: a choreography (before, round, after) of functions that one party runs.
+
+A party function reads ``me`` (or ``server``) and the public parameters ``self``, changes that party's own state, and
+returns what it sends: {kind: tensor or dict of tensors}. There is no other way across. The loss is a pure function of
+(net, batch, me): engines differentiate and vectorise it, attackers replay it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.base.spec import Spec
+from leakbench.base.tree import Tree
+from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+
+Sent = Mapping[str, Any] | None
+
+
+class Choreography(Protocol):
+    """The verbs of a round; the federation is the only thing that has them. ``t``: the number of the round, from 1 on."""
+
+    @property
+    def t(self) -> int:
+        """The round; 0 before the first."""
+
+    def server(self, fn: Any) -> None:
+        """Run a function of the server; what it returns goes to this round's clients."""
+
+    def clients(self, fn: Any) -> None:
+        """Run a function of every chosen client; what they return goes to the server."""
+
+    def train(self, fn: Any, *, steps: int | None = None, epochs: int | None = None) -> None:
+        """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
+
+
+class Defense(Spec):
+    """FedAvg in its own words (McMahan et al. 2017, Algorithm 1); a method overrides what it does differently."""
+
+    fusible: ClassVar[bool] = True  # nobody reads a single update (server) or a trained local model (client)
+    one_by_one: ClassVar[tuple[str, ...]] = ()  # client functions that vmap cannot run: slower, never wrong
+    outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
+    distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""  # how its prototypes are compared, if it has any
+    paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
+
+    average: Literal["plain", "weighted"] = Field("plain", description="weighted by the clients' counts, which are then sent")
+    select: Literal["random", "round_robin"] = Field("random", description="how a round's clients are chosen")
+    fraction: float = Field(1.0, gt=0, le=1, description="share of the clients in a round, rounded, at least one")
+    batch: int = Field(16, ge=1, description="examples in a local step")
+    steps: int = Field(1, ge=0, description="local steps; 0: by epochs")
+    epochs: int = Field(0, ge=0, description="local epochs when steps is 0")
+    optimizer: Literal["sgd", "adam", "adam_each_step"] = Field(
+        "sgd",
+        description="of the local steps, without momentum, begun anew each round; adam_each_step: at every step, so lr sign(gradient)",
+    )
+    lr: float = Field(0.1, gt=0, description="local learning rate of the model")
+    own_lr: float = Field(0.1, ge=0, description="local learning rate of what the client keeps for itself")
+    decay: float = Field(1.0, gt=0, le=1, description="factor on both rates per round")
+
+    # the story ------------------------------------------------------------------------------------------------------
+    def before(self, fed: Choreography) -> None:
+        """Phases before round 1, with every client; what is sent to all here lasts."""
+
+    def round(self, fed: Choreography) -> None:
+        """One round with the selected clients."""
+        fed.server(self.downlink)
+        fed.clients(self.prepare)
+        fed.train(self.loss)
+        fed.clients(self.uplink)
+        fed.server(self.aggregate)
+
+    def after(self, fed: Choreography) -> None:
+        """Phases after the last round, with every client."""
+
+    # what exists ----------------------------------------------------------------------------------------------------
+    def module(self, module: nn.Module, facts: Facts) -> nn.Module:
+        """The task's architecture, or one with more stages."""
+        return module
+
+    def keeps(self, name: str, module: nn.Module) -> bool:
+        """True for model tensors (here ``name`` of submodule ``module``) that never leave the client."""
+        return False
+
+    def start(self, me: Client) -> None:
+        """Name and fill ``me.own`` and ``me.state``; ``me.inbox["model"]`` is the initial model."""
+
+    def start_server(self, server: Server) -> None:
+        """Name and fill ``server.state``."""
+
+    def schedule(self, round: int) -> float:
+        """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
+        return self.decay ** max(round - 1, 0)
+
+    # who does what in a round ---------------------------------------------------------------------------------------
+    def downlink(self, server: Server) -> Sent:
+        """Server to every selected client; wrap a payload in ``Each`` to send every receiver its own row."""
+        return {"model": server.model}
+
+    def prepare(self, me: Client) -> Sent:
+        """Client, before local training: mail into ``own`` or ``state``."""
+
+    def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
+        """Client's loss for one local step, (). Pure: no ``no_grad``, no ``item``, no ``if`` on a tensor."""
+        return nn.functional.cross_entropy(net(batch.x), batch.y)
+
+    def uplink(self, me: Client) -> Sent:
+        """Client to server, after local training, besides the update (which ``fed.train`` sends)."""
+
+    def aggregate(self, server: Server) -> Sent:
+        """Server: the new model, and what the method does with the rest."""
+        step = server.mean("update")
+        server.model = {k: v + step[k] if k in step else v for k, v in server.model.items()}
+        return None
+
+    # for the evaluator and the scorer, neither of which is a party --------------------------------------------------
+    def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
+        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client (minus its distance, if euclidean)."""
+        return net(x)
+
+    def secrets(self, me: Client) -> dict[str, Tree]:
+        """What the method means to hide, for the truth: {"prototype": (dim,)}."""
+        return {}
+
+    def inputs(self, me: Client) -> dict[str, Tensor]:
+        """The examples behind what this client sends, row by row, for the truth: {"features": (n, ...)}."""
+        return {}
+
+    def undefended(self) -> Self:
+        """The same method whose *uplinks* hide nothing: what it would have sent is the control transcript."""
+        return self
+
+    def hides(self) -> bool:
+        """Does this configuration claim to hide anything?"""
+        return self.undefended() != self
+
+
+class Wrapper(Spec):
+    """Something on the wire, for any method: changes uplinks of ``kinds`` before they leave the client."""
+
+    linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
+    sums: ClassVar[bool] = False  # True: the server receives only the sum
+    paper: ClassVar[str] = ""
+
+    kinds: tuple[str, ...] = Field(("update",), min_length=1, description="the kinds of messages it covers")
+
+    def uplink(self, payload: Tree, me: Client) -> Tree:
+        """What leaves the client instead of ``payload``."""
+        return payload
+
+
+def unit(v: Tensor) -> Tensor:
+    """Of length 1 along the last axis: v / |v|; 0 stays 0."""
+    return v / v.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def others(me: Client) -> Tensor:
+    """(clients,) bool, True for every client but this one."""
+    return torch.arange(me.facts.clients, device=me.index.device) != me.index

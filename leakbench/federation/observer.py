@@ -1,0 +1,29 @@
+"""What a federation tells whoever looks on: the recorder, or nobody."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from leakbench.base.tree import Tree
+from leakbench.federation.batches import Plan
+
+Fed = TypeVar("Fed", contravariant=True)  # the federation that tells
+
+
+class Observer(Generic[Fed]):
+    """Keeps nothing; also the list of what a recorder is told."""
+
+    def down(self, fed: Fed, kind: str, payload: Tree, *, each: bool) -> None:
+        """The server sent ``payload`` to the chosen clients."""
+
+    def up(self, fed: Fed, name: str, each: Tree, sent: Tree) -> None:
+        """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (leaves stacked over them)."""
+
+    def training(self, fed: Fed, name: str, each: Tree, todo: Plan) -> None:
+        """The chosen clients, holding ``each``, are about to train on ``todo``."""
+
+    def summed(self, fed: Fed, kind: str, payload: Tree) -> None:
+        """The aggregator sent the server the (weighted mean) sum of what it got."""
+
+    def close(self, fed: Fed) -> None:
+        """The round is over."""

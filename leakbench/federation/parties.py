@@ -1,0 +1,191 @@
+"""What a party function can touch. A client has no other name for anything, and neither has the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakbench.base.errors import MethodError
+from leakbench.base.streams import Rng
+from leakbench.base.tree import Tree, row, stack, tmap
+from leakbench.models.stages import Stages
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Public facts of the task."""
+
+    clients: int
+    classes: int
+    dim: int  # width of the network's output: embedding or logits
+    shape: tuple[int, ...]  # of one input
+    context: str = ""  # the marker that some clients' inputs carry, a kind of leakbench.data.marker; "": none
+
+
+@dataclass(frozen=True)
+class Batch:
+    """x (B, ...), y (B,) int64."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Each:
+    """Marks a downlink of which every receiver gets its own row, in the order of ``server.receivers``."""
+
+    def __init__(self, payload: Tree) -> None:
+        self.payload = payload
+
+
+def modal(module: nn.Module) -> list[nn.Module]:
+    """The submodules that behave differently in training."""
+    return [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)]
+
+
+@contextmanager
+def training(module: nn.Module, on: bool) -> Iterator[None]:
+    """Training or evaluation mode for a while, without a walk over layers that do not care."""
+    layers = modal(module)
+    before = [m.training for m in layers]
+    for m in layers:
+        m.training = on
+    try:
+        yield
+    finally:
+        for m, was in zip(layers, before, strict=True):
+            m.training = was
+
+
+class Net:
+    """The public architecture with some weights. ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it at a stage."""
+
+    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        self.module, self.weights = module, weights
+
+    def __call__(
+        self, x: Tensor, *, start: str | None = None, stop: str | None = None, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
+        cut = {"start": start, "stop": stop}
+        if weights is None:
+            return functional_call(self.module, dict(self.weights), (x,), cut)
+        with training(self.module, False):  # else BatchNorm would write into the other model's buffers
+            return functional_call(self.module, {**self.weights, **weights}, (x,), cut)
+
+    @property
+    def extractor(self) -> str:
+        """The stage after which F(x), the features, end and T, the last stage, begins: ``net(x, stop=...)``, ``net(f, start=...)``.
+
+        Raises:
+            MethodError: the network is not made of stages, or of one only.
+        """
+        names = [n for n, _ in self.module.named_children()]
+        if not isinstance(self.module, Stages) or len(names) < 2:
+            raise MethodError("this method cuts the network before its last stage: take a task.model of two stages at least.")
+        return names[-2]
+
+    def features(self, x: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """F(x), flat, (B, d): what goes into the last stage."""
+        return self(x, stop=self.extractor, weights=weights).flatten(1)
+
+
+@dataclass
+class Client:
+    """One client, in one phase of one round."""
+
+    index: Tensor  # () int64, which client
+    count: Tensor  # () int64, its number of examples
+    round: int
+    facts: Facts
+    own: dict[str, Any]  # private parameters, trained together with the model
+    state: dict[str, Any]  # private, kept from round to round
+    inbox: dict[str, Any]  # kind -> what the server sent this round, or sent to everybody before round 1
+    net: Net  # the model as received (in a loss: as trained so far)
+    rng: Rng
+    get_data: Callable[[], Batch] | None = field(repr=False, default=None)
+    local: dict[str, Tensor] | None = field(repr=False, default=None)
+
+    @property
+    def data(self) -> Batch:
+        """All examples of this client, x (n, ...), y (n,).
+
+        Raises:
+            MethodError: read inside a loss, which has its batch and no more.
+        """
+        if self.get_data is None:
+            raise MethodError("me.data is not for a loss: read it in prepare and keep what is needed in me.state.")
+        return self.get_data()
+
+    @property
+    def trained(self) -> dict[str, Tensor]:
+        """This client's model after local training.
+
+        Raises:
+            MethodError: the method did not say ``fusible = False``.
+        """
+        if self.local is None:
+            raise MethodError("me.trained is there after training, and only for methods that say `fusible = False`.")
+        return self.local
+
+
+@dataclass
+class Server:
+    """The server, in one phase of one round."""
+
+    round: int
+    facts: Facts
+    model: dict[str, Tensor]  # the global model, without what clients keep
+    state: dict[str, Any]
+    receivers: Tensor  # (M,) clients of this round
+    rng: Rng
+    module: nn.Module = field(repr=False)
+    inbox: dict[str, Any] = field(default_factory=dict)  # kind -> (M, ...) stacked over senders, a list where ragged
+    senders: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    share: Tensor | None = None  # (M,) weight of each sender in ``mean``
+    means: dict[str, Tree] = field(default_factory=dict, repr=False)
+    fallbacks: dict[str, str] = field(default_factory=dict, repr=False)  # what of its work is done the slow way -> why; for run.json
+
+    def mean(self, kind: str) -> Any:
+        """The mean of what the senders sent, plain or weighted as the method's ``average`` says.
+
+        Raises:
+            MethodError: nobody sent this kind in this round.
+        """
+        if kind not in self.means:
+            if kind not in self.inbox or self.share is None:
+                raise MethodError(
+                    f"server.mean({kind!r}): no client sent {kind!r} in this round; it has {sorted({*self.inbox, *self.means})}."
+                )
+            self.means[kind] = weighted_mean(self.inbox[kind], self.share)
+        return self.means[kind]
+
+    def average(self, each: Sequence[Tree]) -> Tree:
+        """The mean of one tree for every sender, with the weights of ``mean``.
+
+        Raises:
+            MethodError: nobody sent anything in this round.
+        """
+        if self.share is None:
+            raise MethodError("server.average: no client sent anything in this round, so there are no weights.")
+        return weighted_mean(stack(each), self.share)
+
+    def net(self, weights: Mapping[str, Tensor] | None = None) -> Net:
+        """The architecture with the global model, or with other weights laid over it."""
+        return Net(self.module, {**self.model, **(weights or {})})
+
+    def local_models(self) -> list[dict[str, Tensor]]:
+        """The senders' models, rebuilt from their updates (needs ``fusible = False``)."""
+        updates = self.inbox["update"]
+        base = {k: self.model[k] for k in updates}
+        return [tmap(torch.add, base, row(updates, j)) for j in range(len(self.senders))]
+
+
+def weighted_mean(payload: Tree, share: Tensor) -> Tree:
+    """sum_j share_j payload_j over the leading axis of every leaf."""
+    return tmap(lambda t: torch.tensordot(share.to(t.dtype), t, 1), payload)

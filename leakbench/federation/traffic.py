@@ -1,0 +1,81 @@
+"""Who sent what to whom, in every round, kept or not: the table behind `run.json`'s `sent` and `rounds.safetensors`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.base.tree import Tree, flat, nbytes
+
+SERVER, AGGREGATOR = -1, -2
+
+
+def party(name: str) -> int:
+    """The number of a party: -1 the server, -2 the aggregator, i client i."""
+    return {"server": SERVER, "aggregator": AGGREGATOR}[name] if not name.startswith("client/") else int(name.split("/")[1])
+
+
+class Traffic:
+    """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast, and their sizes."""
+
+    def __init__(self, covered: set[str]) -> None:
+        self.covered = covered
+        self.rows: dict[str, list[Tensor]] = {}
+        self.totals: dict[tuple[str, str, str], list[int]] = {}  # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
+
+    def down(self, t: int, kind: str, receivers: Tensor, payload: Tree, *, each: bool) -> None:
+        """Server to clients: one broadcast, or ``each`` its own row."""
+        n = len(receivers)
+        self._add(t, kind, torch.full((n,), SERVER), receivers.cpu())
+        self._count(t, (kind, "server", "client" if each else "client/*"), n if each else 1, nbytes(payload))
+
+    def up(self, t: int, kind: str, senders: Tensor, payload: Tree, *, summed: bool, stacked: bool = True) -> None:
+        """Clients to the server, or ``summed`` to the aggregator, which sends one sum on."""
+        n = len(senders)
+        size = nbytes(payload) if stacked else n * nbytes(payload)
+        self._add(t, kind, senders.cpu(), torch.full((n,), AGGREGATOR if summed else SERVER))
+        self._count(t, (kind, "client", "aggregator" if summed else "server"), n, size)
+        if summed:
+            self._add(t, "sum", torch.tensor([AGGREGATOR]), torch.tensor([SERVER]))
+            self._count(t, ("sum", "aggregator", "server"), 1, size // n)
+
+    def _add(self, t: int, kind: str, senders: Tensor, receivers: Tensor) -> None:
+        rows = torch.stack([torch.full_like(senders, t), senders, receivers], 1).to(torch.int32)
+        self.rows.setdefault(kind, []).append(rows)
+
+    def _count(self, t: int, key: tuple[str, str, str], messages: int, size: int) -> None:
+        total = self.totals.setdefault(key, [0, 0, 0, -1])
+        total[0] += total[3] != t
+        total[1] += messages
+        total[2] += size
+        total[3] = t
+
+    def table(self) -> list[dict[str, Any]]:
+        """For `run.json`: what was sent, how often, how much, and whether a wrapper covers it."""
+        return [
+            {
+                "kind": k,
+                "sender": s,
+                "receiver": r,
+                "rounds": n[0],
+                "messages": n[1],
+                "bytes": n[2],
+                "covered": s == "client" and k in self.covered,
+            }
+            for (k, s, r), n in sorted(self.totals.items())
+        ]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """{kind: (messages, 3) int32: round, sender, receiver}."""
+        return {k: torch.cat(v) for k, v in self.rows.items()}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+        """What a checkpoint keeps."""
+        return self.tensors(), {"|".join(k): v for k, v in self.totals.items()}
+
+    def restore(self, rows: dict[str, Tensor], totals: dict[str, list[int]]) -> None:
+        """Go on from a checkpoint."""
+        self.rows = {k: [v] for k, v in flat(rows).items()}
+        self.totals = {(a, b, c): list(v) for key, v in totals.items() for a, b, c in [key.split("|")]}

@@ -1,0 +1,1 @@
+"""Does it leak more than the committed baseline?"""

@@ -1,0 +1,79 @@
+"""Two rows of one key, now and then: can they be compared, and how far are they apart?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.statistics.differences import Difference, compare, default_margin
+
+# Their scores are compared as logarithms: ten samples fewer of twenty matter, of a thousand they do not.
+LOGARITHMIC = frozenset({"samples_to_90"})
+BLOCKING = {
+    "control_failed": "the control failed: the attack is too weak to judge",
+    "dead_run": "dead run: it did not learn, so its leakage says nothing",
+}
+
+
+def margin_of(row: GateRow) -> float | None:
+    """The row's own margin, else its metric's."""
+    low, high = row.range
+    return (
+        row.margin
+        if row.margin is not None
+        else default_margin(row.metric, -math.inf if low is None else low, math.inf if high is None else high)
+    )
+
+
+def difference(now: GateRow, then: GateRow) -> Difference | None:
+    """How far apart, with limits, or None where a side has fewer than two seeds."""
+    crossed, log = then.attack == UTILITY, then.metric in LOGARITHMIC
+    bounded = then.range == (0.0, 1.0)
+    clusters = {**then.clusters, **now.clusters}
+    return compare(
+        now.scores, then.scores, worse=then.worse, share=then.share, unit_range=bounded, clusters=clusters, crossed=crossed, log=log
+    )
+
+
+def blocked(now: GateRow, then: GateRow) -> str:
+    """Why this row cannot be judged, or nothing."""
+    for flag, text in BLOCKING.items():
+        if flag in now.flags or flag in then.flags:
+            return text if flag in now.flags else f"in the baseline {text}"
+    for what, (old, new) in changed(now, then).items():
+        return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
+    common = now.scores.keys() & then.scores.keys()
+    failed, before = (sum(r.failed.get(k, 0) for k in common or r.scores) for r in (now, then))
+    units, had = (sum(len(r.scores[k]) for k in common or r.scores) for r in (now, then))
+    # Without a seed in common the numbers of units differ, so shares are compared.
+    if failed > before if common else failed * had > before * units:
+        return f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
+    return ""
+
+
+def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
+    """{what: (then, now)} of all that makes two rows no longer like with like."""
+    both = {"engine": (then.engine, now.engine), "dtype": (then.dtype, now.dtype), "schema": (then.run_schema, now.run_schema)}
+    both["version of the metric"] = (then.version, now.version)
+    if now.setting and then.setting:  # trained less or on an easier task, the same method may seem to leak less
+        names = {k: "number of rounds" if k == "rounds" else f"value of {k}" for k in sorted(now.setting.keys() | then.setting.keys())}
+        both |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
+    return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def unchanged(now: GateRow, then: GateRow) -> bool:
+    """The seeds of one side are all among the other's, with the same guesses and the same truth."""
+    common = now.scores.keys() & then.scores.keys()
+    if not common or (common != now.scores.keys() and common != then.scores.keys()):
+        return False
+    same = [(getattr(now, what).get(k), getattr(then, what).get(k)) for what in ("guesses", "truths") for k in common]
+    return all(a and b and sorted(a) == sorted(b) for a, b in same)
+
+
+def moved(now: GateRow, then: GateRow) -> float:
+    """How far the value went against the method, whatever can be said of how sure that is."""
+    a, b = now.value, then.value
+    if then.metric in LOGARITHMIC:
+        a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
+    return a - b if then.worse == "up" else b - a

@@ -1,0 +1,174 @@
+"""The first sentences of a report: counts of judged settings, the best that held, and what their own test made them look like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakbench.judging.questions import better, words
+from leakbench.judging.sentences import ATTACKERS, amount, plain
+from leakbench.judging.settings import Judged, Question, Utility
+from leakbench.judging.verdict import Side, Word, margin
+
+# What a word counts as, where settings that cannot be judged are counted.
+UNJUDGED: dict[Word, str] = {
+    "dead run": "dead",
+    "attack too weak": "attack too weak",
+    "nothing to attack": "nothing to attack",
+    "not attacked": "not attacked",
+    "cannot tell": "cannot tell",
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of text; ``tone``: leak, part, held, strong or none."""
+
+    text: str
+    tone: str = ""
+
+
+def unjudged(judged: Sequence[Judged]) -> str:
+    """Why settings were not judged, as in "1 dead, 2 cannot tell"."""
+    counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
+    return ", ".join(f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w])
+
+
+def headline(question: Question | None) -> tuple[Span, ...]:
+    """One or two sentences. References are not counted among the defenses."""
+    if question is None:
+        return (Span("No attack has been run: this report says nothing about privacy."),)
+    defenses = [j for j in question.judged if not j.setting.reference]
+    sure = [j for j in defenses if j.verdict.judged and not j.setting.dead]
+    tones = Counter(j.verdict.tone for j in sure)
+    total, leak, part, held = len(sure), tones["leak"], tones["part"], tones["held"]
+    if total == 0:
+        return (Span(f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."),)
+    if total == 1:
+        said = {
+            "leak": (Span("leaks", "leak"), Span(" most of what there is to leak.")),
+            "part": (Span("leaks in part", "part"), Span(".")),
+            "held": (Span("held", "held"), Span(" against every attack tried.")),
+        }
+        return (Span("The one defense setting judged "), *said[sure[0].verdict.tone])
+    most = Span(" most of what there is to leak.")
+    first: tuple[Span, ...]
+    if leak == total:
+        first = (Span(f"All {total} defense settings leak", "leak"), most)
+    elif leak:
+        first = (Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"), most)
+    elif part:
+        tail = Span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
+        first = (Span(f"None of {total} defense settings"), Span(" gives away most of it; "), tail, Span("."))
+    else:
+        first = (Span(f"None of {total} defense settings", "held"), Span(" leaked to the attacks tried here."))
+    return (*first, Span(" "), *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)))
+
+
+def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Span, ...]:
+    if held == 0:
+        return (Span("None held against every attack tried."),)
+    best = _most_useful(kept)
+    head = (Span("The only one that " if held == 1 else f"The best of the {held} that "), Span("held", "held"))
+    if best is None:
+        return (*head, Span(" has no utility measured."))
+    metric = words(best.metric).title
+    tail = f" where no hiding gives {plain(free.metric, free.value)}" if free else ""
+    return (*head, Span(f" has {metric} {plain(best.metric, best.value)}{tail}."))
+
+
+def reference(question: Question) -> Utility | None:
+    """The utility of the best live setting that hides nothing."""
+    return _most_useful([j for j in question.judged if j.setting.reference and not j.setting.dead])
+
+
+def lede(question: Question) -> tuple[Span, ...]:
+    """The setting that looks safest by its own paper's test, and the one that leaks least while it stays useful."""
+    live = [j for j in question.judged if j.verdict.judged and not j.setting.dead and not j.setting.reference]
+    spans = list(_looks_safest(live))
+    free = reference(question)
+    if free is None or not live:
+        return tuple(spans)
+    useful = [j for j in live if j.setting.utility and _keeps(j.setting.utility, free)]
+    name = words(free.metric).title
+    if not useful:
+        return (*spans, Span(f"No setting keeps nine tenths of the {name}."))
+    least = min(useful, key=_worst_then_useless)
+    worst = least.verdict.worst
+    assert worst  # noqa: S101 (it was judged)
+    found = amount(least.case, worst, worst.value, full=True)
+    told = (Span(least.setting.name, "strong"), Span(f" leaks least: {found} at worst."))
+    if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
+        told = (Span(f"all {len(useful)}", "strong"), Span(f" leak alike: {found} at worst."))
+    return (*spans, Span(f"Of the settings that keep nine tenths of the {name}, "), *told)
+
+
+def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
+    tested = [j for j in live if j.verdict.paper]
+    if not tested:
+        return ()
+    best = min(tested, key=lambda j: Side(j.case).value(j.verdict.paper) if j.verdict.paper else 0.0)
+    case, got, paper, worst = best.case, best.verdict.reached, best.verdict.paper, best.verdict.worst
+    side = Side(case)
+    if not (got and paper and worst) or side.value(got) - side.value(paper) <= 2 * side.margin + 1e-12:
+        return ()
+    verb = words(case.metric).verb
+    test = f"{verb} {amount(case, paper, paper.value, full=True)}"
+    return (
+        Span(best.setting.name, "strong"),
+        Span(f" looks safest by its own paper's test, which {test}. {ATTACKERS.get(got.rung, 'An attacker')} {verb} "),
+        Span(amount(case, got, got.value), best.verdict.tone),
+        Span(f" (at worst {amount(case, worst, worst.value)}, a blind guess {amount(case, got, got.floor)}). "),
+    )
+
+
+def _worst_then_useless(judged: Judged) -> tuple[float, float]:
+    worst, utility = judged.verdict.worst, judged.setting.utility
+    gain = 0.0 if utility is None else utility.value if better(utility.metric) == "up" else -utility.value
+    return (Side(judged.case).value(worst) if worst else float("inf"), -gain)
+
+
+def _keeps(utility: Utility, free: Utility) -> bool:
+    if better(free.metric) == "down":
+        return 1 - utility.value >= 0.9 * (1 - free.value)
+    return utility.value >= 0.9 * free.value
+
+
+def _most_useful(judged: Sequence[Judged]) -> Utility | None:
+    found = [j.setting.utility for j in judged if j.setting.utility]
+    if not found:
+        return None
+    return (max if better(found[0].metric) == "up" else min)(found, key=lambda u: u.value)
+
+
+def counts(question: Question) -> list[tuple[str, int, str, str]]:
+    """(tone, count, word, meaning) of the verdict bar; here references count, as in the list."""
+    tones = Counter(j.verdict.tone for j in question.judged)
+    small = f"{margin(question.metric):g}{words(question.metric).suffix}"
+    within = "a factor of 2" if question.metric == "samples_to_90" else small
+    return [
+        ("leak", tones["leak"], "leaks" if tones["leak"] == 1 else "leak", "at least half of all there is to get"),
+        ("part", tones["part"], "leaks in part" if tones["part"] == 1 else "leak in part", "more than a blind guess"),
+        ("held", tones["held"], "held", f"within {within} of a blind guess"),
+        ("none", tones["none"], "cannot be judged", unjudged(question.judged) or "none of the settings"),
+    ]
+
+
+def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
+    """What the task's other questions say of a setting where they are worse than this one, or open, and what nobody attacked."""
+    rank = {"leak": 0, "part": 1, "none": 2, "held": 3}
+    out, setting = [], judged.setting
+    attacked: set[str] = set()
+    for other in every:
+        found = next((j for j in other.judged if j.setting is setting), None) if other.task == question.task else None
+        if found is None:
+            continue
+        if found.verdict.worst and not other.probe:
+            attacked |= other.topic.kinds
+        if other is question or found.verdict.rule in (1, 2):
+            continue
+        if rank[found.verdict.tone] < rank[judged.verdict.tone]:
+            out.append(f"On {other.label}: {found.verdict.word}.")
+    left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
+    return out + ([f"Its {' and '.join(left)} were not attacked{' but by probes' if any(q.probe for q in every) else ''}."] if left else [])

@@ -1,0 +1,1 @@
+"""How each kind of guess is scored."""

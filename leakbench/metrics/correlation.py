@@ -1,0 +1,60 @@
+"""How much of the inputs a set of shared features still follows: distance correlation, three ways, each with its permuted floor."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+
+import torch
+
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.metric import Metric, Score
+from leakbench.scoring.truth import Answer
+from leakbench.statistics import distance_correlation
+
+PERMUTATIONS = 200
+
+
+def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
+    found = distance_correlation.correlations(answer.inputs("features"), guess.tensors["features"])
+    return [Score(guess.unit, guess.unit, found[name])]
+
+
+def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
+    """(200,): the number for random pairings; one pass gives all three, so it is kept."""
+    features = guess.tensors["features"]
+    place = ("permuted", guess.unit, guess.round, hashlib.sha256(features.detach().cpu().contiguous().numpy().tobytes()).digest())
+    if place not in answer.truth.memo:
+        key = hashlib.sha256(f"permuted/{guess.unit}/{guess.round}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
+        answer.truth.memo[place] = distance_correlation.permuted(
+            answer.inputs("features"), features, generator=generator, permutations=PERMUTATIONS
+        )
+    null: torch.Tensor = answer.truth.memo[place][name]
+    return null
+
+
+def _p_value(guess: Guess, answer: Answer) -> list[Score]:
+    observed = _value(guess, answer, "dcor2_corrected")[0].value
+    return [Score(guess.unit, guess.unit, distance_correlation.p_value(observed, _null(guess, answer, "dcor2_corrected")))]
+
+
+def _permuted(guess: Guess, answer: Answer, name: str) -> list[Score]:
+    """The floor of the features themselves: the same rows, paired at random."""
+    return [Score(guess.unit, guess.unit, float(_null(guess, answer, name).mean()))]
+
+
+def _metric(name: str, low: float) -> Metric:
+    beside = (("dcor2_corrected_p", _p_value),) if name == "dcor2_corrected" else ()
+    measure, floor = partial(_value, name=name), partial(_permuted, name=name)
+    return Metric(name, "up", low, 1.0, "client", False, ("features",), measure, floor=floor, floor_of="attack", beside=beside)
+
+
+DCOR = _metric("dcor", 0.0)
+"""Székely's distance correlation R, biased: near 1 for few rows of many dimensions; read it against its floor."""
+
+DCOR2_CORRECTED = _metric("dcor2_corrected", -1.0)
+"""The bias-corrected squared distance correlation; units.csv has its permutation p-value too."""
+
+FLEA_CORRELATION = _metric("flea_correlation", 0.0)
+"""FLea Eq. 8 on squared Euclidean distances, which is linear CKA."""

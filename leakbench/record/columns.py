@@ -1,0 +1,105 @@
+"""The columns of every table, in their order, and the types of their cells. People script against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.errors import BrokenFile
+
+Row = dict[str, Any]
+
+RESULTS: tuple[str, ...] = (
+    *("run", "task", "defense", "defense_params", "wrappers", "seed", "attack", "attack_params", "rung", "observer", "knowledge"),
+    *("stage", "round", "probe", "metric", "leaks", "value", "low", "high", "interval", "n", "unit", "floor", "floor_low", "floor_high"),
+    *("control", "control_low", "control_high", "failed", "flags", "engine", "device", "dtype", "version", "commit"),
+)
+TRADEOFF: tuple[str, ...] = (
+    *("task", "defense", "defense_params", "wrappers", "seeds", "utility_metric", "utility", "utility_low", "utility_high", "chance"),
+    *("attack", "attack_params", "rung", "observer", "knowledge", "stage", "round", "probe", "metric", "leaks"),
+    *("value", "low", "high", "interval", "n", "unit", "floor", "floor_low", "floor_high", "control", "control_low", "control_high"),
+    *("flags", "on_front", "claimed", "claimed_low", "claimed_high", "claimed_source"),
+)
+UTILITY: tuple[str, ...] = (
+    *(
+        "task",
+        "defense",
+        "defense_params",
+        "wrappers",
+        "seeds",
+        "rounds",
+        "metric",
+        "statistic",
+        "value",
+        "low",
+        "high",
+        "n",
+        "chance",
+        "flags",
+    ),
+    *("claimed", "claimed_low", "claimed_high", "claimed_source"),
+)
+MISSING: tuple[str, ...] = ("task", "defense", "defense_params", "attack", "metric", "reason")
+DIAGNOSTICS: tuple[str, ...] = ("run", "round", "name", "value")
+UNITS: tuple[str, ...] = ("role", "metric", "round", "probe", "unit", "cluster", "score", "failed", "accepted")
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "results": RESULTS,
+    "tradeoff": TRADEOFF,
+    "utility": UTILITY,
+    "missing": MISSING,
+    "diagnostics": DIAGNOSTICS,
+}
+
+# In a run folder.
+RUN_UTILITY: tuple[str, ...] = ("round", "metric", "value", "low", "high", "n", "unit")
+RUN_DIAGNOSTICS: tuple[str, ...] = ("round", "name", "value")
+
+FLOATS = frozenset(
+    (
+        *("value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high", "score"),
+        *("utility", "utility_low", "utility_high", "chance", "claimed", "claimed_low", "claimed_high"),
+    ),
+)
+WHOLE = frozenset(("seed", "round", "n", "failed"))
+BOOLEANS = frozenset(("probe", "accepted", "on_front"))
+
+RUNGS: tuple[str, ...] = ("paper", "transcript", "method", "public")  # the attacker's strength, weakest first
+STAGES: tuple[str, ...] = ("untrained", "early", "middle", "final", "all", "curve")
+FLAGS: tuple[str, ...] = (
+    *("control_failed", "dead_run", "one_seed", "few_seeds", "few_units", "failed_units", "oracle_prototypes", "oracle_labels", "probe"),
+    *("loss_did_not_fall", "gradient_vanished", "below_class_mean", "restarts_disagree", "other_engine", "stand_in_data"),
+)
+
+
+def typed(row: Mapping[str, str], path: Path) -> Row:
+    """Cells of a CSV as Python values, by their column.
+
+    Raises:
+        BrokenFile: a number is not one, or not finite; a boolean is neither true nor false.
+    """
+    try:
+        return {k: _value(k, v) for k, v in row.items()}
+    except ValueError as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+
+
+def _value(column: str, text: str) -> Any:
+    if column.startswith("claimed") and not text:  # no paper gives this number
+        return ""
+    if column in FLOATS:
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{column} is {text}")
+        return number
+    if column == "failed" and text in ("true", "false"):  # a count in results.csv, yes or no in units.csv
+        return text == "true"
+    if column in WHOLE:
+        return int(text)
+    if column in BOOLEANS:
+        if text not in ("true", "false"):
+            raise ValueError(f"{column} is {text!r}, neither true nor false")
+        return text == "true"
+    return text

@@ -1,0 +1,195 @@
+"""Run folders: finding them, and reading what they hold with every hash checked first."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import inside, read_csv, read_json, read_tree, verify
+from leakbench.base.spec import canonical
+from leakbench.record.columns import Row, typed
+
+if TYPE_CHECKING:
+    from leakbench.base.tree import Tree
+
+_ALWAYS = (
+    "status",
+    "id",
+    "spec.task.name",
+    "spec.task.params",
+    "spec.defense.name",
+    "spec.defense.params",
+    "spec.wrappers",
+    "spec.rounds",
+    "spec.seed",
+)
+_DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
+_ATTACK = ("status", "attack", "params")
+_ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder whose JSON file says what is in it. ``meta``: that JSON."""
+
+    path: Path
+    meta: dict[str, Any]
+
+    @property
+    def status(self) -> str:
+        """Done | running | "failed: why"."""
+        return str(self.meta["status"])
+
+    @property
+    def done(self) -> bool:
+        """Is it complete?"""
+        return self.status == "done"
+
+    def check(self, *names: str) -> None:
+        """The named files (all, if none is named) are listed, there, and unchanged.
+
+        Raises:
+            BrokenFile: naming the first that is not.
+        """
+        listed: Mapping[str, str] = self.meta.get("files", {})
+        for name in names:
+            if name not in listed:
+                raise BrokenFile(
+                    f"{self.path / name} is not among the files that {self.path.name} lists, so it cannot be trusted. Make it again."
+                )
+        verify(self.path, {n: listed[n] for n in names} if names else listed)
+
+    def table(self, name: str, columns: Sequence[str]) -> list[Row]:
+        """The rows of a CSV of this folder: floats, whole numbers and booleans as such.
+
+        Raises:
+            BrokenFile: it is missing, changed, or a cell is not what its column says.
+        """
+        self.check(name)
+        return read_table(self.path / name, columns)
+
+    def tree(self, name: str) -> tuple[Tree, Any]:
+        """A safetensors file of this folder and its header.
+
+        Raises:
+            BrokenFile: it is missing, changed or damaged.
+        """
+        self.check(name)
+        return read_tree(self.path / name)
+
+
+@dataclass(frozen=True)
+class AttackFolder(Folder):
+    """attacks/<attack>-<fingerprint>/ of a run."""
+
+    @property
+    def name(self) -> str:
+        """The attack's name."""
+        return str(self.meta["attack"])
+
+    @property
+    def params(self) -> str:
+        """Its parameters, as canonical JSON."""
+        return canonical(self.meta["params"])
+
+
+@dataclass(frozen=True)
+class Run(Folder):
+    """One trained (or failed, or unfinished) run."""
+
+    @property
+    def id(self) -> str:
+        """The name under which the run was made; the folder may have been renamed since."""
+        return str(self.meta["id"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.meta["spec"]["seed"])
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was run, every default filled in."""
+        return dict(self.meta["spec"])
+
+    @property
+    def attacks(self) -> tuple[AttackFolder, ...]:
+        """Its attack folders as they are on the disk now, whatever their status.
+
+        Raises:
+            BrokenFile: an attack.json is missing or damaged.
+        """
+        folder = self.path / "attacks"
+        found = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")) if folder.is_dir() else []
+        return tuple(AttackFolder(p, _read(self.path, f"attacks/{p.name}/attack.json", _ATTACK, _ATTACK_DONE)) for p in found)
+
+
+def load(path: str | Path) -> Run:
+    """The run in the folder ``path``, complete or not.
+
+    Raises:
+        BrokenFile: run.json is missing, damaged, or of a newer schema.
+    """
+    path = Path(path)
+    return Run(path, _read(path, "run.json", _ALWAYS, _DONE))
+
+
+def find(patterns: Iterable[str | Path]) -> list[Run]:
+    """The runs that ``patterns`` name: run folders, folders that hold some at any depth, or globs; each once.
+
+    Raises:
+        UsageError: a pattern names no run.
+        BrokenFile: a run.json is damaged or of a newer schema.
+    """
+    found: dict[Path, Path] = {}
+    for pattern in map(str, patterns):
+        # Path.glob refuses absolute patterns.
+        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
+        folders = [f for place in places for f in _below(place)]
+        if not folders:
+            what = "holds no run" if places else "does not exist"
+            raise UsageError(
+                f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob. Make one with leakbench train."
+            )
+        found.update({f.resolve(): f for f in folders if f.resolve() not in found})
+    return [load(f) for f in found.values()]
+
+
+def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
+    """The rows of a CSV of ours: floats, whole numbers and booleans as such.
+
+    Raises:
+        BrokenFile: it is missing, or a cell is not what its column says.
+    """
+    return [typed(row, path) for row in read_csv(path, columns)]
+
+
+def _below(place: Path) -> Iterator[Path]:
+    """Run folders at or below ``place``; nothing inside a run folder is searched."""
+    if (place / "run.json").is_file():
+        yield place
+        return
+    try:
+        folders = sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")) if place.is_dir() else []
+    except OSError as error:
+        raise UsageError(f"{place} cannot be read: {error.strerror}. Give a folder that you may read.") from None
+    for inner in folders:
+        yield from _below(inner)
+
+
+def _read(folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]) -> dict[str, Any]:
+    path = inside(folder, name)
+    meta = read_json(path)
+    if not isinstance(meta, dict):
+        raise BrokenFile(f"{path} is damaged (not a JSON object). Make it again.")
+    for dotted in (*always, *(when_done if meta.get("status") == "done" else ())):
+        at: Any = meta
+        for key in dotted.split("."):
+            if not isinstance(at, dict) or key not in at:
+                raise BrokenFile(f"{path} is damaged (no {dotted!r}). Make it again.")
+            at = at[key]
+    return meta

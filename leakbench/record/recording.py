@@ -1,0 +1,140 @@
+"""A run folder as an attacker may come to see it: messages, traffic, grantable knowledge. Never the truth, never the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.base.errors import UsageError
+from leakbench.base.files import inside, read_tree
+from leakbench.base.tree import Tree, flat, tmap
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+from leakbench.federation.task import Examples
+from leakbench.record.folders import Run
+from leakbench.record.messages import Message, overlaid, read_messages
+from leakbench.record.runspec import Parts, RunSpec, parts
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What attacks are made from. ``device``: where its tensors are put."""
+
+    run: Run
+    device: str = "cpu"
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """The run's spec with the seed blanked: knowing it would redraw the noise."""
+        return RunSpec.build({**self.run.spec, "seed": 0}, f"{self.run.path}/run.json")
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Task, method and wrappers of the run."""
+        return parts(self.spec)
+
+    @property
+    def method(self) -> Defense:
+        """The defense with its parameters."""
+        return self.parts.method
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the run's tensors."""
+        dtype: torch.dtype = getattr(torch, self.spec.dtype)
+        return dtype
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """{stage: round} of the audited rounds."""
+        return dict(self.run.meta["stages"])
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+        return self.parts.task.facts(self.method)
+
+    @cached_property
+    def transcript(self) -> list[Message]:
+        """What crossed, in order."""
+        self._check("transcript/")
+        return self._moved(read_messages(self.run.path / "transcript"))
+
+    @property
+    def exported(self) -> bool:
+        """Was it made to be attacked by others: without answers, without what would have crossed undefended?"""
+        return "export" in self.run.meta
+
+    @property
+    def controlled(self) -> bool:
+        """Can it be told what would have crossed with nothing defended?"""
+        return not self.exported or (self.method.undefended() == self.method and not self.parts.wrappers)
+
+    @cached_property
+    def control(self) -> list[Message]:
+        """What would have crossed with nothing defended.
+
+        Raises:
+            UsageError: the run was exported without it.
+        """
+        if not self.controlled:
+            raise UsageError(f"{self.run.path} was exported without what would have been sent with nothing defended.")
+        self._check("control/")
+        return overlaid(self.transcript, self._moved(read_messages(self.run.path / "control")))
+
+    @cached_property
+    def traffic(self) -> dict[str, Tensor]:
+        """{kind: (messages, 3) round, sender, receiver} of every round, kept or not."""
+        return flat(self.run.tree("transcript/rounds.safetensors")[0])
+
+    def module(self) -> torch.nn.Module:
+        """The public architecture; its numbers are whatever torch made."""
+        module = self.method.module(self.parts.task.module(self.facts), self.facts)
+        return module.to(self.device, self.dtype).eval()
+
+    def known(self, name: str) -> Any:
+        """What lies in known/ under ``name``: aux_data or labels.
+
+        Raises:
+            UsageError: the run holds nothing of that name, or was exported without it.
+        """
+        if name not in self._known:
+            if name == "aux_data":
+                tree = self.run.tree("known/aux_data.safetensors")[0]
+                self._known[name] = Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
+            elif name == "labels" and not self.exported:
+                self._known[name] = self._labels()
+            else:
+                raise UsageError(f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and labels.")
+        return self._known[name]
+
+    def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
+        """{(sender, round, phase, probe): labels (B,)} behind the audited updates."""
+        self._check("known/")
+        out: dict[tuple[str, int, int, int | None], Tensor] = {}
+        for path in sorted((self.run.path / "known").glob("round-*.safetensors")):
+            tree, meta = read_tree(inside(self.run.path / "known", path.name))
+            for i, phases in tree["client"].items():
+                for phase, entry in phases.items():
+                    place = (f"client/{i}", meta["round"], int(phase))
+                    if "y" in entry:
+                        out[*place, None] = entry["y"].to(self.device)
+                    for p, probe in entry.get("probe", {}).items():
+                        out[*place, int(p)] = probe["y"].to(self.device)
+        return out
+
+    def _check(self, prefix: str) -> None:
+        names = [n for n in self.run.meta["files"] if n.startswith(prefix)]
+        if names:
+            self.run.check(*names)
+
+    def _moved(self, messages: list[Message]) -> list[Message]:
+        def put(payload: Tree) -> Tree:
+            return tmap(lambda t: t.to(self.device), payload)
+
+        return [Message(m.round, m.phase, m.sender, m.receiver, m.kind, put(m.payload), m.probe) for m in messages]

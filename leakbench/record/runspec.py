@@ -1,0 +1,112 @@
+"""What a run is: the spec in run.json, built from names and parameters, and the objects it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.spec import Spec, fingerprint
+from leakbench.federation.defense import Defense, Wrapper
+from leakbench.federation.engines import resolve
+from leakbench.federation.task import Task
+from leakbench.record.policy import Policy
+
+Params = Mapping[str, Any]
+
+
+class Choice(Spec):
+    """A method by name, with all its parameters."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class RunSpec(Spec):
+    """Everything that a run depends on, and the attacks that are to follow it."""
+
+    task: Choice
+    defense: Choice
+    wrappers: tuple[Choice, ...] = ()
+    rounds: int = Field(ge=1)
+    seed: int = Field(0, ge=0)
+    engine: Literal["loop", "fused"]
+    dtype: Literal["float32", "float64"] = "float32"
+    record: Policy = Policy()
+    attacks: tuple[Choice, ...] = ()
+
+    def identity(self) -> str:
+        """Eight hex digits over all that changes the run, except its seed."""
+        return fingerprint(self.model_dump(mode="json", exclude={"seed", "attacks"}))
+
+    def folder(self) -> str:
+        """The name of the run folder."""
+        return f"{self.task.name}-{self.defense.name}-{self.identity()}-s{self.seed}"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The objects a spec stands for."""
+
+    task: Task
+    method: Defense
+    wrappers: tuple[Wrapper, ...]
+
+
+def parts(spec: RunSpec) -> Parts:
+    """Look every name up and build it."""
+    task = registry.load("tasks", spec.task.name).build(spec.task.params, f"task {spec.task.name}")
+    method = registry.load("defenses", spec.defense.name).build(spec.defense.params, f"defense {spec.defense.name}")
+    wrappers = tuple(registry.load("wrappers", w.name).build(w.params, f"wrapper {w.name}") for w in spec.wrappers)
+    return Parts(task, method, wrappers)
+
+
+def make_spec(
+    defense: str,
+    *,
+    task: str = "digits",
+    params: Params | None = None,
+    task_params: Params | None = None,
+    wrappers: Sequence[tuple[str, Params]] = (),
+    rounds: int | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+    dtype: str = "float32",
+    record: str | Policy = "standard",
+    attacks: Sequence[tuple[str, Params]] = (),
+) -> RunSpec:
+    """A run from names: the user's values win over the task's table for the method, and that over the method's own.
+
+    Raises:
+        UsageError: a name, a field or a value is wrong; the method does not suit the task; the engine is not exact for the method.
+    """
+    if engine not in ("auto", "loop", "fused"):
+        raise UsageError(f"engine {engine!r} is not known. Use auto, loop or fused.")
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"dtype {dtype!r} is not known. Use float32 or float64.")
+    if isinstance(record, str):
+        record = Policy.build({"name": record}, "--record")
+    chosen = registry.load("tasks", task).build(task_params or {}, f"task {task}")
+    kind = registry.load("defenses", defense)
+    for name in params or {}:
+        if name not in kind.model_fields and name in type(chosen).model_fields:
+            raise UsageError(f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=..., in Python task_params.")
+    method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
+    chosen.suits(method)
+    wraps = [(name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers]
+    values = {
+        "task": {"name": task, "params": chosen.parameters()},
+        "defense": {"name": defense, "params": method.parameters()},
+        "wrappers": [{"name": n, "params": w.parameters()} for n, w in wraps],
+        "rounds": chosen.rounds if rounds is None else rounds,
+        "seed": seed,
+        "engine": resolve(engine, method, [w for _, w in wraps]),
+        "dtype": dtype,
+        "record": record.parameters(),
+        "attacks": [{"name": n, "params": dict(p)} for n, p in attacks],
+    }
+    return RunSpec.build(values, "run")

@@ -1,0 +1,1 @@
+"""One report value from everything below, handed to a format."""

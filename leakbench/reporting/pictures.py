@@ -1,0 +1,114 @@
+"""Reconstructions as pictures: original, blind guess, control and attack of the same few units, never the best ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from leakbench.attacking import guessing
+from leakbench.base.errors import NotMeasured
+from leakbench.base.streams import shared
+from leakbench.record import columns
+from leakbench.record.folders import AttackFolder, Run
+from leakbench.reporting.data import Picture
+from leakbench.results.configurations import group
+from leakbench.results.keys import run_setting_key, setting_key
+from leakbench.scoring.truth import Truth
+
+UNITS = 8  # pictures of one attack on one run
+ATTACKS = 3  # on one run
+
+
+def of_runs(runs: Sequence[Run]) -> Iterator[Picture]:
+    """Pictures of every complete run, under the names that the tables give to its task and configuration."""
+    for config in group(runs):
+        for run in config.runs:
+            for picture in of_run(run):
+                yield replace(picture, task=config.label, setting=setting_key(config.columns))
+
+
+def of_run(run: Run) -> Iterator[Picture]:
+    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each attacked; none of signals.
+
+    Of attacks the strongest are taken, by rung and order, and one with the paper's own where there is any. Of a guess about
+    several examples the first one is shown.
+    """
+    shape, truth = run.meta["facts"]["shape"], Truth(run)
+    if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
+        return
+    for attack in _shown([a for a in run.attacks if a.done and "psnr" in a.meta["metrics"]]):
+        yield from _of_attack(run, attack, truth)
+
+
+def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
+    """Chosen by what they may know, never by what came out; weakest first."""
+
+    def strength(a: AttackFolder) -> tuple[int, int, str, str]:
+        return columns.RUNGS.index(a.meta["threat"]["rung"]), int(a.meta["order"]), a.name, a.params
+
+    ranked = sorted(attacks, key=strength)
+    paper = [a for a in ranked if a.meta["threat"]["rung"] == "paper"][:1]
+    return paper + [a for a in ranked if a not in paper][-(ATTACKS - len(paper)) :]
+
+
+def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture]:
+    attack.check("guess.safetensors")
+    saved = guessing.saved(attack.path)
+    last = max(g.guess.round for g in saved)
+    roles: dict[str, dict[Any, guessing.Guessed]] = {"attack": {}, "floor": {}, "control": {}}
+    for g in saved:
+        if g.guess.round == last:
+            roles[g.role][g.guess.unit, g.guess.probe] = g
+    units = sorted(roles["attack"], key=str)
+    # Drawn by name, before anything is known of what came out; the same in all settings that attacked the same units.
+    order = shared(0, "pictures").permutation(f"{run.spec['task']['name']}/{run.seed}", len(units)).tolist()
+    scores = {
+        (u["role"], u["metric"], u["unit"], u["probe"]): u["score"]
+        for u in attack.table("units.csv", columns.UNITS)
+        if u["round"] == last and u["metric"] in ("psnr", "identification")
+    }
+    for key in [units[i] for i in order[:UNITS]]:
+        yield from _of_unit(run, attack, truth, {r: g[key] for r, g in roles.items() if key in g}, scores)
+
+
+def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]) -> Iterator[Picture]:
+    guess = roles["attack"].guess
+    try:
+        true = truth.answer(guess).originals(next((g.guess for g in roles.values() if not g.guess.failed), guess))
+    except NotMeasured:  # then its scores are missing, too, and missing.csv says why
+        return
+    x, shape, unit = true.x, run.meta["facts"]["shape"], f"{guess.unit}/{int(true.rows[0])}"
+
+    def picture(role: str, image: torch.Tensor) -> Picture:
+        psnr, found = (scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification"))
+        return Picture(
+            task=run.spec["task"]["name"],
+            setting=run_setting_key(run.meta),
+            attack=attack.name,
+            attack_params=attack.params,
+            unit=unit,
+            probe=guess.probe,
+            round=guess.round,
+            role=role,  # type: ignore[arg-type]
+            image=_pixels(image.reshape(*shape)),
+            psnr=None if role == "original" else psnr,
+            found=None if role == "original" else found,
+            seed=run.seed,
+        )
+
+    yield picture("original", x[0])
+    for role, g in roles.items():
+        if g.guess.failed:
+            yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
+        else:
+            yield picture(role, true.beside(g.guess.tensors["x"], clip=True)[0])
+
+
+def _pixels(image: torch.Tensor) -> Any:
+    """(C, H, W) -> (H, W) or (H, W, 3) on [0, 1]."""
+    image = image.detach().cpu().double().clamp(0, 1)
+    return (image[0] if len(image) == 1 else image.permute(1, 2, 0)).numpy()

@@ -1,0 +1,1 @@
+"""Units become numbers over seeds, and the five tables."""

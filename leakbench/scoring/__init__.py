@@ -1,0 +1,1 @@
+"""The only place where guess and truth are both open."""

@@ -1,0 +1,266 @@
+"""What an attacker would like to know: opened by scoring only, never by an attack or a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.attacking.guess import Guess
+from leakbench.base import registry
+from leakbench.base.errors import BrokenFile, NotMeasured
+from leakbench.base.files import inside, read_meta
+from leakbench.base.streams import shared
+from leakbench.base.tree import Tree
+from leakbench.federation.task import Task
+from leakbench.record import private_data
+from leakbench.record.folders import Run
+from leakbench.record.messages import round_file
+from leakbench.scoring.originals import AMONG, ROWS, Originals
+
+GALLERY = 100
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The truth of one run."""
+
+    run: Run
+
+    @cached_property
+    def _file(self) -> tuple[Tree, Any]:
+        return self.run.tree("truth/data.safetensors")
+
+    @property
+    def data(self) -> Tree:
+        """Who holds what: y (n,), rows (C, n_max), counts (C,), client_class (C,)."""
+        return self._file[0]
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The training images in ``rows`` (k,), (k, ...) float64.
+
+        Raises:
+            NotMeasured: the run does not hold them (its set is large), and neither does this machine.
+        """
+        return private_data.images(*self._file, self.run.spec["task"], rows)
+
+    @cached_property
+    def task(self) -> Task:
+        """The run's task."""
+        chosen = self.run.spec["task"]
+        return registry.load("tasks", chosen["name"]).build(chosen["params"], f"task {chosen['name']}")
+
+    @cached_property
+    def rounds(self) -> dict[int, str]:
+        """{round: file} of what was recorded."""
+        names = [n for n in self.run.meta["files"] if n.startswith("truth/round-")]
+        return {int(read_meta(inside(self.run.path, n))["round"]): n for n in sorted(names)}
+
+    @cached_property
+    def _read(self) -> dict[int, Tree]:
+        return {}
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """For metrics: what is costly and serves several of them."""
+        return {}
+
+    def round(self, t: int) -> Tree:
+        """Everything true of round t.
+
+        Raises:
+            BrokenFile: it was not recorded.
+        """
+        if t not in self._read:
+            if t not in self.rounds:
+                raise BrokenFile(
+                    f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t} was not recorded. Train the run again."
+                )
+            self._read[t] = self.run.tree(self.rounds[t])[0]
+        return self._read[t]
+
+    def surveyed(self) -> list[int]:
+        """Rounds in which every client's secrets were recorded."""
+        out = []
+        for t, name in self.rounds.items():
+            from safetensors import safe_open
+
+            with safe_open(self.run.path / name, "pt") as file:
+                if any(k.startswith("everyone/") for k in file.keys()):  # noqa: SIM118 (not a dict)
+                    out.append(t)
+        return out
+
+    def answer(self, guess: Guess) -> Answer:
+        """What is true of the client that ``guess`` is about."""
+        return Answer(self, int(guess.unit.split("/")[1]), guess.round, guess.probe)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is true of one client at one round; metrics compare a guess with it.
+
+    ``round`` is the attacked round; for a probe, ``probe`` says which single image.
+    """
+
+    truth: Truth
+    client: int
+    round: int
+    probe: int | None = None
+
+    @property
+    def distance(self) -> str:
+        """How the method compares prototypes: "cosine" or "euclidean"."""
+        return str(self.truth.run.meta["distance"])
+
+    @property
+    def signal(self) -> bool:
+        """Are the inputs standardised signals without bounds, no images in [0, 1]?"""
+        return self.truth.task.signal
+
+    def originals(self, guess: Guess) -> Originals:
+        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
+        ("<kind>.among"), or the examples behind an update (of its "phase"), each once: who trains on one in several steps is guessed
+        in each of these, and the nearest guess counts.
+
+        Raises:
+            BrokenFile: they were not recorded.
+            NotMeasured: which examples they are cannot be told.
+        """
+        for name, tensor in guess.tensors.items():
+            if name.endswith(ROWS):
+                at, kind = tensor.cpu(), name.removesuffix(ROWS)
+                return Originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
+            if name.endswith(AMONG):
+                kind = name.removesuffix(AMONG)
+                return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
+        phase = guess.tensors.get("phase")
+        x, _, rows = self.batch(None if phase is None else int(phase))
+        places: dict[int, int] = {}
+        for i, r in enumerate(rows.tolist()):
+            places.setdefault(r, i)
+        once = [*places.values()]
+        return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
+
+    def prototypes(self) -> Tensor:
+        """(C, dim) float64: every client's true prototype after this round.
+
+        Raises:
+            NotMeasured: the method has none.
+        """
+        everyone = self.truth.round(self.round).get("everyone", {})
+        if "prototype" not in everyone:
+            raise NotMeasured("the method's clients have no true prototype to compare with (its `secrets` names none).")
+        true: Tensor = everyone["prototype"]
+        return true.double()
+
+    def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The examples behind the update of this round's ``phase``, or of its first training: x (B, ...) float64, y (B,), rows (B,).
+
+        Raises:
+            BrokenFile: they were not recorded.
+        """
+        entry = self._step(phase)
+        x = entry["x"].double() if "x" in entry else self.truth.images(entry["rows"])
+        return x, entry["y"], entry["rows"]
+
+    def labels(self, phase: int | None = None) -> Tensor:
+        """(n,) int64: the labels of the batches behind the update of this round's ``phase``; of all of the client's data without one.
+
+        Raises:
+            BrokenFile: they were not recorded.
+        """
+        if phase is not None:
+            behind: Tensor = self._step(phase)["y"]
+            return behind
+        held: Tensor = self.truth.data["y"][self.examples]
+        return held
+
+    @property
+    def examples(self) -> Tensor:
+        """(n,) int64: the rows in the task's data of all that the client holds."""
+        rows: Tensor = self.truth.data["rows"][self.client, : int(self.truth.data["counts"][self.client])]
+        return rows
+
+    def _step(self, phase: int | None) -> Tree:
+        """What was recorded of the training in ``phase``, or in the round's first one."""
+        phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
+        for number in sorted(phases, key=int):
+            entry = phases[number] if self.probe is None else phases[number].get("probe", {}).get(str(self.probe), {})
+            if "rows" in entry and phase in (None, int(number)):
+                return entry
+        what = f"client {self.client}" if self.probe is None else f"probe {self.probe} of client {self.client}"
+        where = f"round {self.round}" + ("" if phase is None else f", phase {phase}")
+        raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in {where}. Train the run again.")
+
+    def inputs(self, kind: str) -> Tensor:
+        """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round, row by row."""
+        for t in sorted((t for t in self.truth.rounds if t <= self.round), reverse=True):
+            phases = self.truth.round(t).get("client", {}).get(str(self.client), {})
+            for entry in phases.values():
+                if kind in entry.get("inputs", {}):
+                    true: Tensor = entry["inputs"][kind]
+                    return true.double()
+        raise BrokenFile(f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}. Train the run again.")
+
+    def rows(self, kind: str) -> Tensor:
+        """(n,) int64: the rows in the task's data of ``inputs(kind)``, which are looked for among this client's own examples.
+
+        Other clients may hold the very same input; two equal ones of this client are taken in order.
+
+        Raises:
+            NotMeasured: the client has no such example (or sent it twice), or its examples are nowhere on this machine.
+        """
+        place = ("rows", self.client, self.round, kind)
+        if place not in self.truth.memo:
+            own = self.examples
+            left: dict[bytes, list[int]] = {}
+            for row, x in zip(own.tolist(), self.truth.images(own), strict=True):
+                left.setdefault(_bytes(x), []).append(row)
+            same = [left.get(_bytes(x), []) for x in self.inputs(kind)]
+            found = [rows.pop(0) if rows else -1 for rows in same]
+            if -1 in found:
+                raise NotMeasured(f"an input behind {kind!r} is no example of client {self.client} as the task has it, or was sent twice.")
+            self.truth.memo[place] = torch.tensor(found, dtype=torch.int64)
+        rows: Tensor = self.truth.memo[place]
+        return rows
+
+    def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
+        """(up to 100, ...) float64 images of the class of example ``row``, and the place of ``true`` among them.
+
+        ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the client's own images of the
+        class first; where they are too few, the task's others of the class, augmented as the task augments, or a turned
+        image would be known by its corners alone; and, where the task plants a marker, of clients that have it as the victim has.
+        Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
+        """
+        data, own = self.truth.data, self.examples
+        same = data["y"] == data["y"][row]
+        mine = [int(r) for r in own if same[r] and int(r) != row]
+        taken = {row, *mine}
+        rest = [int(r) for r in (same & self._alike()).nonzero().flatten() if int(r) not in taken]
+        rng = shared(0, f"gallery/{row}")
+        chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
+        chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
+        others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
+        return torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]), 0
+
+    def _alike(self) -> Tensor:
+        """(n,) bool: examples of clients that carry the planted marker as this one does; all where the task plants none."""
+        data = self.truth.data
+        if "context" not in data:
+            return torch.ones(len(data["y"]), dtype=torch.bool)
+        alike = torch.zeros(len(data["y"]), dtype=torch.bool)
+        for c in (data["context"] == data["context"][self.client]).nonzero().flatten().tolist():
+            alike[data["rows"][c, : int(data["counts"][c])]] = True
+        return alike
+
+
+def _bytes(x: Tensor) -> bytes:
+    """Equal for equal inputs, whether they were floats of 32 or 64 bits."""
+    return x.float().contiguous().numpy().tobytes()
+
+
+def _some(rows: list[int], count: int, order: Tensor) -> list[int]:
+    return [rows[int(i)] for i in order[: max(count, 0)]]

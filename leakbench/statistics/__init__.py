@@ -1,0 +1,1 @@
+"""Intervals, limits, differences, distance correlation: pure functions of numbers."""
