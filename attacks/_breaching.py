@@ -1,17 +1,20 @@
-"""Gradient inversion by the `breaching` package (Geiping et al. 2020 and kin), on the gradient of one step.
+"""Gradient inversion by the `breaching` package (Geiping et al. 2020 and kin), on the gradient of
+one step.
 
 What of breaching 0.1.2 is stepped round here, and why:
 
-* its helpers for configurations print, and use hydra without a version, which warns: hydra is asked directly;
-* total variation and patterned starts are written for three channels: the kernel is repeated for as many as there are, and
-  a start that cannot be had is a normal one;
-* it differentiates by *all* parameters of a module and fails on one that the loss does not touch: it is given a module whose
-  parameters are the shared ones that the loss touches, the others being constants;
-* without buffers it puts the module into training mode and resets layers: buffers are always handed over, so it runs in
-  evaluation mode;
+* its helpers for configurations print, and use hydra without a version, which warns: hydra is asked
+  directly;
+* total variation and patterned starts are written for three channels: the kernel is repeated for as
+  many as there are, and a start that cannot be had is a normal one;
+* it differentiates by *all* parameters of a module and fails on one that the loss does not touch:
+  it is given a module whose parameters are the shared ones that the loss touches, the others being
+  constants;
+* without buffers it puts the module into training mode and resets layers: buffers are always handed
+  over, so it runs in evaluation mode;
 * it draws from torch's global generator: that is forked, and started from the generator passed in;
-* it swallows Ctrl-C and goes on with half a result, saying so on stdout only: what it prints is caught, and the interrupt
-  raised again.
+* it swallows Ctrl-C and goes on with half a result, saying so on stdout only: what it prints is
+  caught, and the interrupt raised again.
 """
 
 from __future__ import annotations
@@ -30,19 +33,23 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UnknownName, UsageError
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # (the module's output, labels) -> (), differentiable; it is copied deeply
+# (the module's output, labels) -> (), differentiable; it is copied deeply.
+Loss = Callable[[Tensor, Tensor], Tensor]
 
-# Those of the package's attacks that take any loss and labels: no label optimised along, no layer looked into.
-ATTACKS = {"invertinggradients": 24_000, "wei": 300, "beyondinfering": 400}  # name: its own number of steps
+# Those of the package's attacks that take any loss and labels: no label optimised along, no layer
+# looked into.
+# Name: its own number of steps.
+ATTACKS = {"invertinggradients": 24_000, "wei": 300, "beyondinfering": 400}
 
 
 @dataclass(frozen=True)
 class Inversion:
     """What came out.
 
-    ``image``: (B, C, H, W), clipped to [0, 1] if the attack does so. ``labels``: those given, or those that the package inferred.
-    ``loss``: the matching loss of the best restart without regularisers (1 - cosine, or half the squared error of the
-    gradient), ``inf`` where no restart gave a finite one; the image is all zeros then.
+    ``image``: (B, C, H, W), clipped to [0, 1] if the attack does so. ``labels``: those given, or
+    those that the package inferred. ``loss``: the matching loss of the best restart without
+    regularisers (1 - cosine, or half the squared error of the gradient), ``inf`` where no restart
+    gave a finite one; the image is all zeros then.
     """
 
     image: Tensor
@@ -67,19 +74,18 @@ def invert(
 ) -> Inversion:
     """Find images whose gradient is the one shared.
 
-    Args:
-        module: with the weights that the victim received; used in evaluation mode, not changed.
-        gradient: name of a parameter -> its gradient; parameters that are not there count as constants.
-        loss: of the module's output and the labels. One that needs no labels (a prototype's) gets whatever ``labels`` is.
-        shape: (B, C, H, W) of the images, on [0, 1].
-        labels: (B,) int64, or None: the package infers them from the last two gradients, a classifier's weight and bias.
-        generator: a CPU generator; the only dice. Torch's global ones are left as they were.
-        attack: "invertinggradients" (signed Adam, cosine, total variation), "wei" or "beyondinfering" (L-BFGS).
-        steps: default: the attack's own, 24,000, 300 and 400.
-        restarts: the one with the least loss counts.
-        total_variation: weight; default: the attack's own, 0.2, none and 0.24.
-        takes: the shape of one image that the module expects, where not (C, H, W): (64,) for a flat one.
-        progress: called at every evaluation of the objective, one a step (up to 25 with L-BFGS); may raise to stop.
+    Args: module: with the weights that the victim received; used in evaluation mode, not changed.
+        gradient: name of a parameter -> its gradient; parameters that are not there count as
+        constants. loss: of the module's output and the labels. One that needs no labels (a
+        prototype's) gets whatever ``labels`` is. shape: (B, C, H, W) of the images, on [0, 1].
+        labels: (B,) int64, or None: the package infers them from the last two gradients, a
+        classifier's weight and bias. generator: a CPU generator; the only dice. Torch's global ones
+        are left as they were. attack: "invertinggradients" (signed Adam, cosine, total variation),
+        "wei" or "beyondinfering" (L-BFGS). steps: default: the attack's own, 24,000, 300 and 400.
+        restarts: the one with the least loss counts. total_variation: weight; default: the attack's
+        own, 0.2, none and 0.24. takes: the shape of one image that the module expects, where not
+        (C, H, W): (64,) for a flat one. progress: called at every evaluation of the objective, one
+        a step (up to 25 with L-BFGS); may raise to stop.
 
     Raises:
         UnknownName: no such attack.
@@ -89,17 +95,24 @@ def invert(
     if attack not in ATTACKS:
         raise UnknownName("attack of breaching", attack, ATTACKS)
     if len(shape) != 4:
-        raise UsageError(f"breaching needs images (B, C, H, W), got {tuple(shape)}; say how the net takes them with `takes`.")
+        raise UsageError(
+            f"breaching needs images (B, C, H, W), got {tuple(shape)}; say how the net takes them"
+            " with `takes`."
+        )
     shared = _Shared(module, _checked(module, gradient), tuple(takes or shape[1:]))
     used = _touched(shared, loss, shape, labels)
     shared = _Shared(module, used, shared.shape)
     at = next(iter(shared.parameters()))
     said = io.StringIO()
     with _quiet(said), _dice(generator, at.device):
-        attacker = _attacker(shared, loss, _config(attack, steps, restarts, total_variation, at.dtype, shape), shape)
+        attacker = _attacker(
+            shared, loss, _config(attack, steps, restarts, total_variation, at.dtype, shape), shape
+        )
         if progress is not None:
             attacker.objective.register_forward_hook(lambda *_: progress())
-        payload, data = _papers(shared, [gradient[name].detach().to(at) for name in used], shape, labels)
+        payload, data = _papers(
+            shared, [gradient[name].detach().to(at) for name in used], shape, labels
+        )
         found, stats = attacker.reconstruct([payload], [data], {})
     if "interru" in said.getvalue():
         raise KeyboardInterrupt
@@ -116,9 +129,11 @@ class _Shared(nn.Module):
         held = {**parameters, **dict(module.named_buffers())}
         self.constants = [name for name in held if name not in names]
         self.free = nn.ParameterList([parameters[name].detach().clone() for name in names])
-        for k, name in enumerate(self.constants):  # buffers, so that they move and change type along
+        # Buffers, so that they move and change type along.
+        for k, name in enumerate(self.constants):
             self.register_buffer(f"constant{k}", held[name].detach().clone())
-        self.inner = (copy.deepcopy(module).eval(),)  # in a tuple: not a submodule, or its parameters would count
+        # In a tuple: not a submodule, or its parameters would count.
+        self.inner = (copy.deepcopy(module).eval(),)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, C, H, W) to the module's output."""
@@ -132,34 +147,58 @@ def _checked(module: nn.Module, gradient: Mapping[str, Tensor]) -> list[str]:
     for name, value in gradient.items():
         if name not in known or known[name].shape != value.shape:
             have = f"of shape {tuple(known[name].shape)}" if name in known else "missing"
-            raise UsageError(f"the gradient has {name!r} {tuple(value.shape)}, in the module it is {have}. Give the module it came from.")
+            raise UsageError(
+                f"the gradient has {name!r} {tuple(value.shape)}, in the module it is {have}. Give"
+                " the module it came from."
+            )
         if not bool(value.isfinite().all()):
             raise UsageError(f"the gradient of {name!r} is not finite. Count this unit as failed.")
     if not gradient:
         raise UsageError("the gradient is empty. Give at least one parameter's.")
-    return [name for name in known if name in gradient]  # in the module's order: the last two are to be the classifier's
+    # In the module's order: the last two are to be the classifier's.
+    return [name for name in known if name in gradient]
 
 
 def _touched(shared: _Shared, loss: Loss, shape: Sequence[int], labels: Tensor | None) -> list[str]:
     """The shared parameters that the loss depends on."""
     at = next(iter(shared.parameters()))
     blank = torch.full(tuple(shape), 0.5, dtype=at.dtype, device=at.device)
-    stand_in = torch.zeros(shape[0], dtype=torch.int64, device=at.device) if labels is None else labels
+    stand_in = (
+        torch.zeros(shape[0], dtype=torch.int64, device=at.device) if labels is None else labels
+    )
     value = loss(shared(blank), stand_in)
-    parts = torch.autograd.grad(value, list(shared.free), allow_unused=True) if value.requires_grad else [None] * len(shared.names)
+    parts = (
+        torch.autograd.grad(value, list(shared.free), allow_unused=True)
+        if value.requires_grad
+        else [None] * len(shared.names)
+    )
     used = [name for name, part in zip(shared.names, parts, strict=True) if part is not None]
     if not used:
-        raise UsageError("the loss depends on none of the gradient's parameters. Give the loss that the gradient is of.")
+        raise UsageError(
+            "the loss depends on none of the gradient's parameters. Give the loss that the gradient"
+            " is of."
+        )
     return used
 
 
-def _config(attack: str, steps: int | None, restarts: int, variation: float | None, dtype: torch.dtype, shape: Sequence[int]) -> Any:
+def _config(
+    attack: str,
+    steps: int | None,
+    restarts: int,
+    variation: float | None,
+    dtype: torch.dtype,
+    shape: Sequence[int],
+) -> Any:
     import hydra
     from omegaconf import OmegaConf
 
     with hydra.initialize_config_module("breaching.config.attack", version_base="1.1"):
         config = hydra.compose(config_name=attack)
-    values = {"restarts.num_trials": restarts, "impl.dtype": str(dtype).removeprefix("torch."), "optim.callback": 10**9}
+    values = {
+        "restarts.num_trials": restarts,
+        "impl.dtype": str(dtype).removeprefix("torch."),
+        "optim.callback": 10**9,
+    }
     if steps is not None:
         values["optim.max_iterations"] = steps
     if shape[1] != 3 and "patterned" in config.init:
@@ -185,13 +224,28 @@ def _attacker(shared: _Shared, loss: Loss, config: Any, shape: Sequence[int]) ->
     return attacker
 
 
-def _papers(shared: _Shared, gradient: list[Tensor], shape: Sequence[int], labels: Tensor | None) -> tuple[Any, Any]:
-    """The package's forms: what the server sent, what the user shared. Mean 0 and deviation 1: images stay on [0, 1]."""
+def _papers(
+    shared: _Shared, gradient: list[Tensor], shape: Sequence[int], labels: Tensor | None
+) -> tuple[Any, Any]:
+    """The package's forms: what the server sent, what the user shared. Mean 0 and deviation 1:
+    images stay on [0, 1].
+    """
     from omegaconf import OmegaConf
 
     channels = shape[1]
-    meta = OmegaConf.create({"shape": list(shape[1:]), "mean": [0.0] * channels, "std": [1.0] * channels, "modality": "vision"})
-    payload = {"parameters": list(shared.parameters()), "buffers": list(shared.buffers()), "metadata": meta}
+    meta = OmegaConf.create(
+        {
+            "shape": list(shape[1:]),
+            "mean": [0.0] * channels,
+            "std": [1.0] * channels,
+            "modality": "vision",
+        }
+    )
+    payload = {
+        "parameters": list(shared.parameters()),
+        "buffers": list(shared.buffers()),
+        "metadata": meta,
+    }
     about = {"num_data_points": shape[0], "labels": labels, "local_hyperparams": None}
     return payload, {"gradients": gradient, "buffers": None, "metadata": about}
 

@@ -1,4 +1,6 @@
-"""Two-class classifiers for attackers that make their own training pairs: an input as it is, and the same input marked."""
+"""Two-class classifiers for attackers that make their own training pairs: an input as it is, and
+the same input marked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from torch import Tensor, nn
 Network = Literal["linear", "relu"]
 HIDDEN = {"linear": (16, 16, 16), "relu": (64, 32)}
 KEPT = 1024  # numbers of an example that the ReLU network reads: those that the marker moves most
-STEPS, LOOK, PATIENCE = 300, 10, 10  # steps, steps between looks at the samples kept back, looks without improvement
+# Steps, steps between looks at the samples kept back, looks without improvement.
+STEPS, LOOK, PATIENCE = (300, 10, 10)
 ENOUGH = 0.01  # loss on the samples kept back
 BATCH, RATE, DECAY = 64, 0.002, 0.01
 RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1)  # of the matched filter, in total variances
@@ -22,46 +25,61 @@ MARGIN = 3.0  # logit of one standard deviation of the filter's output
 
 @dataclass(frozen=True)
 class Classifier:
-    """``score``: (n, d) -> (n,), above 0 for marked. ``right``: share of its own samples kept back from training that it gets right."""
+    """``score``: (n, d) -> (n,), above 0 for marked. ``right``: share of its own samples kept back
+    from training that it gets right.
+    """
 
     score: Callable[[Tensor], Tensor]
     right: float
 
 
-def fit(clear: Tensor, marked: Tensor, network: Network, rng: torch.Generator, *, shuffled: bool = False) -> Classifier:
+def fit(
+    clear: Tensor, marked: Tensor, network: Network, rng: torch.Generator, *, shuffled: bool = False
+) -> Classifier:
     """Train on pairs; a fifth of them (one at least) is kept back to stop and to choose by.
 
-    "linear": four linear layers on all numbers, as FLea's attacker (Appendix D; its widths are not given). "relu": the best on the
-    pairs kept back, of equal ones the first, of a matched filter (the ridge-whitened mean difference of the pairs), which needs
-    few samples, of a network with ReLU on the numbers that the marker moves most, and of the four linear layers.
+    "linear": four linear layers on all numbers, as FLea's attacker (Appendix D; its widths are not
+    given). "relu": the best on the pairs kept back, of equal ones the first, of a matched filter
+    (the ridge-whitened mean difference of the pairs), which needs few samples, of a network with
+    ReLU on the numbers that the marker moves most, and of the four linear layers.
 
-    Args:
-        clear: (m, d) float32, m at least 2.
-        marked: (m, d), row by row the same examples with the marker.
-        network: which of the two.
-        rng: on the CPU.
-        shuffled: deal clear and marked examples out to the two labels at random: nothing is left to learn but chance.
+    Args: clear: (m, d) float32, m at least 2. marked: (m, d), row by row the same examples with the
+        marker. network: which of the two. rng: on the CPU. shuffled: deal clear and marked examples
+        out to the two labels at random: nothing is left to learn but chance.
     """
     if shuffled:
-        both = torch.cat([clear, marked])[torch.randperm(2 * len(clear), generator=rng).to(clear.device)]
+        both = torch.cat([clear, marked])[
+            torch.randperm(2 * len(clear), generator=rng).to(clear.device)
+        ]
         clear, marked = both.chunk(2)
     order = torch.randperm(len(clear), generator=rng).to(clear.device)
     back = max(1, len(order) // 5)
-    raw = Pairs(clear[order[back:]], marked[order[back:]], clear[order[:back]], marked[order[:back]])
+    raw = Pairs(
+        clear[order[back:]], marked[order[back:]], clear[order[:back]], marked[order[:back]]
+    )
     std, mean = torch.std_mean(raw.training()[0], 0, correction=0)
-    std = std + 0.1 * std.square().mean().sqrt() + 1e-12  # a number that hardly varies in few samples is not blown up
-    pairs = Pairs(*((x - mean) / std for x in (raw.clear, raw.marked, raw.clear_back, raw.marked_back)))
+    # A number that hardly varies in few samples is not blown up.
+    std = std + 0.1 * std.square().mean().sqrt() + 1e-12
+    pairs = Pairs(
+        *((x - mean) / std for x in (raw.clear, raw.marked, raw.clear_back, raw.marked_back))
+    )
 
     def classifier(score: Callable[[Tensor], Tensor]) -> Classifier:
         x, y = pairs.back()
-        return Classifier(lambda v: score((v - mean) / std), float(((score(x) > 0) == (y > 0)).double().mean()))
+        return Classifier(
+            lambda v: score((v - mean) / std), float(((score(x) > 0) == (y > 0)).double().mean())
+        )
 
     if network == "linear":
         return classifier(_layers(pairs, network, rng))
     simple = classifier(_filter(pairs))
     if simple.right == 1:  # nothing is better
         return simple
-    return max(simple, *(classifier(_layers(pairs, n, rng)) for n in ("relu", "linear")), key=lambda c: c.right)
+    return max(
+        simple,
+        *(classifier(_layers(pairs, n, rng)) for n in ("relu", "linear")),
+        key=lambda c: c.right,
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,9 @@ class Pairs:
 
 
 def _labelled(clear: Tensor, marked: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.cat([clear, marked]), torch.cat([torch.zeros(len(clear)), torch.ones(len(marked))]).to(clear)
+    return torch.cat([clear, marked]), torch.cat(
+        [torch.zeros(len(clear)), torch.ones(len(marked))]
+    ).to(clear)
 
 
 def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[Tensor], Tensor]:
@@ -95,7 +115,11 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
     optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
     best, kept, since = float("inf"), [p.detach().clone() for p in net.parameters()], 0
     for step in range(1, STEPS + 1):
-        some = torch.randint(len(y), (BATCH,), generator=rng).to(x.device) if len(y) > BATCH else slice(None)
+        some = (
+            torch.randint(len(y), (BATCH,), generator=rng).to(x.device)
+            if len(y) > BATCH
+            else slice(None)
+        )
         optimizer.zero_grad()
         loss = nn.functional.binary_cross_entropy_with_logits(net(x[some])[:, 0], y[some])
         torch.autograd.backward(loss)
@@ -117,7 +141,9 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
 
 
 def _moved(pairs: Pairs) -> Tensor:
-    """The up to 1024 numbers that the marker moves most, in standard deviations: far from the marker nothing moves."""
+    """The up to 1024 numbers that the marker moves most, in standard deviations: far from the
+    marker nothing moves.
+    """
     size = (pairs.marked - pairs.clear).square().mean(0)
     return size.topk(min(KEPT, len(size))).indices.sort().values
 
@@ -126,7 +152,8 @@ def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequentia
     """Layers whose numbers come from ``rng`` alone, each keeping the size of what goes through."""
     layers: list[nn.Module] = []
     for i, (inside, out) in enumerate(pairwise(sizes)):
-        layer = nn.Linear(inside, out, device="meta").to_empty(device="cpu")  # torch's own start would throw the global dice
+        # Torch's own start would throw the global dice.
+        layer = nn.Linear(inside, out, device="meta").to_empty(device="cpu")
         bound = ((6 if relu else 3) / inside) ** 0.5
         with torch.no_grad():
             layer.weight.copy_((2 * torch.rand(out, inside, generator=rng) - 1) * bound)
@@ -136,10 +163,11 @@ def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequentia
 
 
 def _filter(pairs: Pairs) -> Callable[[Tensor], Tensor]:
-    """The direction (S + ridge v)^-1 mean(marked - clear): S the covariance of the pairs' middles, v its trace; the threshold is midway.
+    """The direction (S + ridge v)^-1 mean(marked - clear): S the covariance of the pairs' middles,
+    v its trace; the threshold is midway.
 
-    Solved among the pairs, of which there are mostly fewer than numbers. The ridge is the one of the lowest loss on the pairs kept
-    back.
+    Solved among the pairs, of which there are mostly fewer than numbers. The ridge is the one of
+    the lowest loss on the pairs kept back.
     """
     (x, _), (x_back, y_back) = pairs.training(), pairs.back()
     shift, middle = (pairs.marked - pairs.clear).mean(0), (pairs.marked + pairs.clear) / 2

@@ -16,14 +16,17 @@ def as_maps(t: Tensor) -> Tensor:
     return t.reshape(*t.shape, *[1] * (4 - t.dim()))
 
 
-def table5(features: Sequence[int], inputs: Sequence[int], rng: torch.Generator, *, relu: bool) -> nn.Sequential:
+def table5(
+    features: Sequence[int], inputs: Sequence[int], rng: torch.Generator, *, relu: bool
+) -> nn.Sequential:
     """Features (n, *features) -> (n, *inputs), both (channels, height, breadth).
 
-    Four layers of 32 channels: 1x1; transposed 3x3 with stride 2, which doubles the sides; 3x3 with stride 2, which halves them
-    again; 1x1. As released there is nothing between them; ``relu`` puts a ReLU after each of the first three.
+    Four layers of 32 channels: 1x1; transposed 3x3 with stride 2, which doubles the sides; 3x3 with
+    stride 2, which halves them again; 1x1. As released there is nothing between them; ``relu`` puts
+    a ReLU after each of the first three.
 
-    Table 5 takes features of the inputs' own sides. For others the first layer is the transposed convolution that brings them to
-    the inputs' sides (see ``side``), and the rest stays.
+    Table 5 takes features of the inputs' own sides. For others the first layer is the transposed
+    convolution that brings them to the inputs' sides (see ``side``), and the rest stays.
 
     Numbers come from ``rng`` alone.
     """
@@ -33,7 +36,9 @@ def table5(features: Sequence[int], inputs: Sequence[int], rng: torch.Generator,
         first = nn.Conv2d(features[0], WIDTH, 1, device="meta")
     else:
         kernels, strides, pads = zip(*(side(a, b) for a, b in sides), strict=True)
-        first = nn.ConvTranspose2d(features[0], WIDTH, kernels, stride=strides, padding=pads, device="meta")
+        first = nn.ConvTranspose2d(
+            features[0], WIDTH, kernels, stride=strides, padding=pads, device="meta"
+        )
     up = nn.ConvTranspose2d(WIDTH, WIDTH, 3, stride=2, padding=1, output_padding=1, device="meta")
     down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
     last = nn.Conv2d(WIDTH, inputs[0], 1, device="meta")
@@ -46,10 +51,12 @@ def table5(features: Sequence[int], inputs: Sequence[int], rng: torch.Generator,
 
 
 def side(features: int, inputs: int) -> tuple[int, int, int]:
-    """(kernel, stride, padding) of the transposed convolution from ``features`` to exactly ``inputs`` places of one side.
+    """(kernel, stride, padding) of the transposed convolution from ``features`` to exactly
+    ``inputs`` places of one side.
 
-    The stride is the ratio of the sides, so a place of the features meets the inputs that it was made of; the kernel reaches over
-    its neighbours' too, as far to the left as to the right. A side of one is spread over all.
+    The stride is the ratio of the sides, so a place of the features meets the inputs that it was
+    made of; the kernel reaches over its neighbours' too, as far to the left as to the right. A side
+    of one is spread over all.
     """
     if features == 1:
         return inputs, inputs, 0
@@ -60,7 +67,8 @@ def side(features: int, inputs: int) -> tuple[int, int, int]:
 
 
 def _start(layer: nn.Module, rng: torch.Generator) -> None:
-    """Uniform weights with variance 1/3 over the taps of one channel, as torch starts a layer, and biases 0.
+    """Uniform weights with variance 1/3 over the taps of one channel, as torch starts a layer, and
+    biases 0.
 
     Larger ones (He et al. 2015) fit the auxiliary data as well, and the clients' half as well.
     """

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from attacks._decoder_nets import as_maps, table5
 
 CHUNK = 256  # examples at once where nothing is learnt
-SURE = 2.0  # standard errors by which a decoder must beat the class mean on held-out examples to believe itself,
+# Standard errors by which a decoder must beat the class mean on held-out examples to believe
+# itself,.
+SURE = 2.0
 LESS = 0.95  # and the share of its error (mixing in a constant alone can save some)
 STRANGE = 10.0  # mean square of scaled features that the decoder was not made for
 PLACES = 2**16  # numbers of a channel at once
@@ -39,7 +41,9 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """The attacker's own examples: features (n, ...), inputs x (n, *shape), classes y (n,) int64 from 0 on."""
+    """The attacker's own examples: features (n, ...), inputs x (n, *shape), classes y (n,) int64
+    from 0 on.
+    """
 
     features: Tensor
     x: Tensor
@@ -52,7 +56,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C', C) applied."""
+    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C',
+    C) applied.
+    """
 
     centre: Tensor
     turn: Tensor
@@ -60,18 +66,22 @@ class Scaling:
     def __call__(self, features: Tensor) -> Tensor:
         """(n, C', H, W) of features (n, C, ...)."""
         maps = as_maps(features)
-        parts = [maps[i : i + CHUNK].to(self.centre) - self.centre for i in range(0, len(maps), CHUNK)]
+        parts = [
+            maps[i : i + CHUNK].to(self.centre) - self.centre for i in range(0, len(maps), CHUNK)
+        ]
         return torch.cat([torch.einsum("dc,nchw->ndhw", self.turn, part) for part in parts])
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A decoder with the statistics of the examples that it was trained on, and what the held-out ones say of it.
+    """A decoder with the statistics of the examples that it was trained on, and what the held-out
+    ones say of it.
 
-    ``level``, ``spread`` (C, 1, 1): mean and deviation of the inputs' channels. ``low``, ``high``: where all inputs lie, or
-    infinite. ``means`` (classes, *shape): of the classes. ``weight``: of the network beside the class mean. ``curve`` (epochs, 2):
-    training and held-out error of the network after every epoch. ``errors`` (2,): held-out error of the decoder and of the class
-    mean alone. ``accepted``: it is better by a twentieth, and not by chance.
+    ``level``, ``spread`` (C, 1, 1): mean and deviation of the inputs' channels. ``low``, ``high``:
+    where all inputs lie, or infinite. ``means`` (classes, *shape): of the classes. ``weight``: of
+    the network beside the class mean. ``curve`` (epochs, 2): training and held-out error of the
+    network after every epoch. ``errors`` (2,): held-out error of the decoder and of the class mean
+    alone. ``accepted``: it is better by a twentieth, and not by chance.
     """
 
     scaling: Scaling
@@ -87,11 +97,15 @@ class Trained:
     accepted: bool
 
     def __call__(self, features: Tensor, y: Tensor) -> Tensor:
-        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,), (n, *shape)."""
+        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,), (n,
+        *shape).
+        """
         return self.mixed(self.scaling(features), y)
 
     def strange(self, features: Tensor) -> bool:
-        """Are these no features as the attacker's own examples have them? Theirs have mean square 1."""
+        """Are these no features as the attacker's own examples have them? Theirs have mean square
+        1.
+        """
         return not float(self.scaling(features).square().mean()) < STRANGE
 
     def mixed(self, scaled: Tensor, y: Tensor) -> Tensor:
@@ -102,7 +116,9 @@ class Trained:
     def bare(self, scaled: Tensor) -> Tensor:
         """The network's guess alone, unclipped."""
         with torch.no_grad():
-            return torch.cat([self.guess(scaled[i : i + CHUNK]) for i in range(0, len(scaled), CHUNK)])
+            return torch.cat(
+                [self.guess(scaled[i : i + CHUNK]) for i in range(0, len(scaled), CHUNK)]
+            )
 
     def guess(self, scaled: Tensor) -> Tensor:
         """The network's guess, with gradients."""
@@ -111,29 +127,40 @@ class Trained:
 
 
 def class_means(x: Tensor, y: Tensor, classes: int) -> Tensor:
-    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class; of all where a class has none."""
-    return torch.stack([x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(classes)])
+    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class; of all where a
+    class has none.
+    """
+    return torch.stack(
+        [x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(classes)]
+    )
 
 
 def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Trained:
-    """A decoder trained by Adam on the mean squared error, of the epoch with the lowest error on held-out examples.
+    """A decoder trained by Adam on the mean squared error, of the epoch with the lowest error on
+    held-out examples.
 
-    The attacker's examples are split at random; what is held out decides on the epoch, on how far the class mean is mixed in (by
-    least squares, between all and nothing), and on whether the decoder believes itself. Small sets are passed more than ``epochs``
-    times, until ``steps`` steps are made. Training that diverges ends there; in the first epoch, the curve has no line.
+    The attacker's examples are split at random; what is held out decides on the epoch, on how far
+    the class mean is mixed in (by least squares, between all and nothing), and on whether the
+    decoder believes itself. Small sets are passed more than ``epochs`` times, until ``steps`` steps
+    are made. Training that diverges ends there; in the first epoch, the curve has no line.
 
-    "relu" trains the linear network, too, and is the one of both that errs less on the held-out examples: where features are
-    easily inverted that is the linear one.
+    "relu" trains the linear network, too, and is the one of both that errs less on the held-out
+    examples: where features are easily inverted that is the linear one.
     """
     n = len(known.y)
     order = torch.randperm(n, generator=rng).to(known.y.device)
     back = min(max(round(how.held_out * n), 1), n - 1)
     held, seen = known.some(order[:back]), known.some(order[back:])
-    made = [_fitted(held, seen, classes, how, relu, rng) for relu in ((False, True) if how.network == "relu" else (False,))]
+    made = [
+        _fitted(held, seen, classes, how, relu, rng)
+        for relu in ((False, True) if how.network == "relu" else (False,))
+    ]
     return min(made, key=lambda d: float(d.errors[0]) if len(d.curve) else math.inf)
 
 
-def _fitted(held: Known, seen: Known, classes: int, how: Settings, relu: bool, rng: torch.Generator) -> Trained:
+def _fitted(
+    held: Known, seen: Known, classes: int, how: Settings, relu: bool, rng: torch.Generator
+) -> Trained:
     """One network, trained on ``seen`` and judged on ``held``."""
     scaling = _scaling(seen.features, whiten=relu)
     held, seen = (replace(k, features=scaling(k.features)) for k in (held, seen))
@@ -164,11 +191,13 @@ def _fitted(held: Known, seen: Known, classes: int, how: Settings, relu: bool, r
 
 
 def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
-    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``: their principal components at variance 1.
+    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``: their principal
+    components at variance 1.
 
-    Where channels are much alike (FLea's loss makes them so) what tells inputs apart lies in the small components, and descent
-    does not find it in the channels themselves. Components that never change are left out; with fewer than ten numbers of each
-    channel to tell them by, channels stay themselves.
+    Where channels are much alike (FLea's loss makes them so) what tells inputs apart lies in the
+    small components, and descent does not find it in the channels themselves. Components that never
+    change are left out; with fewer than ten numbers of each channel to tell them by, channels stay
+    themselves.
     """
     v = as_maps(features).transpose(0, 1).flatten(1)
     mean = v.mean(1, dtype=torch.float64)
@@ -177,13 +206,17 @@ def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
         part = v[:, i : i + PLACES].double() - mean[:, None]
         cov += part @ part.T / v.shape[1]
     whiten = whiten and v.shape[1] >= ENOUGH * len(v)
-    sizes, axes = torch.linalg.eigh(cov) if whiten else (cov.diagonal(), torch.eye(len(cov)).to(cov))
+    sizes, axes = (
+        torch.linalg.eigh(cov) if whiten else (cov.diagonal(), torch.eye(len(cov)).to(cov))
+    )
     large = sizes > max(FLAT * float(sizes.max()), 1e-30)
     turn = torch.where(large, sizes.clamp(min=1e-30).rsqrt(), 0.0)[:, None] * axes.T
     return Scaling(mean[:, None, None].to(features), turn.to(features))
 
 
-def _untrained(scaling: Scaling, seen: Known, classes: int, *, relu: bool, rng: torch.Generator) -> Trained:
+def _untrained(
+    scaling: Scaling, seen: Known, classes: int, *, relu: bool, rng: torch.Generator
+) -> Trained:
     """The statistics of the inputs, and an untrained network."""
     x = as_maps(seen.x)
     image = bool(((x >= 0) & (x <= 1)).all())
@@ -208,8 +241,15 @@ def _judged(decoder: Trained, held: Known) -> Trained:
     moved = decoder.bare(held.features) - mean
     weight = float((moved * (held.x - mean)).sum() / moved.square().sum().clamp(min=1e-30))
     decoder = replace(decoder, weight=min(max(weight, 0.0), 1.0))
-    error, blind = ((x - held.x).square().flatten(1).mean(1) for x in (decoder.mixed(held.features, held.y), mean))
+    error, blind = (
+        (x - held.x).square().flatten(1).mean(1)
+        for x in (decoder.mixed(held.features, held.y), mean)
+    )
     gain = blind - error
     chance = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    accepted = float(gain.mean()) > SURE * chance and float(error.mean()) < LESS * float(blind.mean())
-    return replace(decoder, errors=torch.stack([error.mean(), blind.mean()]).cpu(), accepted=accepted)
+    accepted = float(gain.mean()) > SURE * chance and float(error.mean()) < LESS * float(
+        blind.mean()
+    )
+    return replace(
+        decoder, errors=torch.stack([error.mean(), blind.mean()]).cpu(), accepted=accepted
+    )

@@ -1,4 +1,6 @@
-"""L-BFGS by hand (Nocedal and Wright, Algorithms 7.4, 7.5 and 3.5): creating a torch.optim optimiser costs 2.5 s of imports."""
+"""L-BFGS by hand (Nocedal and Wright, Algorithms 7.4, 7.5 and 3.5): creating a torch.optim
+optimiser costs 2.5 s of imports.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ _TRIES = 25  # evaluations per line search
 class Solution:
     """Where the search ended: the best point seen.
 
-    ``x``: (n,). ``value``: f(x). ``steps``: iterations done. ``gradient_norm``: Euclidean, at x. ``converged``: the gradient
-    is within the tolerance, or no step along the gradient itself lowers the value any more (rounding).
+    ``x``: (n,). ``value``: f(x). ``steps``: iterations done. ``gradient_norm``: Euclidean, at x.
+    ``converged``: the gradient is within the tolerance, or no step along the gradient itself lowers
+    the value any more (rounding).
     """
 
     x: Tensor
@@ -36,17 +39,21 @@ class _Point:
 
 
 def minimise(
-    f: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int, memory: int = 20, tolerance: float = 0.0, enough: float = -math.inf
+    f: Callable[[Tensor], Tensor],
+    x0: Tensor,
+    *,
+    steps: int,
+    memory: int = 20,
+    tolerance: float = 0.0,
+    enough: float = -math.inf,
 ) -> Solution:
     """Minimise a smooth function without bounds.
 
-    Args:
-        f: (n,) to a scalar (), differentiable by autograd. A value that is not finite counts as a wall: the step is shortened.
-        x0: (n,), float64 advised; where to start.
-        steps: most iterations; each costs one to about three evaluations of ``f`` and its gradient.
-        memory: pairs of differences that are kept.
-        tolerance: stop once the gradient's norm is at most this.
-        enough: stop once the value is at most this.
+    Args: f: (n,) to a scalar (), differentiable by autograd. A value that is not finite counts as a
+        wall: the step is shortened. x0: (n,), float64 advised; where to start. steps: most
+        iterations; each costs one to about three evaluations of ``f`` and its gradient. memory:
+        pairs of differences that are kept. tolerance: stop once the gradient's norm is at most
+        this. enough: stop once the value is at most this.
 
     Raises:
         ValueError: ``x0`` is not a vector, or ``f`` or its gradient is not finite there.
@@ -55,7 +62,9 @@ def minimise(
         raise ValueError(f"expected a starting vector (n,), got {tuple(x0.shape)}. Flatten it.")
     here = _at(f, x0.detach().clone())
     if not math.isfinite(here.value):
-        raise ValueError("the function or its gradient is not finite at the starting point. Start elsewhere.")
+        raise ValueError(
+            "the function or its gradient is not finite at the starting point. Start elsewhere."
+        )
     pairs: list[tuple[Tensor, Tensor, float]] = []
     done, converged = 0, float(here.gradient.norm()) <= tolerance
     while done < steps and not converged and here.value > enough:
@@ -64,12 +73,17 @@ def minimise(
             pairs, direction = [], -_two_loops(here.gradient, [])
         there = _search(f, here, direction)
         done += 1
-        if there is None:  # nothing along it lowers the value: begin again from the gradient, or it is the end
+        # Nothing along it lowers the value: begin again from the gradient, or it is the end.
+        if there is None:
             converged, pairs = not pairs, []
             continue
         s, y = there.x - here.x, there.gradient - here.gradient
         if float(s @ y) > 1e-14 * float(y @ y):
-            pairs = [*pairs[-memory + 1 :], (s, y, 1 / float(s @ y))] if memory > 1 else [(s, y, 1 / float(s @ y))]
+            pairs = (
+                [*pairs[-memory + 1 :], (s, y, 1 / float(s @ y))]
+                if memory > 1
+                else [(s, y, 1 / float(s @ y))]
+            )
         here = there
         converged = float(here.gradient.norm()) <= tolerance
     return Solution(here.x, here.value, done, float(here.gradient.norm()), converged)
@@ -81,7 +95,11 @@ def _at(f: Callable[[Tensor], Tensor], x: Tensor) -> _Point:
         value = f(leaf)
         gradient = torch.autograd.grad(value, leaf)[0]
     number = float(value.detach())
-    return _Point(x, number if math.isfinite(number) and bool(gradient.isfinite().all()) else math.inf, gradient)
+    return _Point(
+        x,
+        number if math.isfinite(number) and bool(gradient.isfinite().all()) else math.inf,
+        gradient,
+    )
 
 
 def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, float]]) -> Tensor:
@@ -100,9 +118,11 @@ def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, float]]) -> T
 
 
 def _search(f: Callable[[Tensor], Tensor], here: _Point, direction: Tensor) -> _Point | None:
-    """A point on the ray that meets the strong Wolfe conditions, or the lowest found; None if none lowers the value.
+    """A point on the ray that meets the strong Wolfe conditions, or the lowest found; None if none
+    lowers the value.
 
-    Bracketing and zooming are one loop: ``low`` is the best end of the interval, ``high`` its other end (none yet: it grows).
+    Bracketing and zooming are one loop: ``low`` is the best end of the interval, ``high`` its other
+    end (none yet: it grows).
     """
     slope0 = float(direction @ here.gradient)
     low, low_t, low_slope = here, 0.0, slope0
@@ -129,7 +149,9 @@ def _search(f: Callable[[Tensor], Tensor], here: _Point, direction: Tensor) -> _
 
 
 def _between(a: float, fa: float, da: float, b: float, fb: float, db: float) -> float:
-    """The minimum of the cubic through both ends (Eq. 3.59), kept 10 % away from them; their middle where there is none."""
+    """The minimum of the cubic through both ends (Eq. 3.59), kept 10 % away from them; their middle
+    where there is none.
+    """
     width = b - a
     if math.isfinite(fb) and math.isfinite(db):
         d1 = da + db - 3 * (fa - fb) / (a - b)

@@ -1,4 +1,6 @@
-"""Two ways to match a gradient: L-BFGS of our own for small smooth nets, and the `breaching` package."""
+"""Two ways to match a gradient: L-BFGS of our own for small smooth nets, and the `breaching`
+package.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """``x`` (B, ...), the private inputs solved for, the attacker's own self-check, and what a reader should know."""
+    """``x`` (B, ...), the private inputs solved for, the attacker's own self-check, and what a
+    reader should know.
+    """
 
     x: Tensor
     private: dict[str, Tensor] = field(default_factory=dict)
@@ -41,12 +45,21 @@ class Found:
     flags: tuple[str, ...] = ()
 
 
-def lbfgs(replay: Replay, labels: Tensor, private: Mapping[str, Tensor], free: Sequence[str], how: Settings, rng: torch.Generator) -> Found:
-    """Minimise 1 - cos(g*, g(x)) over images and ``free`` inputs, as half the squared distance of the unit vectors.
+def lbfgs(
+    replay: Replay,
+    labels: Tensor,
+    private: Mapping[str, Tensor],
+    free: Sequence[str],
+    how: Settings,
+    rng: torch.Generator,
+) -> Found:
+    """Minimise 1 - cos(g*, g(x)) over images and ``free`` inputs, as half the squared distance of
+    the unit vectors.
 
-    Matching the direction alone gives away one equation of thousands, makes clipping harmless to the attacker, and on nets
-    with a prototype loss converges where matching values stalls (8 of 8 probes of a trained net against 6). Starts are tried
-    until one matches; if none does, the nearest is kept.
+    Matching the direction alone gives away one equation of thousands, makes clipping harmless to
+    the attacker, and on nets with a prototype loss converges where matching values stalls (8 of 8
+    probes of a trained net against 6). Starts are tried until one matches; if none does, the
+    nearest is kept.
     """
     target = {k: v for k, v in replay.observed().items() if bool(v.any())}
     size = _norm(target)
@@ -56,19 +69,34 @@ def lbfgs(replay: Replay, labels: Tensor, private: Mapping[str, Tensor], free: S
 
     def unpack(v: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         x, *rest = torch.split(v, [pixels, *(private[k].numel() for k in free)])
-        return x.view(shape), {**private, **{k: r.view_as(private[k]) for k, r in zip(free, rest, strict=True)}}
+        return x.view(shape), {
+            **private,
+            **{k: r.view_as(private[k]) for k, r in zip(free, rest, strict=True)},
+        }
 
     def mismatch(v: Tensor) -> Tensor:
         x, inputs = unpack(v)
         g = replay.gradient(Batch(x, labels), inputs)
         norm = _norm({k: g[k] for k in target}).clamp(min=1e-150)
-        return 0.5 * torch.stack([(t - g[k] / norm).square().sum() for k, t in target.items()]).sum()
+        return (
+            0.5 * torch.stack([(t - g[k] / norm).square().sum() for k, t in target.items()]).sum()
+        )
 
     tried: list[Solution] = []
     for _ in range(how.restarts):
         x = torch.rand(pixels, generator=rng, dtype=torch.float64)
-        guesses = [torch.randn(private[k].numel(), generator=rng, dtype=torch.float64) for k in free]
-        tried.append(minimise(mismatch, torch.cat([x, *guesses]).to(replay.device), steps=how.steps, memory=MEMORY, enough=EXACT))
+        guesses = [
+            torch.randn(private[k].numel(), generator=rng, dtype=torch.float64) for k in free
+        ]
+        tried.append(
+            minimise(
+                mismatch,
+                torch.cat([x, *guesses]).to(replay.device),
+                steps=how.steps,
+                memory=MEMORY,
+                enough=EXACT,
+            )
+        )
         if tried[-1].value < MATCHED:
             break
     best = min(tried, key=lambda s: s.value)
@@ -77,7 +105,9 @@ def lbfgs(replay: Replay, labels: Tensor, private: Mapping[str, Tensor], free: S
     rivals = [unpack(s.x)[0] for s in tried if s is not best and s.value < 1.1 * best.value + 1e-12]
     if any(float((r.clamp(0, 1) - x.clamp(0, 1)).square().mean()) > 0.01 for r in rivals):
         flags.append("restarts_disagree")
-    return Found(x.detach(), {k: inputs[k].detach() for k in free}, best.value < MATCHED, tuple(flags))
+    return Found(
+        x.detach(), {k: inputs[k].detach() for k in free}, best.value < MATCHED, tuple(flags)
+    )
 
 
 def _norm(tensors: Mapping[str, Tensor]) -> Tensor:
@@ -95,11 +125,16 @@ class _Given:
         return self.output
 
     def __getattr__(self, name: str) -> Any:
-        raise MethodError(f"the method's loss reads net.{name}, and breaching sees the network's output alone; use engine=lbfgs.")
+        raise MethodError(
+            f"the method's loss reads net.{name}, and breaching sees the network's output alone;"
+            " use engine=lbfgs."
+        )
 
 
 class _Loss:
-    """The method's loss of an output and labels, as breaching wants it; ``private`` stands in for what it does not know."""
+    """The method's loss of an output and labels, as breaching wants it; ``private`` stands in for
+    what it does not know.
+    """
 
     def __init__(self, replay: Replay, private: Mapping[str, Tensor]) -> None:
         self.replay, self.private = replay, dict(private)
@@ -111,7 +146,13 @@ class _Loss:
         return self.replay.loss_of(_Given(output), Batch(self.replay.blank.x, labels), self.private)
 
 
-def breached(replay: Replay, labels: Tensor, private: Mapping[str, Tensor], how: Settings, rng: torch.Generator) -> Found:
+def breached(
+    replay: Replay,
+    labels: Tensor,
+    private: Mapping[str, Tensor],
+    how: Settings,
+    rng: torch.Generator,
+) -> Found:
     """The package's attack of Geiping et al. on the gradient; ``private`` is taken as it is."""
     from attacks._breaching import invert
 
@@ -131,4 +172,6 @@ def breached(replay: Replay, labels: Tensor, private: Mapping[str, Tensor], how:
         total_variation=how.total_variation,
     )
     matched = math.isfinite(out.loss) and out.loss < 0.05
-    return Found(out.image.double(), {}, matched, () if math.isfinite(out.loss) else ("loss_did_not_fall",))
+    return Found(
+        out.image.double(), {}, matched, () if math.isfinite(out.loss) else ("loss_did_not_fall",)
+    )

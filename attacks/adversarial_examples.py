@@ -1,4 +1,6 @@
-"""FedAA's adversarial examples as an attack: the server inverts a client's own model, and the result lies beside the client's images."""
+"""FedAA's adversarial examples as an attack: the server inverts a client's own model, and the
+result lies beside the client's images.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +22,45 @@ from leakbench.record.recording import Recording
 
 
 class AdversarialExamples(Attack):
-    """Makes the examples of Eq. 4 again, from the audited clients' models and label names, with noise of the attacker's own.
+    """Makes the examples of Eq. 4 again, from the audited clients' models and label names, with
+    noise of the attacker's own.
 
-    The server of FedAA makes them anyway; "as for an image classification task, ... it is impossible to leak the details of any
-    image through the shared label name" (Section 3.3) is what is measured. A client's model is the one that opened the round plus
-    its first update. Where clients send images (the control, or ``sends`` = "images") the guess is those images as they are.
+    The server of FedAA makes them anyway; "as for an image classification task, ... it is
+    impossible to leak the details of any image through the shared label name" (Section 3.3) is what
+    is measured. A client's model is the one that opened the round plus its first update. Where
+    clients send images (the control, or ``sends`` = "images") the guess is those images as they
+    are.
 
-    Examples are matched to the images that the control sends (so many of each label, drawn once) by the optimal assignment with
-    the least squared error, whatever their labels; there may be more examples than images. The guess is what the method's server
-    would hold, clipped or not; scoring clips it to [0, 1]. True are these images alone in psnr, ssim, mse, lpips and identification;
+    Examples are matched to the images that the control sends (so many of each label, drawn once) by
+    the optimal assignment with the least squared error, whatever their labels; there may be more
+    examples than images. The guess is what the method's server would hold, clipped or not; scoring
+    clips it to [0, 1]. True are these images alone in psnr, ssim, mse, lpips and identification;
     all that the client holds in `nearest_psnr`. `recognised` asks for the class only.
 
-    Floor: examples made from the model as the client *received* it, for the same labels, as many, clipped and matched alike. So the
-    distance to the floor is what the client's training put in. It knows the labels, and it is far below a guess that also has
-    public data (the class mean of these): a value above the floor is no image yet, look at the pictures. The other way round,
-    Eq. 4 seeks any input that the model is sure of, not the likeliest image, with no prior on images, and the control, the images
-    as they are, never fails: a value at the floor shows that *these examples* give no image away. What else a model of one client
-    gives away it does not bound. So it is on the rung ``paper``: its failure alone never makes a verdict of "held".
+    Floor: examples made from the model as the client *received* it, for the same labels, as many,
+    clipped and matched alike. So the distance to the floor is what the client's training put in. It
+    knows the labels, and it is far below a guess that also has public data (the class mean of
+    these): a value above the floor is no image yet, look at the pictures. The other way round, Eq.
+    4 seeks any input that the model is sure of, not the likeliest image, with no prior on images,
+    and the control, the images as they are, never fails: a value at the floor shows that *these
+    examples* give no image away. What else a model of one client gives away it does not bound. So
+    it is on the rung ``paper``: its failure alone never makes a verdict of "held".
     """
 
-    about: ClassVar[str] = "the server's inversion of a client's model and label names (FedAA, Eq. 4), beside the client's images"
+    about: ClassVar[str] = (
+        "the server's inversion of a client's model and label names (FedAA, Eq. 4), beside the"
+        " client's images"
+    )
     paper: ClassVar[str] = "FedAA, ACM MM 2023, Eq. 4, Section 3.3, Figure 6"
     metrics: ClassVar[tuple[Metric, ...]] = EXAMPLES
     class_mean: ClassVar[bool] = False
 
-    steps: int = Field(0, ge=0, le=100_000, description="most iterations of L-BFGS; 0: as many as the method's server takes")
+    steps: int = Field(
+        0,
+        ge=0,
+        le=100_000,
+        description="most iterations of L-BFGS; 0: as many as the method's server takes",
+    )
 
     @property
     def threat(self) -> ThreatModel:
@@ -60,17 +76,29 @@ class AdversarialExamples(Attack):
         return super().obstacle(recording)
 
     def seconds(self, recording: Recording) -> float:
-        """From a forward pass that is counted, not timed: so many operations a step, forward and twice that backward."""
+        """From a forward pass that is counted, not timed: so many operations a step, forward and
+        twice that backward.
+        """
         from torch.utils.flop_counter import FlopCounterMode
 
         at = next(recording.module().parameters())
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             recording.module()(torch.zeros(1, *recording.facts.shape).to(at))
         method: Any = recording.method
-        sent = next(s for s in recording.run.meta["sent"] if (s["kind"], s["sender"]) == ("labels", "client"))
+        sent = next(
+            s
+            for s in recording.run.meta["sent"]
+            if (s["kind"], s["sender"]) == ("labels", "client")
+        )
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples
         made = 2 * len(recording.stages) * recording.spec.record.audited
-        return float(1 + made * 1.25 * (self.steps or method.search_steps) * (0.002 + 3 * examples * counter.get_total_flops() / 4e10))
+        return float(
+            1
+            + made
+            * 1.25
+            * (self.steps or method.search_steps)
+            * (0.002 + 3 * examples * counter.get_total_flops() / 4e10)
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._guess(view, m, rng, trained=True) for m in _updates.first(view)]
@@ -81,25 +109,45 @@ class AdversarialExamples(Attack):
 
     def _guess(self, view: View, m: Message, rng: torch.Generator, *, trained: bool) -> Guess:
         labels = [e.payload for e in view.messages("labels", sender=m.sender, round=m.round)]
-        models = [e.payload for e in view.messages("model", sender="server", round=m.round) if e.phase < m.phase]
+        models = [
+            e.payload
+            for e in view.messages("model", sender="server", round=m.round)
+            if e.phase < m.phase
+        ]
         images = [e.payload for e in view.messages("data", sender=m.sender, round=m.round)]
         if not labels or not models:
-            return Guess(m.sender, m.round, failed=f"its {'model' if labels else 'labels'} of this round was not kept")
+            return Guess(
+                m.sender,
+                m.round,
+                failed=f"its {'model' if labels else 'labels'} of this round was not kept",
+            )
         if images and trained:
             return self._about(m, Batch(images[-1], labels[-1]), view)
-        weights = {k: v + m.payload[k] if trained and k in m.payload else v for k, v in models[-1].items()}
+        weights = {
+            k: v + m.payload[k] if trained and k in m.payload else v for k, v in models[-1].items()
+        }
         if not all(bool(v.isfinite().all()) for v in weights.values()):
             return Guess(m.sender, m.round, failed="the client's model is not finite")
         return self._about(m, self._made(view, weights, labels[-1].unique(), rng), view)
 
-    def _made(self, view: View, weights: dict[str, Tensor], names: Tensor, rng: torch.Generator) -> Batch:
+    def _made(
+        self, view: View, weights: dict[str, Tensor], names: Tensor, rng: torch.Generator
+    ) -> Batch:
         method: Any = view.method
         if self.steps:
             method = method.model_copy(update={"search_steps": self.steps})
-        noise = torch.randn(len(names) * method.examples, *view.facts.shape, generator=rng, dtype=torch.float64)
-        batch: Batch = method.made(Net(view.module, weights), weights, names, noise.to(view.device, view.dtype))
+        noise = torch.randn(
+            len(names) * method.examples, *view.facts.shape, generator=rng, dtype=torch.float64
+        )
+        batch: Batch = method.made(
+            Net(view.module, weights), weights, names, noise.to(view.device, view.dtype)
+        )
         return batch
 
     def _about(self, m: Message, batch: Batch, view: View) -> Guess:
         """A guess whose examples are about the images that stand for the labels, in no order."""
-        return Guess(m.sender, m.round, {"x": batch.x.to(view.dtype), "y": batch.y, "data.among": torch.tensor(m.round)})
+        return Guess(
+            m.sender,
+            m.round,
+            {"x": batch.x.to(view.dtype), "y": batch.y, "data.among": torch.tensor(m.round)},
+        )

@@ -1,4 +1,6 @@
-"""Context: do this client's data carry a marker that the attacker knows? (FLea, KDD 2024, Section 4.4, Appendix D, Figure 9)"""
+"""Context: do this client's data carry a marker that the attacker knows? (FLea, KDD 2024, Section
+4.4, Appendix D, Figure 9)
+"""
 
 from __future__ import annotations
 
@@ -31,24 +33,30 @@ CHUNK = 500
 
 
 class Context(Attack):
-    """Trains a classifier on auxiliary data, clear and marked, that went the way of what clients share; then reads the clients'.
+    """Trains a classifier on auxiliary data, clear and marked, that went the way of what clients
+    share; then reads the clients'.
 
-    ``features`` (FLea): through the last global model of the attacked round up to the method's ``layer``, in evaluation mode; only
-    clients that sent in that round are attacked. ``mean_data`` (FedMix): means of the method's ``size`` examples, all marked or all
-    clear. ``data`` (FedData): as they are. What is sent once before training is attacked at the end alone.
+    ``features`` (FLea): through the last global model of the attacked round up to the method's
+    ``layer``, in evaluation mode; only clients that sent in that round are attacked. ``mean_data``
+    (FedMix): means of the method's ``size`` examples, all marked or all clear. ``data`` (FedData):
+    as they are. What is sent once before training is attacked at the end alone.
 
-    A sample is one example (or mean) that the attacker made; half of the samples are the marked copies of the other half. Tried
-    are 10, 30, 100, 300, ... samples up to ``samples`` or twice the auxiliary examples, and that number itself; smaller sets are
-    parts of the larger ones. For means the same numbers are tried, although random groups of auxiliary examples would allow for
-    more: a mean is one sample, and its examples are used in others, too. With all auxiliary examples used, draws of the largest
-    number differ in the order, the pairs kept back and the network's start alone. A guess is one draw: what each number of
-    samples says about every row that each client sent.
+    A sample is one example (or mean) that the attacker made; half of the samples are the marked
+    copies of the other half. Tried are 10, 30, 100, 300, ... samples up to ``samples`` or twice the
+    auxiliary examples, and that number itself; smaller sets are parts of the larger ones. For means
+    the same numbers are tried, although random groups of auxiliary examples would allow for more: a
+    mean is one sample, and its examples are used in others, too. With all auxiliary examples used,
+    draws of the largest number differ in the order, the pairs kept back and the network's start
+    alone. A guess is one draw: what each number of samples says about every row that each client
+    sent.
 
-    From the paper: the attacker knows the marker, and the accuracy against the number of samples. Differently: the marker is the
-    clients', not the images' (see ``leakbench.data.marker.marked``), so accuracy is counted by client; samples are pairs of one
-    example, which is stronger; beside four linear layers (``network`` = "linear", which together are one linear map) there is a
-    stronger attacker ("relu": a matched filter, a ReLU network or the linear layers, whichever is best on samples that it kept
-    back). A wrapper's noise or clipping is not imitated on the attacker's own samples.
+    From the paper: the attacker knows the marker, and the accuracy against the number of samples.
+    Differently: the marker is the clients', not the images' (see ``leakbench.data.marker.marked``),
+    so accuracy is counted by client; samples are pairs of one example, which is stronger; beside
+    four linear layers (``network`` = "linear", which together are one linear map) there is a
+    stronger attacker ("relu": a matched filter, a ReLU network or the linear layers, whichever is
+    best on samples that it kept back). A wrapper's noise or clipping is not imitated on the
+    attacker's own samples.
     """
 
     about: ClassVar[str] = "whether a client's data carry a marker that the attacker knows"
@@ -57,24 +65,40 @@ class Context(Attack):
     left_out: ClassVar[str] = "what they sent was made by another round's model, or is empty"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"network": "relu"}, {"network": "linear"})
 
-    network: Literal["linear", "relu"] = Field("relu", description="four linear layers, as the paper; or the best of a few")
-    samples: int = Field(3000, ge=10, description="most samples that the attacker makes, half of them marked")
+    network: Literal["linear", "relu"] = Field(
+        "relu", description="four linear layers, as the paper; or the best of a few"
+    )
+    samples: int = Field(
+        3000, ge=10, description="most samples that the attacker makes, half of them marked"
+    )
     draws: int = Field(10, ge=2, description="draws of the attacker's samples")
     at: tuple[Literal["untrained", "early", "middle", "final"], ...] = Field(
-        ("untrained", "final"), min_length=1, description="stages attacked, where features are sent anew in every round"
+        ("untrained", "final"),
+        min_length=1,
+        description="stages attacked, where features are sent anew in every round",
     )
 
     @property
     def threat(self) -> ThreatModel:
-        return ThreatModel(kinds=(*SENT, "model"), rounds="audited", knows=("aux_data", "method", "facts"), rung="public")
+        return ThreatModel(
+            kinds=(*SENT, "model"),
+            rounds="audited",
+            knows=("aux_data", "method", "facts"),
+            rung="public",
+        )
 
     def obstacle(self, recording: Recording) -> str:
         kinds = self._sent(recording)
         if not kinds:
-            return f"clients send the {self.threat.observer} no {', '.join(SENT[:-1])} or {SENT[-1]}"
+            return (
+                f"clients send the {self.threat.observer} no {', '.join(SENT[:-1])} or {SENT[-1]}"
+            )
         if not recording.facts.context:
             marker = "bump" if recording.parts.task.signal else "square"
-            return f"its task plants no context marker to look for: train with -s task.context={marker}"
+            return (
+                "its task plants no context marker to look for: train with -s"
+                f" task.context={marker}"
+            )
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
         if field and not hasattr(recording.method, field):
             return f"the method has no field `{field}`, so how its {kinds[0]} are made is not known"
@@ -85,16 +109,28 @@ class Context(Attack):
 
     def stages_of(self, recording: Recording) -> tuple[str, ...]:
         """Features change with the model; what was sent once stays the same."""
-        once = all(s["rounds"] == 1 for s in recording.run.meta["sent"] if s["kind"] in self.attacks(recording) and s["sender"] == "client")
+        once = all(
+            s["rounds"] == 1
+            for s in recording.run.meta["sent"]
+            if s["kind"] in self.attacks(recording) and s["sender"] == "client"
+        )
         return ("final",) if once else self.at
 
     def covers(self, guess: Guess) -> set[str]:
-        return {f"client/{i}" for i in guess.tensors["client"].tolist()} if not guess.failed else set()
+        return (
+            {f"client/{i}" for i in guess.tensors["client"].tolist()} if not guess.failed else set()
+        )
 
     def seconds(self, recording: Recording) -> float:
-        passed = [s for s in recording.run.meta["sent"] if s["kind"] in self.attacks(recording) and s["sender"] == "client"]
+        passed = [
+            s
+            for s in recording.run.meta["sent"]
+            if s["kind"] in self.attacks(recording) and s["sender"] == "client"
+        ]
         size = max((s["bytes"] // s["messages"] for s in passed), default=0)
-        return len(self.stages_of(recording)) * self.draws * (2.0 + size / 1e5 * self.samples / 2000)
+        return (
+            len(self.stages_of(recording)) * self.draws * (2.0 + size / 1e5 * self.samples / 2000)
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         victims = self._victims(view)
@@ -102,7 +138,10 @@ class Context(Attack):
             return []
         seeds = torch.randint(2**62, (self.draws,), generator=rng).tolist()
         way = Way.of(view, victims[0])
-        return [self._draw(view, way, victims, k, torch.Generator().manual_seed(s)) for k, s in enumerate(seeds)]
+        return [
+            self._draw(view, way, victims, k, torch.Generator().manual_seed(s))
+            for k, s in enumerate(seeds)
+        ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """Coin flips on the same rows."""
@@ -114,17 +153,30 @@ class Context(Attack):
         def flips(*shape: int) -> Tensor:
             return 2.0 * torch.randint(2, shape, generator=rng) - 1
 
-        return [self._guess(view, k, victims, sizes, flips(len(sizes), rows), flips(rows)) for k in range(self.draws)]
+        return [
+            self._guess(view, k, victims, sizes, flips(len(sizes), rows), flips(rows))
+            for k in range(self.draws)
+        ]
 
     def _sent(self, recording: Recording) -> tuple[str, ...]:
         """What clients send the server that can be attacked, the barest first."""
         passed = recording.run.meta["sent"]
-        return tuple(k for k in SENT if any((s["kind"], s["sender"], s["receiver"]) == (k, "client", "server") for s in passed))
+        return tuple(
+            k
+            for k in SENT
+            if any(
+                (s["kind"], s["sender"], s["receiver"]) == (k, "client", "server") for s in passed
+            )
+        )
 
     def _victims(self, view: View) -> list[Message]:
         """Each client's newest message with rows in it; features of the attacked round alone."""
         for kind in SENT:
-            sent = [m for m in view.messages(kind) if m.sender != "server" and (kind != "features" or m.round == view.round)]
+            sent = [
+                m
+                for m in view.messages(kind)
+                if m.sender != "server" and (kind != "features" or m.round == view.round)
+            ]
             if sent:
                 return [m for m in {m.sender: m for m in sent}.values() if len(m.payload)]
         return []
@@ -133,28 +185,60 @@ class Context(Attack):
         most = max(GRID[0], min(self.samples, 2 * len(view.know("aux_data"))) // 2 * 2)
         return [*(n for n in GRID if n < most), most]
 
-    def _draw(self, view: View, way: Way, victims: list[Message], k: int, rng: torch.Generator) -> Guess:
+    def _draw(
+        self, view: View, way: Way, victims: list[Message], k: int, rng: torch.Generator
+    ) -> Guess:
         sizes = self._sizes(view)
         if why := way.obstacle(len(view.know("aux_data"))):
             return Guess(f"draw/{k}", view.round, failed=why)
         x = torch.cat([m.payload for m in victims]).flatten(1).float()
-        clear, marked = way.samples(view.know("aux_data").x, sizes[-1] // 2, view.facts.context, rng)
+        clear, marked = way.samples(
+            view.know("aux_data").x, sizes[-1] // 2, view.facts.context, rng
+        )
         if not all(bool(t.isfinite().all()) for t in (x, clear, marked)):
-            return Guess(f"draw/{k}", view.round, failed="what was sent, or what the attacker made like it, is not finite")
+            return Guess(
+                f"draw/{k}",
+                view.round,
+                failed="what was sent, or what the attacker made like it, is not finite",
+            )
 
         def trained(n: int, *, shuffled: bool = False) -> Classifier:
-            return _classifiers.fit(clear[: n // 2], marked[: n // 2], self.network, rng, shuffled=shuffled)
+            return _classifiers.fit(
+                clear[: n // 2], marked[: n // 2], self.network, rng, shuffled=shuffled
+            )
 
         found = [trained(n) for n in sizes]
-        scores, shuffled = torch.stack([c.score(x) for c in found]), trained(sizes[-1], shuffled=True).score(x)
-        return self._guess(view, k, victims, sizes, scores, shuffled, accepted=found[-1].right >= SURE)
+        scores, shuffled = (
+            torch.stack([c.score(x) for c in found]),
+            trained(sizes[-1], shuffled=True).score(x),
+        )
+        return self._guess(
+            view, k, victims, sizes, scores, shuffled, accepted=found[-1].right >= SURE
+        )
 
     def _guess(
-        self, view: View, k: int, victims: list[Message], sizes: list[int], score: Tensor, shuffled: Tensor, *, accepted: bool = False
+        self,
+        view: View,
+        k: int,
+        victims: list[Message],
+        sizes: list[int],
+        score: Tensor,
+        shuffled: Tensor,
+        *,
+        accepted: bool = False,
     ) -> Guess:
-        """Tensors: sizes (G,) numbers of samples, client (rows,), score (G, rows), shuffled (rows,); a score above 0 says marked."""
-        client = torch.tensor([int(m.sender.split("/")[1]) for m in victims for _ in range(len(m.payload))])
-        tensors = {"sizes": torch.tensor(sizes), "client": client, "score": score.cpu(), "shuffled": shuffled.cpu()}
+        """Tensors: sizes (G,) numbers of samples, client (rows,), score (G, rows), shuffled
+        (rows,); a score above 0 says marked.
+        """
+        client = torch.tensor(
+            [int(m.sender.split("/")[1]) for m in victims for _ in range(len(m.payload))]
+        )
+        tensors = {
+            "sizes": torch.tensor(sizes),
+            "client": client,
+            "score": score.cpu(),
+            "shuffled": shuffled.cpu(),
+        }
         return Guess(f"draw/{k}", view.round, tensors, accepted)
 
 
@@ -162,7 +246,8 @@ class Context(Attack):
 class Way:
     """What became of a client's examples before they were sent, done to the attacker's.
 
-    ``size``: examples in a mean, 1 where there are none. ``net``: from examples to what is sent; None: no model to pass them through.
+    ``size``: examples in a mean, 1 where there are none. ``net``: from examples to what is sent;
+    None: no model to pass them through.
     """
 
     size: int
@@ -176,25 +261,42 @@ class Way:
         layer: str = view.method.layer  # type: ignore[attr-defined]
         if layer == "input":
             return cls(1, lambda x: x)
-        models = [m for m in view.messages("model", sender="server", round=message.round) if m.phase < message.phase]
+        models = [
+            m
+            for m in view.messages("model", sender="server", round=message.round)
+            if m.phase < message.phase
+        ]
         return cls(1, partial(Net(view.module, models[-1].payload), stop=layer) if models else None)
 
     def obstacle(self, available: int) -> str:
-        """Why the attacker cannot make samples of ``available`` auxiliary examples; empty where it can."""
+        """Why the attacker cannot make samples of ``available`` auxiliary examples; empty where it
+        can.
+        """
         if self.net is None:
             return "the model that made the features was not recorded in their round"
         if available < max(5, self.size):
-            return f"{available} auxiliary examples are too few: 5 are needed, and {self.size} for a mean"
+            return (
+                f"{available} auxiliary examples are too few: 5 are needed, and {self.size} for a"
+                " mean"
+            )
         return ""
 
-    def samples(self, x: Tensor, count: int, kind: str, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Clear and marked, (count, d) float32 each, row by row of the same examples of ``x`` (n, ...)."""
+    def samples(
+        self, x: Tensor, count: int, kind: str, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Clear and marked, (count, d) float32 each, row by row of the same examples of ``x`` (n,
+        ...).
+        """
         if self.size == 1:
             groups = torch.randperm(len(x), generator=rng)[:count, None]
         else:
-            groups = torch.stack([torch.randperm(len(x), generator=rng)[: self.size] for _ in range(count)])
+            groups = torch.stack(
+                [torch.randperm(len(x), generator=rng)[: self.size] for _ in range(count)]
+            )
         parts = [x[g] for g in torch.split(groups.to(x.device), max(1, CHUNK // self.size))]
-        return torch.cat([self._passed(p) for p in parts]), torch.cat([self._passed(paste(p, kind)) for p in parts])
+        return torch.cat([self._passed(p) for p in parts]), torch.cat(
+            [self._passed(paste(p, kind)) for p in parts]
+        )
 
     @torch.no_grad()
     def _passed(self, x: Tensor) -> Tensor:

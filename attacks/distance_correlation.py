@@ -1,4 +1,6 @@
-"""Distance correlation (Székely et al. 2007) between what clients share as features and the inputs behind it."""
+"""Distance correlation (Székely et al. 2007) between what clients share as features and the inputs
+behind it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATIO
 
 
 class DistanceCorrelation(Attack):
-    """Takes each client's newest features as they are. Nothing is solved: it measures dependence, not what can be rebuilt.
+    """Takes each client's newest features as they are. Nothing is solved: it measures dependence,
+    not what can be rebuilt.
 
-    A small sample of many dimensions correlates by chance, so every value stands beside the mean of 200 permuted pairings,
-    and the bias-corrected one beside a permutation p-value.
+    A small sample of many dimensions correlates by chance, so every value stands beside the mean of
+    200 permuted pairings, and the bias-corrected one beside a permutation p-value.
     """
 
     about: ClassVar[str] = "how closely shared features follow the inputs"
@@ -32,16 +35,23 @@ class DistanceCorrelation(Attack):
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         newest = {m.sender: m for m in view.messages("features") if m.sender != "server"}
         return [
-            Guess(m.sender, view.round, {"features": m.payload})
-            if len(m.payload) >= 4
-            else Guess(m.sender, view.round, failed="fewer than 4 rows")
+            (
+                Guess(m.sender, view.round, {"features": m.payload})
+                if len(m.payload) >= 4
+                else Guess(m.sender, view.round, failed="fewer than 4 rows")
+            )
             for m in newest.values()
         ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """Random features of the same shape; the floor that is printed pairs the real ones at random instead."""
+        """Random features of the same shape; the floor that is printed pairs the real ones at
+        random instead.
+        """
 
         def noise(g: Guess) -> dict[str, torch.Tensor]:
-            return {k: torch.randn(v.shape, generator=rng, dtype=torch.float64).to(v) for k, v in g.tensors.items()}
+            return {
+                k: torch.randn(v.shape, generator=rng, dtype=torch.float64).to(v)
+                for k, v in g.tensors.items()
+            }
 
         return [Guess(g.unit, g.round, noise(g)) for g in self.run(view, rng)]

@@ -1,4 +1,6 @@
-"""Exposure (FLea, Section 4.4): of how many other clients does each client get to see the shared features?"""
+"""Exposure (FLea, Section 4.4): of how many other clients does each client get to see the shared
+features?
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,28 @@ Buffer = Literal["newest", "all"]
 
 
 class Exposure(Attack):
-    """Counts who got whose features until a round, from who sent what to whom; no payload is opened, no dice are thrown.
+    """Counts who got whose features until a round, from who sent what to whom; no payload is
+    opened, no dice are thrown.
 
-    What a broadcast of features, means or data carries is read off the order of the traffic (``received``):
-    what clients sent of the same kind in the newest round before it. For FLea that is the round before, for FedMix and
-    FedData round 0. A server that adds to what it already had needs ``buffer`` = "all"; "newest" would count too few.
+    What a broadcast of features, means or data carries is read off the order of the traffic
+    (``received``): what clients sent of the same kind in the newest round before it. For FLea that
+    is the round before, for FedMix and FedData round 0. A server that adds to what it already had
+    needs ``buffer`` = "all"; "newest" would count too few.
 
-    FLea divides the ordered pairs of clients by K^2, those of a client with itself among them; here a client's own features
-    are no exposure, and the mean over clients of (others whose features it got) / (K - 1) is the ratio over ordered pairs of
-    two clients. Its text ("i and j have exchanged") reads as undirected, its number (at most 40 % at round 50) fits the
-    directed count only; both are here. Seen from who gives instead of who gets, the mean is the same.
+    FLea divides the ordered pairs of clients by K^2, those of a client with itself among them; here
+    a client's own features are no exposure, and the mean over clients of (others whose features it
+    got) / (K - 1) is the ratio over ordered pairs of two clients. Its text ("i and j have
+    exchanged") reads as undirected, its number (at most 40 % at round 50) fits the directed count
+    only; both are here. Seen from who gives instead of who gets, the mean is the same.
 
-    The number is exact: interval "exact", floor 0. The control transcript has the same traffic (undefended uplinks go to the
-    same receivers), so it would say nothing; and before round 2 of FLea nothing was passed on, which is no weakness of the
-    attack. The control is what sharing with everybody would be, exactly 1 (FedMix, FedData; FLea's Figure 9(a)).
+    The number is exact: interval "exact", floor 0. The control transcript has the same traffic
+    (undefended uplinks go to the same receivers), so it would say nothing; and before round 2 of
+    FLea nothing was passed on, which is no weakness of the attack. The control is what sharing with
+    everybody would be, exactly 1 (FedMix, FedData; FLea's Figure 9(a)).
 
-    Not counted: sums of a secure aggregation (no receiver gets a client's own features; where nothing else is sent the
-    attack does not fit, rather than saying 0), and what the server itself sees, which is every feature sent.
+    Not counted: sums of a secure aggregation (no receiver gets a client's own features; where
+    nothing else is sent the attack does not fit, rather than saying 0), and what the server itself
+    sees, which is every feature sent.
     """
 
     about: ClassVar[str] = "how many clients get to see another client's features"
@@ -48,7 +55,10 @@ class Exposure(Attack):
     metrics: ClassVar[tuple[Metric, ...]] = (EXPOSURE, EXPOSURE_UNDIRECTED)
     curve: ClassVar[bool] = True
 
-    buffer: Buffer = Field("newest", description="a broadcast carries what the newest round before it brought, or all rounds")
+    buffer: Buffer = Field(
+        "newest",
+        description="a broadcast carries what the newest round before it brought, or all rounds",
+    )
 
     @property
     def threat(self) -> ThreatModel:
@@ -59,37 +69,55 @@ class Exposure(Attack):
 
     def obstacle(self, recording: Recording) -> str:
         if not _sent_singly(recording):
-            return "no client sends the server features, means of data or data that are not summed on the way"
+            return (
+                "no client sends the server features, means of data or data that are not summed on"
+                " the way"
+            )
         if "excerpt" in recording.run.meta:  # what is not in the table would count as never sent
             return "this run is an excerpt: who sent what to whom is not all there"
         return "" if recording.facts.clients > 1 else "there is one client only"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        got = received({kind: view.traffic(kind) for kind in PASSED_ON}, view.facts.clients, buffer=self.buffer)
+        got = received(
+            {kind: view.traffic(kind) for kind in PASSED_ON}, view.facts.clients, buffer=self.buffer
+        )
         counts = {"got": got.sum(1), "exchanged": (got | got.T).sum(1)}
-        return [Guess(f"client/{i}", view.round, {k: v[i].clone() for k, v in counts.items()}) for i in range(len(got))]
+        return [
+            Guess(f"client/{i}", view.round, {k: v[i].clone() for k, v in counts.items()})
+            for i in range(len(got))
+        ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """Nobody has got anything."""
         none = torch.tensor(0)
-        return [Guess(f"client/{i}", view.round, {"got": none, "exchanged": none}) for i in range(view.facts.clients)]
+        return [
+            Guess(f"client/{i}", view.round, {"got": none, "exchanged": none})
+            for i in range(view.facts.clients)
+        ]
 
 
 def _sent_singly(recording: Recording) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
-    sent = {s["kind"] for s in recording.run.meta["sent"] if s["sender"] == "client" and s["receiver"] == "server"}
+    sent = {
+        s["kind"]
+        for s in recording.run.meta["sent"]
+        if s["sender"] == "client" and s["receiver"] == "server"
+    }
     return tuple(k for k in PASSED_ON if k in sent)
 
 
 def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "newest") -> Tensor:
-    """(C, C) bool: [i, j] is True where client i got what client j had sent; no client gets from itself.
+    """(C, C) bool: [i, j] is True where client i got what client j had sent; no client gets from
+    itself.
 
-    Within a kind the rows are in the order in which they were sent, within a round too. What the server sends of a kind
-    carries what clients sent it of this kind before: with ``buffer`` = "newest" all that came in the newest round in which
-    any came (FLea's buffer, rebuilt each round, so round t brings what was sent in round t - 1; FedMix's and FedData's set,
-    made in round 0), with "all" everything until then (a server that keeps and adds). Once got is got. What a server sends
-    to each client alone counts as if it carried all of it, too. What goes to an aggregator (a negative receiver other than the server)
-    is summed before anybody gets it, so nobody gets it singly: not counted.
+    Within a kind the rows are in the order in which they were sent, within a round too. What the
+    server sends of a kind carries what clients sent it of this kind before: with ``buffer`` =
+    "newest" all that came in the newest round in which any came (FLea's buffer, rebuilt each round,
+    so round t brings what was sent in round t - 1; FedMix's and FedData's set, made in round 0),
+    with "all" everything until then (a server that keeps and adds). Once got is got. What a server
+    sends to each client alone counts as if it carried all of it, too. What goes to an aggregator (a
+    negative receiver other than the server) is summed before anybody gets it, so nobody gets it
+    singly: not counted.
 
     Args:
         traffic: {kind: (n, 3) whole numbers: round, sender, receiver}; the server is -1.
@@ -103,12 +131,17 @@ def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "n
 
 
 def _of_kind(rows: Tensor, clients: int, buffer: Buffer) -> Tensor:
-    got, held = torch.zeros(clients, clients, dtype=torch.bool), torch.zeros(clients, dtype=torch.bool)
+    got, held = (
+        torch.zeros(clients, clients, dtype=torch.bool),
+        torch.zeros(clients, dtype=torch.bool),
+    )
     rows = rows[(rows[:, 1] == SERVER) | (rows[:, 2] == SERVER)]
     if not len(rows):
         return got
     down = rows[:, 1] == SERVER
-    _, sizes = torch.unique_consecutive(torch.stack([rows[:, 0], down], 1), dim=0, return_counts=True)
+    _, sizes = torch.unique_consecutive(
+        torch.stack([rows[:, 0], down], 1), dim=0, return_counts=True
+    )
     newest = None
     for block in torch.split(rows, sizes.tolist()):
         t = int(block[0, 0])

@@ -1,4 +1,6 @@
-"""Gradient inversion: find the images whose gradient is the one that a client's update is (Zhu et al. 2019; Geiping et al. 2020)."""
+"""Gradient inversion: find the images whose gradient is the one that a client's update is (Zhu et
+al. 2019; Geiping et al. 2020).
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,23 @@ VANISHED = 1e-8  # norm of an update that holds nothing
 
 
 class GradientInversion(Attack):
-    """Solves for the images behind an update of SGD, through the method's own loss at the weights the victim had received.
+    """Solves for the images behind an update of SGD, through the method's own loss at the weights
+    the victim had received.
 
-    The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier message of the same name in
-    their place, as FedHide's Table 2 does with the proxy; ``joint`` solves for them together with the images.
+    The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier
+    message of the same name in their place, as FedHide's Table 2 does with the proxy; ``joint``
+    solves for them together with the images.
 
-    The updates are the recorded probes or the real ones. A probe is what a client with one image would have sent, so it is a
-    gradient where training is one step or one epoch. A real update may be of several steps: these are replayed one after another
-    on the images sought (the objective for FedAvg of Geiping et al. and of Dimitrov et al. 2022, each step with images of its own);
-    one of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of the fewest steps
-    is attacked.
+    The updates are the recorded probes or the real ones. A probe is what a client with one image
+    would have sent, so it is a gradient where training is one step or one epoch. A real update may
+    be of several steps: these are replayed one after another on the images sought (the objective
+    for FedAvg of Geiping et al. and of Dimitrov et al. 2022, each step with images of its own); one
+    of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of
+    the fewest steps is attacked.
 
     ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.
-    ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.; naive only.
+    ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.;
+    naive only.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -44,23 +50,47 @@ class GradientInversion(Attack):
     metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
 
-    attacker: Literal["naive", "joint"] = Field("joint", description="private inputs of the loss: replaced by messages, or solved for")
+    attacker: Literal["naive", "joint"] = Field(
+        "joint", description="private inputs of the loss: replaced by messages, or solved for"
+    )
     engine: Literal["lbfgs", "breaching"] = Field("lbfgs", description="the optimiser")
-    message: Literal["probe", "update"] = Field("probe", description="single-image updates, or the real ones")
+    message: Literal["probe", "update"] = Field(
+        "probe", description="single-image updates, or the real ones"
+    )
     at: tuple[Literal["untrained", "early", "middle", "final"], ...] = Field(
         ("untrained", "final"), min_length=1, description="stages attacked"
     )
-    targets: int = Field(8, ge=1, description="updates attacked in a stage, of as many clients as there are")
-    local_steps: int = Field(8, ge=1, description="message=update: the most local steps that are replayed (breaching: 1)")
+    targets: int = Field(
+        8, ge=1, description="updates attacked in a stage, of as many clients as there are"
+    )
+    local_steps: int = Field(
+        8, ge=1, description="message=update: the most local steps that are replayed (breaching: 1)"
+    )
     steps: int = Field(200, ge=1, description="iterations of each restart")
     restarts: int = Field(2, ge=1, description="starts; the one that matches best is kept")
     total_variation: float = Field(
-        0.1, ge=0, description="weight of the total variation, breaching only (the paper on photographs: 0.1; tiny digits want 0.001)"
+        0.1,
+        ge=0,
+        description=(
+            "weight of the total variation, breaching only (the paper on photographs: 0.1; tiny"
+            " digits want 0.001)"
+        ),
     )
 
     @property
     def threat(self) -> ThreatModel:
-        kinds = ("update", "model", "prototype", "statistics", "features", "labels", "mean_data", "data", "generator", "identifier")
+        kinds = (
+            "update",
+            "model",
+            "prototype",
+            "statistics",
+            "features",
+            "labels",
+            "mean_data",
+            "data",
+            "generator",
+            "identifier",
+        )
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
         return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
 
@@ -77,9 +107,17 @@ class GradientInversion(Attack):
         if not fewest and (probe or m.optimizer != "sgd"):
             return "the update is not a single SGD step, so it is no gradient"
         if not 0 < fewest <= self._most:
-            took = f"every update is of {fewest} local steps or more" if fewest else "how many examples a local step had cannot be told"
+            took = (
+                f"every update is of {fewest} local steps or more"
+                if fewest
+                else "how many examples a local step had cannot be told"
+            )
             return f"{took}, and {self._most} at most are replayed"
-        return "breaching solves for images only: use attacker=naive" if self.engine == "breaching" and self.attacker == "joint" else ""
+        return (
+            "breaching solves for images only: use attacker=naive"
+            if self.engine == "breaching" and self.attacker == "joint"
+            else ""
+        )
 
     @property
     def _most(self) -> int:
@@ -92,23 +130,39 @@ class GradientInversion(Attack):
         size = sum(p.numel() for p in recording.module().parameters())
         once = 0.004 if self.engine == "lbfgs" else 0.01
         taken = _updates.fewest(recording, probe=False) if self.message == "update" else 1
-        return 2 * len(self.at) * self.targets * self.restarts * self.steps * once * taken * max(size / 5000, 1)
+        return (
+            2
+            * len(self.at)
+            * self.targets
+            * self.restarts
+            * self.steps
+            * once
+            * taken
+            * max(size / 5000, 1)
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._invert(view, b, rng) for b in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label; beside it, for what is matched, an auxiliary image of each (``sample``)."""
+        """The mean of the auxiliary images of each label; beside it, for what is matched, an
+        auxiliary image of each (``sample``).
+        """
         aux, out = view.know("aux_data"), []
         for b in self._sent(view):
-            of_label = {y: aux.x[aux.y == y] if bool((aux.y == y).any()) else aux.x for y in set(b.labels.tolist())}
+            of_label = {
+                y: aux.x[aux.y == y] if bool((aux.y == y).any()) else aux.x
+                for y in set(b.labels.tolist())
+            }
             means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
             some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
             out.append(self._guess(b.message, {"x": means, **some}))
         return out
 
     def _sent(self, view: View) -> list[_updates.Behind]:
-        """The updates of this round's shortest training: one of each client, then a second of each, up to ``targets``."""
+        """The updates of this round's shortest training: one of each client, then a second of each,
+        up to ``targets``.
+        """
         found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
         count: dict[str, int] = {}
         turns = []
@@ -119,15 +173,35 @@ class GradientInversion(Attack):
         order = sorted(range(len(found)), key=lambda i: (turns[i], i))
         return [found[i] for i in sorted(order[: self.targets])]
 
-    def _guess(self, m: Message, tensors: dict[str, Tensor], *, accepted: bool = False, flags: tuple[str, ...] = ()) -> Guess:
-        return Guess(m.sender, m.round, {**tensors, "phase": torch.tensor(m.phase)}, accepted=accepted, probe=m.probe, flags=flags)
+    def _guess(
+        self,
+        m: Message,
+        tensors: dict[str, Tensor],
+        *,
+        accepted: bool = False,
+        flags: tuple[str, ...] = (),
+    ) -> Guess:
+        return Guess(
+            m.sender,
+            m.round,
+            {**tensors, "phase": torch.tensor(m.phase)},
+            accepted=accepted,
+            probe=m.probe,
+            flags=flags,
+        )
 
     def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
         m, labels = b.message, b.labels
         replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
         norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
         if norm < VANISHED:
-            return Guess(m.sender, m.round, probe=m.probe, failed="the update is zero", flags=("gradient_vanished",))
+            return Guess(
+                m.sender,
+                m.round,
+                probe=m.probe,
+                failed="the update is zero",
+                flags=("gradient_vanished",),
+            )
         private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
         found = (
@@ -136,24 +210,48 @@ class GradientInversion(Attack):
             else _matching.breached(replay, labels, private, self, rng)
         )
         if not bool(found.x.isfinite().all()):
-            return Guess(m.sender, m.round, probe=m.probe, failed="the search diverged", flags=found.flags)
-        tensors = {"x": found.x.to(view.dtype), **{k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}}
+            return Guess(
+                m.sender, m.round, probe=m.probe, failed="the search diverged", flags=found.flags
+            )
+        tensors = {
+            "x": found.x.to(view.dtype),
+            **{k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()},
+        }
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
-        """The newest message of that name that the victim had sent *before* this loss; where none was kept, the one of this
-        round (one step later); else the guess.
+        """The newest message of that name that the victim had sent *before* this loss; where none
+        was kept, the one of this round (one step later); else the guess.
         """
         kind = name.rpartition("/")[2]
-        said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round] if kind in view.threat.kinds else []
-        earlier = [t for t, sender, _ in view.traffic(kind).tolist() if sender == party(m.sender) and t < m.round] if said else []
-        said.sort(key=lambda e: (e.round in earlier[-1:], e.round))  # one that is older still stands in for nothing newer
-        return said[-1].payload.to(guess) if said and said[-1].payload.shape == guess.shape else guess
+        said = (
+            [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round]
+            if kind in view.threat.kinds
+            else []
+        )
+        earlier = (
+            [
+                t
+                for t, sender, _ in view.traffic(kind).tolist()
+                if sender == party(m.sender) and t < m.round
+            ]
+            if said
+            else []
+        )
+        # One that is older still stands in for nothing newer.
+        said.sort(key=lambda e: (e.round in earlier[-1:], e.round))
+        return (
+            said[-1].payload.to(guess) if said and said[-1].payload.shape == guess.shape else guess
+        )
 
 
 def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:
-    """An example of each of ``labels``, (B, ...): of one label another each time, as long as there are others."""
-    orders = {y: torch.randperm(len(have), generator=rng).tolist() for y, have in sorted(of_label.items())}
+    """An example of each of ``labels``, (B, ...): of one label another each time, as long as there
+    are others.
+    """
+    orders = {
+        y: torch.randperm(len(have), generator=rng).tolist() for y, have in sorted(of_label.items())
+    }
     turn = dict.fromkeys(orders, 0)
     picked = []
     for y in labels.tolist():

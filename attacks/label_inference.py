@@ -1,4 +1,6 @@
-"""Label inference: which classes does a client hold? Read straight off the label message, or off its update's output biases."""
+"""Label inference: which classes does a client hold? Read straight off the label message, or off
+its update's output biases.
+"""
 
 from __future__ import annotations
 
@@ -20,74 +22,121 @@ from leakbench.record.recording import Recording
 
 
 class LabelInference(Attack):
-    """Three ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
+    """Three ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels
+    are read straight off the message.
 
-    "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's features, FedMix's mean labels, FedData's),
-    the guess is the shares of the classes in the newest message: their frequencies where it holds one label for each example
-    (integers (n,) or shares (n, K)); evenly where it holds names (each once). Every client that sent one is a unit, and true are
-    the labels of all its data. Where a client has one class the name is the whole answer: "label names are not sensitive" then
-    means that the class is no secret.
+    "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
+    features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
+    message: their frequencies where it holds one label for each example (integers (n,) or shares
+    (n, K)); evenly where it holds names (each once). Every client that sent one is a unit, and true
+    are the labels of all its data. Where a client has one class the name is the whole answer:
+    "label names are not sensitive" then means that the class is no secret.
 
-    "update": what the update gives away even where no label is sent, for methods whose network ends in class logits with a bias.
-    Cross-entropy raises the output bias of the classes in the batch and lowers the others' (the gradient of bias c is the mean
-    predicted probability of c minus its share): the guess is the classes whose bias rose, in proportion to the rise. Units are
-    the audited clients, read is their first update of the round, true are the labels behind that, all steps together. A class that
-    the model predicts more often than it occurs is missed though it is there, so of many classes it finds too few.
+    "update": what the update gives away even where no label is sent, for methods whose network ends
+    in class logits with a bias. Cross-entropy raises the output bias of the classes in the batch
+    and lowers the others' (the gradient of bias c is the mean predicted probability of c minus its
+    share): the guess is the classes whose bias rose, in proportion to the rise. Units are the
+    audited clients, read is their first update of the round, true are the labels behind that, all
+    steps together. A class that the model predicts more often than it occurs is missed though it is
+    there, so of many classes it finds too few.
 
-    "calibrated": the same for who has auxiliary data, on which the mean predictions of the model are measured and taken off again:
-    the shares s, 0 or more and of sum 1, for which s - Pᵀs is nearest to the rise in a step, P the mean prediction for each
-    true class. P is the received model's for a single step, of several the client's own (received + update). For SGD; by epochs it
-    reads the client's count. After many steps, or where a wrapper clips the update, the shares are blurred; the raw rise may then say more.
+    "calibrated": the same for who has auxiliary data, on which the mean predictions of the model
+    are measured and taken off again: the shares s, 0 or more and of sum 1, for which s - Pᵀs is
+    nearest to the rise in a step, P the mean prediction for each true class. P is the received
+    model's for a single step, of several the client's own (received + update). For SGD; by epochs
+    it reads the client's count. After many steps, or where a wrapper clips the update, the shares
+    are blurred; the raw rise may then say more.
 
-    Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike there is nothing to tell: the
-    control, too, stays at the floor, and the verdict is "attack too weak". In the control of FedAA clients send a label for
-    each image.
+    Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike
+    there is nothing to tell: the control, too, stays at the floor, and the verdict is "attack too
+    weak". In the control of FedAA clients send a label for each image.
     """
 
-    about: ClassVar[str] = "which classes a client holds, read straight off its label message or off its update's output biases"
-    paper: ClassVar[str] = "after iDLG (Zhao et al. 2020) and LLG (Wainakh et al. 2022); FedAA, Section 3.2"
+    about: ClassVar[str] = (
+        "which classes a client holds, read straight off its label message or off its update's"
+        " output biases"
+    )
+    paper: ClassVar[str] = (
+        "after iDLG (Zhao et al. 2020) and LLG (Wainakh et al. 2022); FedAA, Section 3.2"
+    )
     metrics: ClassVar[tuple[Metric, ...]] = (LABEL_OVERLAP, LABEL_SET)
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"source": "message"}, {"source": "update"}, {"source": "calibrated"})
+    variants: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"source": "message"},
+        {"source": "update"},
+        {"source": "calibrated"},
+    )
 
     source: Literal["message", "update", "calibrated"] = Field(
-        "message", description="what is read: the labels that clients send, or their updates, raw or beside auxiliary data"
+        "message",
+        description=(
+            "what is read: the labels that clients send, or their updates, raw or beside auxiliary"
+            " data"
+        ),
     )
 
     @property
     def threat(self) -> ThreatModel:
         if self.source == "message":
-            return ThreatModel(kinds=("labels",), rounds="last", knows=("facts",), rung="transcript")
+            return ThreatModel(
+                kinds=("labels",), rounds="last", knows=("facts",), rung="transcript"
+            )
         if self.source == "update":
-            return ThreatModel(kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method")
+            return ThreatModel(
+                kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
+            )
         kinds = ("update", "model", "count")
-        return ThreatModel(kinds=kinds, rounds="audited", knows=("aux_data", "method", "facts"), rung="public")
+        return ThreatModel(
+            kinds=kinds, rounds="audited", knows=("aux_data", "method", "facts"), rung="public"
+        )
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))})
+        return self.threat.model_copy(
+            update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))}
+        )
 
     def obstacle(self, recording: Recording) -> str:
         why = super().obstacle(recording)
         if why or self.source == "message":
             return why
         name, last = _output(recording.module())
-        if recording.method.outputs != "logits" or last is None or last.out_features != recording.facts.classes:
-            return "the network does not end in a linear layer of class logits, so no output bias stands for a class"
+        if (
+            recording.method.outputs != "logits"
+            or last is None
+            or last.out_features != recording.facts.classes
+        ):
+            return (
+                "the network does not end in a linear layer of class logits, so no output bias"
+                " stands for a class"
+            )
         if last.bias is None or recording.method.keeps("bias", last):
-            return f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
+            return (
+                f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
+            )
         return self._uncalibrated(recording) if self.source == "calibrated" else ""
 
     def _uncalibrated(self, recording: Recording) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""
         m = recording.method
         if m.optimizer != "sgd":
-            return "the update was made by Adam, of which the bias does not say how far each class was off"
+            return (
+                "the update was made by Adam, of which the bias does not say how far each class"
+                " was off"
+            )
         modules = recording.module().modules()
         if any(m.keeps(k, part) for part in modules for k in (*part._parameters, *part._buffers)):
-            return "a part of the network never leaves the client, so what it predicts cannot be told"
+            return (
+                "a part of the network never leaves the client, so what it predicts cannot be told"
+            )
         trained = [t for t in trainings(m, 1) if t.steps or t.epochs]
-        counted = any((s["kind"], s["sender"]) == ("count", "client") for s in recording.run.meta["sent"])
-        return "" if not trained or trained[0].steps or counted else "clients send no count, so how many steps they take cannot be told"
+        counted = any(
+            (s["kind"], s["sender"]) == ("count", "client") for s in recording.run.meta["sent"]
+        )
+        return (
+            ""
+            if not trained or trained[0].steps or counted
+            else "clients send no count, so how many steps they take cannot be told"
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._read(view, m) for m in self._sent(view)]
@@ -107,12 +156,20 @@ class LabelInference(Attack):
         if self.source == "message":
             counts = counted(m.payload, view.facts.classes)
             if counts is None:
-                return Guess(m.sender, view.round, failed="the message holds no labels: expected integers (n,) or shares (n, K)")
+                return Guess(
+                    m.sender,
+                    view.round,
+                    failed="the message holds no labels: expected integers (n,) or shares (n, K)",
+                )
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         bias = f"{_output(view.module)[0]}.bias"
         if self.source == "calibrated":
             found = _label_shares.calibrated(view, m, bias)
-            return Guess(m.sender, view.round, failed=found) if isinstance(found, str) else self._guess(view, m, found)
+            return (
+                Guess(m.sender, view.round, failed=found)
+                if isinstance(found, str)
+                else self._guess(view, m, found)
+            )
         rise = m.payload[bias].double().clamp(min=0)
         if not bool(rise.isfinite().all()):
             return Guess(m.sender, view.round, failed="the update is not finite")
@@ -126,13 +183,21 @@ class LabelInference(Attack):
 
 
 def counted(labels: Tensor, classes: int) -> Tensor | None:
-    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares (n, K); None where that says nothing."""
+    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares (n,
+    K); None where that says nothing.
+    """
     if labels.ndim == 1 and not labels.is_floating_point():
         fits = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes
         return labels.bincount(minlength=classes).double() if fits else None
-    if labels.ndim != 2 or labels.shape[1] != classes or not len(labels) or not bool(labels.isfinite().all()):
+    if (
+        labels.ndim != 2
+        or labels.shape[1] != classes
+        or not len(labels)
+        or not bool(labels.isfinite().all())
+    ):
         return None
-    mean = labels.double().mean(0).clamp(min=0)  # a wrapper's noise cancels in the mean before it is cut off at 0
+    # A wrapper's noise cancels in the mean before it is cut off at 0.
+    mean = labels.double().mean(0).clamp(min=0)
     return mean if bool(mean.any()) else None
 
 

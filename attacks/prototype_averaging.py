@@ -1,4 +1,6 @@
-"""Averaging: noise that a method draws afresh each round cancels over the rounds; what stays points to the prototype."""
+"""Averaging: noise that a method draws afresh each round cancels over the rounds; what stays points
+to the prototype.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 
 
 class PrototypeAveraging(Attack):
-    """Takes the mean of each client's last ``window`` messages, each at length 1 where prototypes are compared by cosine.
+    """Takes the mean of each client's last ``window`` messages, each at length 1 where prototypes
+    are compared by cosine.
 
-    FedGN and FedCS draw afresh in every round (FedHide, Eq. 5 and 6), so an attacker who keeps what it received does better
-    than the paper's own, who looks at one message. A prototype still moves while it is trained: a window that is too long
-    averages over that, too. FedHide mixes in neighbours, which do not cancel.
+    FedGN and FedCS draw afresh in every round (FedHide, Eq. 5 and 6), so an attacker who keeps what
+    it received does better than the paper's own, who looks at one message. A prototype still moves
+    while it is trained: a window that is too long averages over that, too. FedHide mixes in
+    neighbours, which do not cancel.
     """
 
     about: ClassVar[str] = "the mean of what a client sent over several rounds"
@@ -29,15 +33,28 @@ class PrototypeAveraging(Attack):
 
     @property
     def threat(self) -> ThreatModel:
-        return ThreatModel(kinds=("prototype",), knows=("method", "facts"), rounds="all", rung="method")
+        return ThreatModel(
+            kinds=("prototype",), knows=("method", "facts"), rounds="all", rung="method"
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [Guess(sender, view.round, {"prototype": self._mean(view, sent)}) for sender, sent in self._sent(view).items()]
+        return [
+            Guess(sender, view.round, {"prototype": self._mean(view, sent)})
+            for sender, sent in self._sent(view).items()
+        ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         size = view.facts.dim
         return [
-            Guess(s, view.round, {"prototype": torch.randn(size, generator=rng, dtype=torch.float64).to(view.device)})
+            Guess(
+                s,
+                view.round,
+                {
+                    "prototype": (
+                        torch.randn(size, generator=rng, dtype=torch.float64).to(view.device)
+                    )
+                },
+            )
             for s in self._sent(view)
         ]
 
@@ -51,4 +68,8 @@ class PrototypeAveraging(Attack):
 
     def _mean(self, view: View, sent: list[Tensor]) -> Tensor:
         newest = torch.stack(sent[-self.window :])
-        return (torch.nn.functional.normalize(newest, dim=-1) if view.method.distance == "cosine" else newest).mean(0)
+        return (
+            torch.nn.functional.normalize(newest, dim=-1)
+            if view.method.distance == "cosine"
+            else newest
+        ).mean(0)

@@ -21,9 +21,10 @@ from leakbench.record.recording import Recording
 class PrototypeLeakage(Attack):
     """Takes each client's newest message for its prototype.
 
-    ``candidates`` = "true": as the paper measures it, scored against every client's true prototype; the attack itself only
-    reads the messages, the candidates belong to scoring. "public": no oracle; the attacker makes the candidates itself, the
-    mean embedding of each class of auxiliary data through the global model, and names the client of the nearest one.
+    ``candidates`` = "true": as the paper measures it, scored against every client's true prototype;
+    the attack itself only reads the messages, the candidates belong to scoring. "public": no
+    oracle; the attacker makes the candidates itself, the mean embedding of each class of auxiliary
+    data through the global model, and names the client of the nearest one.
     """
 
     about: ClassVar[str] = "whose prototype does a client's message resemble most?"
@@ -32,17 +33,28 @@ class PrototypeLeakage(Attack):
     curve: ClassVar[bool] = True
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"candidates": "public"})
 
-    candidates: Literal["true", "public"] = Field("true", description="true prototypes (at scoring), or made from auxiliary data")
+    candidates: Literal["true", "public"] = Field(
+        "true", description="true prototypes (at scoring), or made from auxiliary data"
+    )
 
     @property
     def threat(self) -> ThreatModel:
         if self.candidates == "true":
             return ThreatModel(kinds=("prototype",), rounds="last", rung="paper")
-        return ThreatModel(kinds=("prototype", "model"), rounds="last", knows=("aux_data", "facts", "method"), rung="public")
+        return ThreatModel(
+            kinds=("prototype", "model"),
+            rounds="last",
+            knows=("aux_data", "facts", "method"),
+            rung="public",
+        )
 
     def obstacle(self, recording: Recording) -> str:
         one_each = recording.facts.clients == recording.facts.classes
-        return super().obstacle(recording) or ("" if one_each or self.candidates == "true" else "clients do not stand for one class each")
+        return super().obstacle(recording) or (
+            ""
+            if one_each or self.candidates == "true"
+            else "clients do not stand for one class each"
+        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         if self.candidates == "true":
@@ -51,7 +63,9 @@ class PrototypeLeakage(Attack):
         if not models:  # no global model was recorded up to this round
             return []
         found = self._candidates(view, models[-1])
-        alike = {m.sender: likeness(m.payload, found, view.method.distance) for m in self._sent(view)}
+        alike = {
+            m.sender: likeness(m.payload, found, view.method.distance) for m in self._sent(view)
+        }
         return [Guess(sender, view.round, {"likeness": a}) for sender, a in alike.items()]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
@@ -65,11 +79,17 @@ class PrototypeLeakage(Attack):
 
     def _sent(self, view: View) -> list[Message]:
         """The newest prototype of each client."""
-        return list({m.sender: m for m in view.messages("prototype") if m.sender != "server"}.values())
+        return list(
+            {m.sender: m for m in view.messages("prototype") if m.sender != "server"}.values()
+        )
 
     def _candidates(self, view: View, model: Message) -> Tensor:
         """(classes, dim): the class means of the auxiliary embeddings."""
         aux, net = view.know("aux_data"), Net(view.module, model.payload)
         with torch.no_grad():
-            f = torch.nn.functional.normalize(net(aux.x), dim=-1) if view.method.distance == "cosine" else net(aux.x)
+            f = (
+                torch.nn.functional.normalize(net(aux.x), dim=-1)
+                if view.method.distance == "cosine"
+                else net(aux.x)
+            )
         return torch.stack([f[aux.y == c].mean(0) for c in range(view.facts.classes)])

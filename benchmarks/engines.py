@@ -1,4 +1,5 @@
-"""Engine fused against the plain loop, side by side in one run: median time of a round, and the median of the paired ratios.
+"""Engine fused against the plain loop, side by side in one run: median time of a round, and the
+median of the paired ratios.
 
 python benchmarks/engines.py [pairs]
 """
@@ -14,7 +15,12 @@ import torch
 from leakbench.federation.federation import Federation
 from leakbench.record.runspec import make_spec, parts
 
-CASES = (("fedgn", "digits", {}), ("fedgn", "digit-pairs", {}), ("fedavg", "digits", {}), ("fedavg", "digit-pairs", {"fraction": 1.0}))
+CASES = (
+    ("fedgn", "digits", {}),
+    ("fedgn", "digit-pairs", {}),
+    ("fedavg", "digits", {}),
+    ("fedavg", "digit-pairs", {"fraction": 1.0}),
+)
 
 
 def seconds(fed: Federation, rounds: int) -> float:
@@ -26,17 +32,26 @@ def seconds(fed: Federation, rounds: int) -> float:
 
 def main(pairs: int) -> None:
     torch.set_num_threads(1)
-    print("| method, task | clients a round | loop, ms | fused, ms | loop / fused |\n|---|---|---|---|---|")
+    print(
+        "| method, task | clients a round | loop, ms | fused, ms | loop / fused"
+        " |\n|---|---|---|---|---|"
+    )
     for defense, task, params in CASES:
         made = parts(make_spec(defense, task=task, params=params))
-        feds = {e: Federation(made.method, made.task, made.task.load(), engine=e) for e in ("loop", "fused")}
+        feds = {
+            e: Federation(made.method, made.task, made.task.load(), engine=e)
+            for e in ("loop", "fused")
+        }
         for fed in feds.values():
             fed.begin()
             fed.step()
         both = [{e: seconds(fed, 5) for e, fed in feds.items()} for _ in range(pairs)]
         ms = {e: 1e3 * statistics.median(b[e] for b in both) for e in feds}
         ratio = statistics.median(b["loop"] / b["fused"] for b in both)
-        print(f"| {defense}, {task} | {len(feds['loop'].chosen)} | {ms['loop']:.1f} | {ms['fused']:.1f} | {ratio:.1f} |")
+        print(
+            f"| {defense}, {task} | {len(feds['loop'].chosen)} | {ms['loop']:.1f} |"
+            f" {ms['fused']:.1f} | {ratio:.1f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Where a round of FedAA spends its time, and what Eq. 4 and 5 take one client after another and for all at once.
+"""Where a round of FedAA spends its time, and what Eq. 4 and 5 take one client after another and
+for all at once.
 
     python benchmarks/fedaa_phases.py [ROUNDS]      # 0: without the first table
 
-The second table alternates both ways within one run: Eq. 4's whole search of a few iterations (``made`` and ``made_together``) and
-one step of Eq. 5 (vmap over models and examples); medians, for models as they begin. ``defenses._lockstep.SMALL`` was read off it.
+The second table alternates both ways within one run: Eq. 4's whole search of a few iterations
+(``made`` and ``made_together``) and one step of Eq. 5 (vmap over models and examples); medians, for
+models as they begin. ``defenses._lockstep.SMALL`` was read off it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ from leakbench.models.networks import initialise
 TASKS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("digits, lenet", "digits", {}, {}),
     ("digits, cnn of width 8", "digits", {"model": "cnn", "width": 8}, {}),
-    ("32x32 colour, cnn of width 8, 20 images a client", "cifar100-islands", {"width": 8, "per_client": 20}, {"examples": 8}),
+    (
+        "32x32 colour, cnn of width 8, 20 images a client",
+        "cifar100-islands",
+        {"width": 8, "per_client": 20},
+        {"examples": 8},
+    ),
 )
 SIZES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
     ("digits, mlp", "digits", {"model": "mlp", "width": 64}, 16),
@@ -71,7 +78,9 @@ class Clock:
 
 def phases(task: Any, params: dict[str, Any], rounds: int) -> dict[str, float]:
     """Seconds a round, by part."""
-    method = registry.load("defenses", "fedaa").build({**task.defaults("fedaa"), **params}, "defense fedaa")
+    method = registry.load("defenses", "fedaa").build(
+        {**task.defaults("fedaa"), **params}, "defense fedaa"
+    )
     fed = Federation(method, task, task.load(), dtype=torch.float32)
     fed.begin()
     fed.step()  # imports, and what is made once
@@ -86,7 +95,9 @@ def phases(task: Any, params: dict[str, Any], rounds: int) -> dict[str, float]:
     for name, (owner, what) in parts.items():
         setattr(owner, what, clock.timed(name, old[name]))
     for verb in verbs:
-        setattr(fed, verb.__name__, lambda fn, verb=verb, **kw: clock.timed(fn.__name__, verb)(fn, **kw))
+        setattr(
+            fed, verb.__name__, lambda fn, verb=verb, **kw: clock.timed(fn.__name__, verb)(fn, **kw)
+        )
     try:
         for _ in range(rounds):
             fed.step()
@@ -97,8 +108,12 @@ def phases(task: Any, params: dict[str, Any], rounds: int) -> dict[str, float]:
 
 
 def both_ways(task: Any, examples: int) -> tuple[int, tuple[float, float], tuple[float, float]]:
-    """Numbers in one client's x and weights; milliseconds of Eq. 4 and of a step of Eq. 5, one by one and at once."""
-    method = registry.load("defenses", "fedaa").build({"examples": examples, "search_steps": STEPS, "tune_steps": 1}, "defense fedaa")
+    """Numbers in one client's x and weights; milliseconds of Eq. 4 and of a step of Eq. 5, one by
+    one and at once.
+    """
+    method = registry.load("defenses", "fedaa").build(
+        {"examples": examples, "search_steps": STEPS, "tune_steps": 1}, "defense fedaa"
+    )
     facts = task.facts(method)
     module, n = task.module(facts).eval(), facts.clients
     models = [initialise(module, shared(k, "init", torch.float32)) for k in range(n)]
@@ -111,14 +126,21 @@ def both_ways(task: Any, examples: int) -> tuple[int, tuple[float, float], tuple
     def tuned_together() -> None:
         leaves = {k: v.clone().requires_grad_() for k, v in together.items()}
         each = {"weights": leaves, "x": x, "y": y}
-        value = each_row(lambda e: method.fits(net, e["x"], e["y"], weights=e["weights"]).mean(), each).sum()
+        value = each_row(
+            lambda e: method.fits(net, e["x"], e["y"], weights=e["weights"]).mean(), each
+        ).sum()
         torch.autograd.grad(value, list(leaves.values()))
 
     search = alternating(
-        lambda: [method.made(net, m, z, start) for m, z, start in zip(models, labels, noise, strict=True)],
+        lambda: [
+            method.made(net, m, z, start) for m, z, start in zip(models, labels, noise, strict=True)
+        ],
         lambda: method.made_together(net, together, labels, noise),
     )
-    tuning = alternating(lambda: [method.tuned(net, m, Batch(a, z)) for m, a, z in zip(models, x, y, strict=True)], tuned_together)
+    tuning = alternating(
+        lambda: [method.tuned(net, m, Batch(a, z)) for m, a, z in zip(models, x, y, strict=True)],
+        tuned_together,
+    )
     return noise[0].numel() + sum(v.numel() for v in models[0].values()), search, tuning
 
 
@@ -149,7 +171,10 @@ def main() -> None:
         task = registry.load("tasks", name).build(task_params, f"task {name}")
         numbers, *times = both_ways(task, examples)
         found = [f"{one:7.0f} {all_:7.0f} {one / all_:6.2f}x" for one, all_ in times]
-        print(f"  {title:24s} {examples:4d} examples {numbers:9,d} numbers {'   '.join(found)}", flush=True)
+        print(
+            f"  {title:24s} {examples:4d} examples {numbers:9,d} numbers {'   '.join(found)}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

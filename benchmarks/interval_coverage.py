@@ -1,9 +1,10 @@
-"""How often do the intervals of leakbench hold the true value, and how often is the gate wrong? By simulation.
+"""How often do the intervals of leakbench hold the true value, and how often is the gate wrong? By
+simulation.
 
     python benchmarks/interval_coverage.py > table.md
 
-Prints Markdown tables. The worst case of each group is the lowest of many noisy numbers, so it is simulated again, with
-fresh draws and four times as many repeats, and that second number is shown.
+Prints Markdown tables. The worst case of each group is the lowest of many noisy numbers, so it is
+simulated again, with fresh draws and four times as many repeats, and that second number is shown.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def spread_mean(centre: float, sd: float) -> float:
 
 
 def share(n: int, p: float, seeds: int, spread: float, same_units: bool) -> Draw:
-    """Clients leak or not; seeds differ by ``spread`` on the logit scale, the same clients by 0.5 in every seed."""
+    """Clients leak or not; seeds differ by ``spread`` on the logit scale, the same clients by 0.5
+    in every seed.
+    """
     centre = math.log(p / (1 - p))
     own = 0.5 if same_units else 0.0
     whole = spread_mean(centre, math.hypot(spread, own))
@@ -52,7 +55,9 @@ def share(n: int, p: float, seeds: int, spread: float, same_units: bool) -> Draw
 
 
 def mean(clusters: int, size: int, skew: float, seeds: int, spread: float) -> Draw:
-    """Gamma scores of a given skew and variance 1; images of one client share a third of it, seeds differ by ``spread``."""
+    """Gamma scores of a given skew and variance 1; images of one client share a third of it, seeds
+    differ by ``spread``.
+    """
     inner = 1 / 3 if size > 1 else 0.0
 
     def gamma(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -65,7 +70,11 @@ def mean(clusters: int, size: int, skew: float, seeds: int, spread: float) -> Dr
         runs = {}
         shift = spread * rng.standard_normal(seeds)
         for s in range(seeds):
-            scores = math.sqrt(inner) * gamma(rng, (clusters, 1)) + math.sqrt(1 - inner) * gamma(rng, (clusters, size)) + shift[s]
+            scores = (
+                math.sqrt(inner) * gamma(rng, (clusters, 1))
+                + math.sqrt(1 - inner) * gamma(rng, (clusters, size))
+                + shift[s]
+            )
             names = [f"client/{s}-{i}/{j}" for i, j in product(range(clusters), range(size))]
             owners = [f"client/{s}-{i}" for i, _ in product(range(clusters), range(size))]
             runs[s] = (scores.ravel().tolist(), names, owners if size > 1 else names)
@@ -76,7 +85,9 @@ def mean(clusters: int, size: int, skew: float, seeds: int, spread: float) -> Dr
 
 
 def clustered_share(clusters: int, size: int, p: float, within: float) -> Draw:
-    """Images of one client are recognised or not; clients differ by ``within`` on the logit scale. One seed."""
+    """Images of one client are recognised or not; clients differ by ``within`` on the logit scale.
+    One seed.
+    """
     centre = math.log(p / (1 - p))
     truth = spread_mean(centre, within)
 
@@ -84,7 +95,10 @@ def clustered_share(clusters: int, size: int, p: float, within: float) -> Draw:
         chance = logistic(centre + within * rng.standard_normal((clusters, 1)))
         scores = (rng.random((clusters, size)) < chance).astype(float)
         owners = [f"client/{i}" for i, _ in product(range(clusters), range(size))]
-        return estimate(scores.ravel().tolist(), owners, share=True, low=0.0, high=1.0, unit="image"), truth
+        return (
+            estimate(scores.ravel().tolist(), owners, share=True, low=0.0, high=1.0, unit="image"),
+            truth,
+        )
 
     return draw
 
@@ -107,11 +121,17 @@ def groups() -> Iterator[tuple[str, list[tuple[str, Draw]]]]:
             if seeds == 1 and spread:
                 continue  # it speaks of that run alone: as without spread
             cells = [
-                (f"n = {n}, p = {p}{', same clients' if same else ''}", share(n, p, seeds, spread, same))
+                (
+                    f"n = {n}, p = {p}{', same clients' if same else ''}",
+                    share(n, p, seeds, spread, same),
+                )
                 for n, p, same in product(sizes, shares, (False, True))
             ]
             yield f"share, {seeds} seed{'s' * (seeds > 1)}, seeds differ by {spread}", cells
-    cells = [(f"{g} clients of {m}, p = {p}", clustered_share(g, m, p, 0.8)) for g, m, p in product((5, 10, 20), (4,), (0.1, 0.5))]
+    cells = [
+        (f"{g} clients of {m}, p = {p}", clustered_share(g, m, p, 0.8))
+        for g, m, p in product((5, 10, 20), (4,), (0.1, 0.5))
+    ]
     yield "share, images of one client, 1 seed", cells
     for skew in (0, 1, 2):
         for few, name in ((True, "n < 50"), (False, "n from 50 on")):
@@ -121,13 +141,24 @@ def groups() -> Iterator[tuple[str, list[tuple[str, Draw]]]]:
                 for n, (k, s) in product(count, ((1, 0.0), (3, 0.0), (3, 0.3), (5, 0.3)))
             ]
             yield f"mean, skew {skew}, {name}", cells
-        cells = [(f"{g} clients of 4, {k} seed{'s' * (k > 1)}", mean(g, 4, skew, k, 0.0)) for g, k in product((5, 10, 20), (1, 3))]
+        cells = [
+            (f"{g} clients of 4, {k} seed{'s' * (k > 1)}", mean(g, 4, skew, k, 0.0))
+            for g, k in product((5, 10, 20), (1, 3))
+        ]
         yield f"mean, skew {skew}, images of one client", cells
 
 
 def gate_row(rng, kind: str, k: int, m: int, worse: float, paired: bool):
-    """One row now (k seeds) and then (m seeds), worse by ``worse`` margins; the compared Difference and its margin."""
-    units, spread = {"share": (100, 0.3), "few": (20, 0.3), "image": (20, 0.3), "psnr": (20, 0.5), "utility": (400, 0.2)}[kind]
+    """One row now (k seeds) and then (m seeds), worse by ``worse`` margins; the compared Difference
+    and its margin.
+    """
+    units, spread = {
+        "share": (100, 0.3),
+        "few": (20, 0.3),
+        "image": (20, 0.3),
+        "psnr": (20, 0.5),
+        "utility": (400, 0.2),
+    }[kind]
     p = rng.choice([0.05, 0.1, 0.3, 0.5]) if kind != "utility" else 0.8
     clients = 0.5 * rng.standard_normal(units)
     clusters = {f"u{i}": f"c{i // 4}" for i in range(units)} if kind == "image" else {}
@@ -149,12 +180,21 @@ def gate_row(rng, kind: str, k: int, m: int, worse: float, paired: bool):
 
     lost = -1 if kind == "utility" else 1
     now, then = side(k, lost * worse * margin, 0), side(m, 0.0, 0 if paired else 1000)
-    kept = {"share": kind != "psnr", "unit_range": kind != "psnr", "clusters": clusters, "crossed": kind == "utility"}
+    kept = {
+        "share": kind != "psnr",
+        "unit_range": kind != "psnr",
+        "clusters": clusters,
+        "crossed": kind == "utility",
+    }
     return compare(now, then, worse="down" if kind == "utility" else "up", **kept), margin
 
 
-def gate(k: int, m: int, worse: float, paired: bool, repeats: int, seed: int) -> tuple[float, float, float]:
-    """20 mixed rows: share of baselines with a row that "leaks more", share of rows that are fine, that leak more."""
+def gate(
+    k: int, m: int, worse: float, paired: bool, repeats: int, seed: int
+) -> tuple[float, float, float]:
+    """20 mixed rows: share of baselines with a row that "leaks more", share of rows that are fine,
+    that leak more.
+    """
     kinds = ["share"] * 6 + ["few"] * 3 + ["image"] * 3 + ["psnr"] * 4 + ["utility"] * 4
     rng = np.random.default_rng(seed)
     alarms = fine = more = 0
@@ -170,26 +210,60 @@ def gate(k: int, m: int, worse: float, paired: bool, repeats: int, seed: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=600, help="of each cell; the worst again with four times as many")
     parser.add_argument(
-        "--baselines", type=int, default=300, help="baselines of 20 rows per case; three times as many where nothing changed"
+        "--repeats",
+        type=int,
+        default=600,
+        help="of each cell; the worst again with four times as many",
+    )
+    parser.add_argument(
+        "--baselines",
+        type=int,
+        default=300,
+        help="baselines of 20 rows per case; three times as many where nothing changed",
     )
     args = parser.parse_args()
     start = time.perf_counter()
-    print("| intervals of | coverage: median | worst | mean width there | worst case |\n|---|---|---|---|---|")
+    print(
+        "| intervals of | coverage: median | worst | mean width there | worst case"
+        " |\n|---|---|---|---|---|"
+    )
     for name, cells in groups():
         found = sorted((coverage(draw, args.repeats, i)[0], i) for i, (_, draw) in enumerate(cells))
         case, draw = cells[found[0][1]]
         worst, width = coverage(draw, 4 * args.repeats, 1000 + found[0][1])
-        print(f"| {name} | {found[len(found) // 2][0]:.1%} | {worst:.1%} | {width:.2f} | {case} |", flush=True)
-    print("\n| 20 mixed rows | nothing changed: baselines with a false alarm | rows fine | two margins worse: rows called fine | found |")
+        print(
+            f"| {name} | {found[len(found) // 2][0]:.1%} | {worst:.1%} | {width:.2f} | {case} |",
+            flush=True,
+        )
+    print(
+        "\n| 20 mixed rows | nothing changed: baselines with a false alarm | rows fine | two"
+        " margins worse: rows called fine | found |"
+    )
     print("|---|---|---|---|---|")
-    for k, m, paired in ((3, 3, True), (5, 5, True), (8, 8, True), (20, 20, True), (3, 3, False), (8, 8, False), (8, 20, False)):
+    for k, m, paired in (
+        (3, 3, True),
+        (5, 5, True),
+        (8, 8, True),
+        (20, 20, True),
+        (3, 3, False),
+        (8, 8, False),
+        (8, 20, False),
+    ):
         # False alarms are rare, so they take more baselines to count.
-        same, worse = gate(k, m, 0.0, paired, 3 * args.baselines, 7), gate(k, m, 2.0, paired, args.baselines, 7)
+        same, worse = (
+            gate(k, m, 0.0, paired, 3 * args.baselines, 7),
+            gate(k, m, 2.0, paired, args.baselines, 7),
+        )
         label = f"{k} paired seeds, draws changed" if paired else f"{k} seeds against {m} others"
-        print(f"| {label} | {same[0]:.1%} | {same[1]:.0%} | {worse[1]:.2%} | {worse[2]:.0%} |", flush=True)
-    print(f"\n{args.repeats} repeats a cell, {args.baselines} baselines a case, {time.perf_counter() - start:.0f} s on one thread.")
+        print(
+            f"| {label} | {same[0]:.1%} | {same[1]:.0%} | {worse[1]:.2%} | {worse[2]:.0%} |",
+            flush=True,
+        )
+    print(
+        f"\n{args.repeats} repeats a cell, {args.baselines} baselines a case,"
+        f" {time.perf_counter() - start:.0f} s on one thread."
+    )
 
 
 if __name__ == "__main__":

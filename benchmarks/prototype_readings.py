@@ -1,8 +1,10 @@
-"""FedHide's prototypes alone, under both readings of how they are stored: which one gives the paper's Table 3?
+"""FedHide's prototypes alone, under both readings of how they are stored: which one gives the
+paper's Table 3?
 
-A network that answers zero has no pull on the prototypes, so what is left is Eq. 3 and 4: a hundred prototypes that push each
-other away through their proxies, at the paper's lam = 10, own_lr = 0.1 and 512 dimensions. What a real network adds (prototypes
-of classes that look alike draw near) is not here: cosines and collapse can be compared with the paper, P_leak cannot.
+A network that answers zero has no pull on the prototypes, so what is left is Eq. 3 and 4: a hundred
+prototypes that push each other away through their proxies, at the paper's lam = 10, own_lr = 0.1
+and 512 dimensions. What a real network adds (prototypes of classes that look alike draw near) is
+not here: cosines and collapse can be compared with the paper, P_leak cannot.
 
 python benchmarks/prototype_readings.py [rounds]
 """
@@ -54,11 +56,17 @@ def main(rounds: int) -> None:
     at = sorted({max(1, rounds // 5), rounds // 2, rounds})
     enough = {"as_drawn": rounds, "unit": at[0]}  # what collapses has done so by then
     heads = " | ".join(f"cosine after {t}" for t in at)
-    print(f"| stored | FedHide | the paper's cosine | {heads} | mean cosine of two prototypes |\n|---|---|---|{'---|' * len(at)}---|")
+    print(
+        f"| stored | FedHide | the paper's cosine | {heads} | mean cosine of two prototypes"
+        f" |\n|---|---|---|{'---|' * len(at)}---|"
+    )
     for stored in ("as_drawn", "unit"):
         for alpha in (0.1, 0.01):
             for k in (5, 10, 20):
-                method = kind.build({"fraction": 0.1, "batch": 1, "alpha": alpha, "k": k, "stored": stored}, "fedhide")
+                method = kind.build(
+                    {"fraction": 0.1, "batch": 1, "alpha": alpha, "k": k, "stored": stored},
+                    "fedhide",
+                )
                 fed = Federation(method, task, task.load())
                 fed.begin()
                 cells = []
@@ -69,10 +77,20 @@ def main(rounds: int) -> None:
                         cells.append(f"{float(cosine.mean()):.2f} ± {float(cosine.std()):.2f}")
                 cells += ["" for _ in at[len(cells) :]]
                 fields = {"clients": 100, "fraction": 0.1, "rounds": rounds}
-                paper = claims.find("fedhide", method.parameters(), "cifar100", "prototype_cosine", fields)
-                known = f"{paper.value:.2f} ± {paper.high - paper.value:.2f}" if paper and paper.high is not None else "?"
+                paper = claims.find(
+                    "fedhide", method.parameters(), "cifar100", "prototype_cosine", fields
+                )
+                known = (
+                    f"{paper.value:.2f} ± {paper.high - paper.value:.2f}"
+                    if paper and paper.high is not None
+                    else "?"
+                )
                 alike = diagnose(fed)["prototype_mean_cosine"]
-                print(f"| {stored} | ({alpha:g}, {k}) | {known} | {' | '.join(cells)} | {alike:.3f} |", flush=True)
+                print(
+                    f"| {stored} | ({alpha:g}, {k}) | {known} | {' | '.join(cells)} |"
+                    f" {alike:.3f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

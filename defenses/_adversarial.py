@@ -1,4 +1,6 @@
-"""Inputs that a model is sure about, found from noise: FedAA's adversarial examples (Eq. 4), for its server and for its attacker."""
+"""Inputs that a model is sure about, found from noise: FedAA's adversarial examples (Eq. 4), for
+its server and for its attacker.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from torch import Tensor
 
 
 def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tensor:
-    """Argmin over x of the mean of ``fits``, from ``x0`` on: L-BFGS with a strong Wolfe line search, ``torch.optim``'s.
+    """Argmin over x of the mean of ``fits``, from ``x0`` on: L-BFGS with a strong Wolfe line
+    search, ``torch.optim``'s.
 
-    FedAA, Eq. 4, cites L-BFGS-B (Zhu et al. 1997) and names no bounds; this one has none. ``defenses._lockstep.search`` finds the same
-    for many problems at once.
+    FedAA, Eq. 4, cites L-BFGS-B (Zhu et al. 1997) and names no bounds; this one has none.
+    ``defenses._lockstep.search`` finds the same for many problems at once.
 
     Args:
         fits: (n, ...) to the loss of each (n,), differentiable.
@@ -23,7 +26,9 @@ def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tenso
         (n, ...), detached; never worse than ``x0``.
     """
     x = x0.detach().clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([x], max_iter=steps, max_eval=2 * steps, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [x], max_iter=steps, max_eval=2 * steps, history_size=10, line_search_fn="strong_wolfe"
+    )
 
     def closure() -> Tensor:
         with torch.enable_grad():

@@ -1,4 +1,6 @@
-"""How closely a batch's features follow its inputs, as a differentiable loss (FLea, Eq. 5 and 8)."""
+"""How closely a batch's features follow its inputs, as a differentiable loss (FLea,
+Eq. 5 and 8).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,21 @@ LEAST = 1e-7  # inside the released code's roots
 def squared(x: Tensor, f: Tensor) -> Tensor:
     """FLea, Eq. 8: nu^2(x, f) / sqrt(nu^2(x, x) nu^2(f, f)) in [0, 1], x (B, ...), f (B, ...), ().
 
-    nu^2 is the mean product of doubly centred matrices of *squared* Euclidean distances, which are -2 times the centred Gram
-    matrices: so this is linear CKA, computed from these. (Eq. 5 as printed has nu^2(x, f) under the root, a misprint.) A
-    batch of one, or one whose rows are equal, gives 0.
+    nu^2 is the mean product of doubly centred matrices of *squared* Euclidean distances, which are
+    -2 times the centred Gram matrices: so this is linear CKA, computed from these. (Eq. 5 as
+    printed has nu^2(x, f) under the root, a misprint.) A batch of one, or one whose rows are equal,
+    gives 0.
     """
     a, b = _gram(x), _gram(f)
     return (a * b).sum() / (_length(a) * _length(b))
 
 
 def plain_root(x: Tensor, f: Tensor) -> Tensor:
-    """The released code's: Székely's distance correlation R, on plain distances, with ``LEAST`` inside its roots, ().
+    """The released code's: Székely's distance correlation R, on plain distances, with ``LEAST``
+    inside its roots, ().
 
-    Biased: near 1 for small batches whatever they hold. A batch of one gives about 1 (without a gradient).
+    Biased: near 1 for small batches whatever they hold. A batch of one gives about 1 (without a
+    gradient).
     """
     a, b = _centred(_distances(x)), _centred(_distances(f))
     ab, aa, bb = (((u * v).mean() + LEAST).sqrt() for u, v in ((a, b), (a, a), (b, b)))

@@ -1,7 +1,9 @@
-"""FedAA's client identifiers I_k: small networks that tell one client's adversarial examples from the others', by their features.
+"""FedAA's client identifiers I_k: small networks that tell one client's adversarial examples from
+the others', by their features.
 
-Parameters are {"w1": (d, h), "b1": (1, h), "w2": (h, h), "b2": (1, h), "w3": (h, 1), "b3": (1, 1)}; several identifiers are stacked
-in front, and then work, and are trained, at once: their losses do not touch each other.
+Parameters are {"w1": (d, h), "b1": (1, h), "w2": (h, h), "b2": (1, h), "w3": (h, 1), "b3": (1, 1)};
+several identifiers are stacked in front, and then work, and are trained, at once: their losses do
+not touch each other.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ BETAS = (0.5, 0.9)  # of Adam, Section 4.1
 
 
 def start(rng: Rng, name: str, inputs: int, hidden: int) -> Identifier:
-    """Three fully connected layers with PyTorch's usual start, drawn from ``rng`` under ``name``."""
+    """Three fully connected layers with PyTorch's usual start, drawn from ``rng``
+    under ``name``.
+    """
     out: Identifier = {}
     for i, (a, b) in enumerate(((inputs, hidden), (hidden, hidden), (hidden, 1)), 1):
         for letter, rows in (("w", a), ("b", 1)):
@@ -27,7 +31,9 @@ def start(rng: Rng, name: str, inputs: int, hidden: int) -> Identifier:
 
 
 def logit(identifier: Identifier, features: Tensor) -> Tensor:
-    """(..., n) of features (n, d): I = sigmoid of it; ReLU between the layers (the paper names no activation)."""
+    """(..., n) of features (n, d): I = sigmoid of it; ReLU between the layers (the paper names no
+    activation).
+    """
     h = features
     for i in (1, 2):
         h = torch.relu(h @ identifier[f"w{i}"] + identifier[f"b{i}"])
@@ -35,7 +41,8 @@ def logit(identifier: Identifier, features: Tensor) -> Tensor:
 
 
 def loss(logits: Tensor, own: Tensor) -> Tensor:
-    """Eq. 6 of each identifier, (M,): minus the mean of log I over its own examples, minus the mean of log(1 - I) over the others'.
+    """Eq. 6 of each identifier, (M,): minus the mean of log I over its own examples, minus the mean
+    of log(1 - I) over the others'.
 
     Args:
         logits: (M, n).
@@ -45,16 +52,21 @@ def loss(logits: Tensor, own: Tensor) -> Tensor:
     return (mine * own).sum(1) / own.sum(1) + (theirs * ~own).sum(1) / (~own).sum(1)
 
 
-def train(identifiers: Identifier, features: Sequence[Tensor], rng: Rng, *, epochs: int, batch: int, lr: float) -> Identifier:
+def train(
+    identifiers: Identifier,
+    features: Sequence[Tensor],
+    rng: Rng,
+    *,
+    epochs: int,
+    batch: int,
+    lr: float,
+) -> Identifier:
     """Algorithm 2 for all clients at once, by Adam with betas 0.5 and 0.9.
 
-    Args:
-        identifiers: M of them, stacked, as they start.
-        features: of each client's examples, (n_k, d); identifier k is to answer 1 on features[k] and 0 on all others.
-        rng: of the server.
-        epochs: passes over all examples.
-        batch: at most about so many examples in a step.
-        lr: of Adam.
+    Args: identifiers: M of them, stacked, as they start. features: of each client's examples, (n_k,
+        d); identifier k is to answer 1 on features[k] and 0 on all others. rng: of the server.
+        epochs: passes over all examples. batch: at most about so many examples in a step. lr: of
+        Adam.
     """
     leaves = {k: v.detach().clone().requires_grad_() for k, v in identifiers.items()}
     optimizer = torch.optim.Adam(list(leaves.values()), lr=lr, betas=BETAS)
@@ -64,22 +76,32 @@ def train(identifiers: Identifier, features: Sequence[Tensor], rng: Rng, *, epoc
     for epoch in range(epochs):
         for rows in _batches([len(part) for part in features], rng, epoch, batch, owner.device):
             value = loss(logit(leaves, f[rows]), own[:, rows]).sum()
-            for leaf, grad in zip(leaves.values(), torch.autograd.grad(value, list(leaves.values())), strict=True):
+            for leaf, grad in zip(
+                leaves.values(), torch.autograd.grad(value, list(leaves.values())), strict=True
+            ):
                 leaf.grad = grad
             optimizer.step()
     return {k: v.detach() for k, v in leaves.items()}
 
 
 def _owners(features: Sequence[Tensor]) -> Tensor:
-    return torch.cat([torch.full((len(part),), k, device=part.device) for k, part in enumerate(features)])
+    return torch.cat(
+        [torch.full((len(part),), k, device=part.device) for k, part in enumerate(features)]
+    )
 
 
-def _batches(sizes: Sequence[int], rng: Rng, epoch: int, batch: int, device: torch.device) -> Iterator[Tensor]:
-    """Rows of each step. Every client's examples are dealt evenly: a batch without a client's own would leave Eq. 6 undefined."""
+def _batches(
+    sizes: Sequence[int], rng: Rng, epoch: int, batch: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Rows of each step. Every client's examples are dealt evenly: a batch without a client's own
+    would leave Eq. 6 undefined.
+    """
     steps = max(1, min(-(-sum(sizes) // batch), *sizes))
     orders, begin = [], 0
     for k, n in enumerate(sizes):
-        orders.append((begin + rng.permutation(f"identifier/{k}/order/{epoch}", n)).tensor_split(steps))
+        orders.append(
+            (begin + rng.permutation(f"identifier/{k}/order/{epoch}", n)).tensor_split(steps)
+        )
         begin += n
     for parts in zip(*orders, strict=True):
         yield torch.cat(parts).to(device)

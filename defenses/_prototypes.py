@@ -1,4 +1,6 @@
-"""What FedHide, FedGN, FedCS and FedAwS share: one class per client, a private prototype, Eq. 1 to 3 of FedHide."""
+"""What FedHide, FedGN, FedCS and FedAwS share: one class per client, a private prototype, Eq. 1 to
+3 of FedHide.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,30 @@ from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, u
 
 
 class Prototypes(Defense):
-    """A round (FedHide, Algorithm 1): model and bank of proxies down; one step on L_pos + lam L_neg; update and a fresh proxy up.
+    """A round (FedHide, Algorithm 1): model and bank of proxies down; one step on L_pos + lam
+    L_neg; update and a fresh proxy up.
 
-    Left open by the paper, decided here: prototypes start as random normal vectors and are ``stored`` as they are (norm about
-    sqrt(dim)), normalised in the loss only, so that ``own_lr`` = 0.1 is an angular rate of 0.1/dim; stored at norm 1, and brought
-    back to it after each round's local training, ``own_lr`` is the angular rate itself, and 0.1 is far too fast. The bank starts
-    as random directions; a client's own stale proxy is neither among its neighbours nor in its negative term.
+    Left open by the paper, decided here: prototypes start as random normal vectors and are
+    ``stored`` as they are (norm about sqrt(dim)), normalised in the loss only, so that ``own_lr`` =
+    0.1 is an angular rate of 0.1/dim; stored at norm 1, and brought back to it after each round's
+    local training, ``own_lr`` is the angular rate itself, and 0.1 is far too fast. The bank starts
+    as random directions; a client's own stale proxy is neither among its neighbours nor in its
+    negative term.
     """
 
     outputs: ClassVar[Literal["logits", "embedding"]] = "embedding"
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = "cosine"
 
-    select: Literal["random", "round_robin"] = Field("round_robin", description="how a round's clients are chosen")
-    fraction: float = Field(1.0, gt=0, le=1, description="share of the clients in a round (the paper on CIFAR-100: 0.1)")
+    select: Literal["random", "round_robin"] = Field(
+        "round_robin", description="how a round's clients are chosen"
+    )
+    fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the clients in a round (the paper on CIFAR-100: 0.1)"
+    )
     lam: float = Field(10.0, ge=0, description="weight of the negative loss (the paper: 10)")
     stored: Literal["as_drawn", "unit"] = Field(
-        "as_drawn", description="norm of a prototype at its client: as it becomes, or 1 after each round"
+        "as_drawn",
+        description="norm of a prototype at its client: as it becomes, or 1 after each round",
     )
 
     def start(self, me: Client) -> None:
@@ -35,7 +45,9 @@ class Prototypes(Defense):
         me.own["prototype"] = unit(w) if self.stored == "unit" else w
 
     def start_server(self, server: Server) -> None:
-        server.state["bank"] = unit(server.rng.normal("bank", server.facts.clients, server.facts.dim))
+        server.state["bank"] = unit(
+            server.rng.normal("bank", server.facts.clients, server.facts.dim)
+        )
 
     def downlink(self, server: Server) -> Sent:
         return {"model": server.model, "prototype": server.state["bank"]}
@@ -57,11 +69,15 @@ class Prototypes(Defense):
 
     @abstractmethod
     def proxy(self, w: Tensor, me: Client) -> Tensor:
-        """What stands for the true prototype ``w`` (dim,), of norm 1, outside the client: (dim,)."""
+        """What stands for the true prototype ``w`` (dim,), of norm 1, outside the
+        client: (dim,).
+        """
 
     def aggregate(self, server: Server) -> None:
         super().aggregate(server)
-        server.state["bank"] = server.state["bank"].index_copy(0, server.senders, server.inbox["prototype"])
+        server.state["bank"] = server.state["bank"].index_copy(
+            0, server.senders, server.inbox["prototype"]
+        )
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return unit(net(x)) @ unit(me.own["prototype"])

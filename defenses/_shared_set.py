@@ -12,7 +12,9 @@ from leakbench.federation.defense import Choreography
 
 
 class SharedSet(LocalEpochs):
-    """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds with it in the mail."""
+    """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds with it
+    in the mail.
+    """
 
     def before(self, fed: Choreography) -> None:
         fed.clients(self.contribute)

@@ -1,4 +1,6 @@
-"""FedAA (Chen et al., MM 2023): the server makes examples from local models and label names, and tunes every model on the others'."""
+"""FedAA (Chen et al., MM 2023): the server makes examples from local models and label names, and
+tunes every model on the others'.
+"""
 
 from __future__ import annotations
 
@@ -22,47 +24,69 @@ LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon":
 
 
 class FedAA(ElevenEpochs):
-    """Algorithm 4. Two uploads of the model a round, with the server's own optimisation between them.
+    """Algorithm 4. Two uploads of the model a round, with the server's own optimisation between
+    them.
 
-    1. Clients train the model (``epochs``) and send the update; then the names of the labels that they hold.
-    2. Server, Eq. 4: from Gaussian noise, ``examples`` inputs for every label name of client k that k's own model gives that label.
-    3. Server, Eq. 5: every local model is tuned on the *other* clients' examples; their average is the model.
-    4. Server, Eq. 6: an identifier for every client tells its examples from the others' by their features F under that average.
-    5. Clients train the average (``second_epochs``) on their loss - ``eta3`` mean log(1 - I_k(F_k(x))), Eq. 7, and send the update,
-       which is averaged again. I_k stays as it is.
+    1. Clients train the model (``epochs``) and send the update; then the names of the labels that
+      they hold.
+    2. Server, Eq. 4: from Gaussian noise, ``examples`` inputs for every label name of client k that
+      k's own model gives that label.
+    3. Server, Eq. 5: every local model is tuned on the *other* clients' examples; their average is
+      the model.
+    4. Server, Eq. 6: an identifier for every client tells its examples from the others' by their
+      features F under that average.
+    5. Clients train the average (``second_epochs``) on their loss - ``eta3`` mean log(1 -
+       I_k(F_k(x))), Eq. 7, and send the update, which is averaged again. I_k stays as it is.
 
-    ``local`` is whose local loss stands for the paper's cross-entropy: with "fedprox" it is FedProx+AA of Table 5. ``identifier`` =
-    false is the ablation Non-I (step 5 then trains on the loss alone), ``fine_tune`` = false is Non-F. ``sends`` = "images" sends
-    images in place of label names, which then stand for the examples: the strategy of Zhao et al. that FedAA replaces, and what
-    its control transcript shows. Hides by not sending: a label name stands for many images. But where a client holds one
-    class, its name is what all its images have in common, and steps 2 to 4 are an inversion of its model.
+    ``local`` is whose local loss stands for the paper's cross-entropy: with "fedprox" it is
+    FedProx+AA of Table 5. ``identifier`` = false is the ablation Non-I (step 5 then trains on the
+    loss alone), ``fine_tune`` = false is Non-F. ``sends`` = "images" sends images in place of label
+    names, which then stand for the examples: the strategy of Zhao et al. that FedAA replaces, and
+    what its control transcript shows. Hides by not sending: a label name stands for many images.
+    But where a client holds one class, its name is what all its images have in common, and steps 2
+    to 4 are an inversion of its model.
 
-    Left open by the paper, decided here: 32 examples for a label (Eq. 4 and 5 speak of one, Eq. 6 of a distribution), found together
-    and, as Eq. 4 has no bounds, not clipped (``clip``: to [0, 1], where inputs are images); sigma 1; 50 iterations; 10 full-batch
-    steps of SGD at 0.0025 for Eq. 5's argmin; identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights n_k / n
-    (Algorithm 4; Eq. 6 has a plain mean). L_k in Eq. 7 is a mean, as L_adv is, though printed as a sum. On the server models run in
-    evaluation mode.
+    Left open by the paper, decided here: 32 examples for a label (Eq. 4 and 5 speak of one, Eq. 6
+    of a distribution), found together and, as Eq. 4 has no bounds, not clipped (``clip``: to [0,
+    1], where inputs are images); sigma 1; 50 iterations; 10 full-batch steps of SGD at 0.0025 for
+    Eq. 5's argmin; identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights
+    n_k / n (Algorithm 4; Eq. 6 has a plain mean). L_k in Eq. 7 is a mean, as L_adv is, though
+    printed as a sum. On the server models run in evaluation mode.
     """
 
     fusible: ClassVar[bool] = False  # the server reads every single update
     one_by_one: ClassVar[tuple[str, ...]] = ("names",)  # clients hold different numbers of labels
     paper: ClassVar[str] = "Chen et al., ACM MM 2023, Eq. 4 to 7, Algorithms 1 to 4"
 
-    epochs: int = Field(10, ge=0, description="local epochs before the examples are made, when steps is 0")
+    epochs: int = Field(
+        10, ge=0, description="local epochs before the examples are made, when steps is 0"
+    )
     second_epochs: int = Field(1, ge=1, description="local epochs with the identifier")
     identifier: bool = Field(True, description="client identifiers; false: Non-I")
     fine_tune: bool = Field(True, description="tuning on the others' examples; false: Non-F")
-    local: Literal["fedavg", "fedprox", "moon"] = Field("fedavg", description="the method whose local loss is trained")
+    local: Literal["fedavg", "fedprox", "moon"] = Field(
+        "fedavg", description="the method whose local loss is trained"
+    )
     mu: float = Field(0.01, ge=0, description="mu of that method, if it has one")
-    sends: Literal["names", "images"] = Field("names", description="what a client tells of its data: label names, or images of each label")
-    examples: int = Field(32, ge=1, description="examples made, or images sent, for each label name")
-    sigma: float = Field(1.0, ge=0, description="standard deviation of the noise that examples start from")
+    sends: Literal["names", "images"] = Field(
+        "names", description="what a client tells of its data: label names, or images of each label"
+    )
+    examples: int = Field(
+        32, ge=1, description="examples made, or images sent, for each label name"
+    )
+    sigma: float = Field(
+        1.0, ge=0, description="standard deviation of the noise that examples start from"
+    )
     search_steps: int = Field(50, ge=0, description="most iterations of L-BFGS in Eq. 4")
     clip: bool = Field(False, description="clip examples to [0, 1] once they are found")
     tune_steps: int = Field(10, ge=0, description="full-batch steps of SGD in Eq. 5")
     tune_lr: float = Field(0.0025, ge=0, description="their rate")
-    identifier_epochs: int = Field(20, ge=0, description="passes over all examples that train the identifiers")
-    identifier_lr: float = Field(0.0004, gt=0, description="their rate of Adam, with betas 0.5 and 0.9")
+    identifier_epochs: int = Field(
+        20, ge=0, description="passes over all examples that train the identifiers"
+    )
+    identifier_lr: float = Field(
+        0.0004, gt=0, description="their rate of Adam, with betas 0.5 and 0.9"
+    )
     hidden: int = Field(512, ge=1, description="hidden units of an identifier")
     eta3: float = Field(1.0, ge=0, description="eta3 / eta1: weight of the identifier's loss")
 
@@ -70,9 +94,11 @@ class FedAA(ElevenEpochs):
     def base(self) -> Defense:
         """The method whose local loss is trained."""
         kind = LOCAL[self.local]
-        return kind.build({"mu": self.mu} if "mu" in kind.model_fields else {}, f"fedaa: local {self.local}")
+        return kind.build(
+            {"mu": self.mu} if "mu" in kind.model_fields else {}, f"fedaa: local {self.local}"
+        )
 
-    # the story ------------------------------------------------------------------------------------------------------
+    # the story ------------------------------------------------------------------------------------
     def round(self, fed: Choreography) -> None:
         fed.server(self.downlink)
         fed.clients(self.prepare)
@@ -90,7 +116,10 @@ class FedAA(ElevenEpochs):
             UsageError: a round has one client, so there are no others' examples.
         """
         if max(1, round(self.fraction * facts.clients)) < 2:
-            raise UsageError("fedaa: a round with one client has no other clients' examples; use a fraction of at least two clients.")
+            raise UsageError(
+                "fedaa: a round with one client has no other clients' examples; use a fraction of"
+                " at least two clients."
+            )
         return self.base.module(module, facts)
 
     def start(self, me: Client) -> None:
@@ -103,14 +132,18 @@ class FedAA(ElevenEpochs):
         return self.base.loss(net, batch, me)
 
     def names(self, me: Client) -> Sent:
-        """The labels that the client holds, (L,) int64 ascending; or images (n, ...) with their labels (n,)."""
+        """The labels that the client holds, (L,) int64 ascending; or images (n, ...) with their
+        labels (n,).
+        """
         if self.sends == "names":
             return {"labels": _present(me.data.y)}
         rows = self._images(me)
         return {"labels": me.data.y[rows], "data": me.data.x[rows]}
 
     def adapt(self, server: Server) -> Sent:
-        """The server's steps 2 to 4: the average of the tuned models to all, each client's identifier to it."""
+        """The server's steps 2 to 4: the average of the tuned models to all, each client's
+        identifier to it.
+        """
         models = server.local_models()
         net = server.net()
         sets = self._sets(server, net, models) if self.identifier or self.fine_tune else []
@@ -121,39 +154,62 @@ class FedAA(ElevenEpochs):
         if not self.identifier:
             return {"model": server.model}
         features = [server.net().features(b.x, weights=mean).detach() for b in sets]
-        made = [_identifier.start(server.rng, f"identifier/{c}", features[0].shape[1], self.hidden) for c in server.senders.tolist()]
+        made = [
+            _identifier.start(server.rng, f"identifier/{c}", features[0].shape[1], self.hidden)
+            for c in server.senders.tolist()
+        ]
         epochs, rate = self.identifier_epochs, self.identifier_lr
-        trained = _identifier.train(stack(made), features, server.rng, epochs=epochs, batch=self.batch, lr=rate)
+        trained = _identifier.train(
+            stack(made), features, server.rng, epochs=epochs, batch=self.batch, lr=rate
+        )
         return {"model": server.model, "identifier": Each(trained)}
 
     def second_loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Eq. 7 on a batch: the local loss, and ``eta3`` mean -log(1 - I_k(F_k(x))), which moves F alone."""
+        """Eq. 7 on a batch: the local loss, and ``eta3`` mean -log(1 - I_k(F_k(x))), which moves F
+        alone.
+        """
         value = self.loss(net, batch, me)
         if "identifier" not in me.inbox:
             return value
-        return value + self.eta3 * nn.functional.softplus(_identifier.logit(me.inbox["identifier"], net.features(batch.x))).mean()
+        return (
+            value
+            + self.eta3
+            * nn.functional.softplus(
+                _identifier.logit(me.inbox["identifier"], net.features(batch.x))
+            ).mean()
+        )
 
     def uplink(self, me: Client) -> Sent:
         return self.base.uplink(me)
 
-    # the server's optimisation ----------------------------------------------------------------------------------------
+    # the server's optimisation --------------------------------------------------------------------
     def fits(self, net: Net, x: Tensor, y: Tensor, *, weights: dict[str, Tensor]) -> Tensor:
         """J(T(F(x)), y) of each example, (n,), under ``weights``."""
         return nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
 
     def made(self, net: Net, weights: dict[str, Tensor], labels: Tensor, noise: Tensor) -> Batch:
-        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,), from standard normal ``noise`` (L examples, ...) times sigma."""
+        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,), from standard normal ``noise`` (L
+        examples, ...) times sigma.
+        """
         y = labels.repeat_interleave(self.examples)
-        x = search(lambda x: self.fits(net, x, y, weights=weights), self.sigma * noise, steps=self.search_steps)
+        x = search(
+            lambda x: self.fits(net, x, y, weights=weights),
+            self.sigma * noise,
+            steps=self.search_steps,
+        )
         return Batch(x.clamp(0, 1) if self.clip else x, y)
 
     def made_together(self, net: Net, models: Tree, labels: Tensor, noise: Tensor) -> list[Batch]:
-        """``made`` of M clients at once: ``models`` stacked, labels (M, L), noise (M, L examples, ...)."""
+        """``made`` of M clients at once: ``models`` stacked, labels (M, L), noise (M, L examples,
+        ...).
+        """
         y = labels.repeat_interleave(self.examples, 1)
 
         def among(rows: Tensor) -> _lockstep.Fits:
             some = {"weights": row(models, rows), "y": y[rows]}
-            return lambda x: each_row(lambda e: self.fits(net, e["x"], e["y"], weights=e["weights"]), {**some, "x": x})
+            return lambda x: each_row(
+                lambda e: self.fits(net, e["x"], e["y"], weights=e["weights"]), {**some, "x": x}
+            )
 
         x = _lockstep.search(among, self.sigma * noise, steps=self.search_steps)
         return [Batch(*one) for one in zip(x.clamp(0, 1) if self.clip else x, y, strict=True)]
@@ -165,26 +221,41 @@ class FedAA(ElevenEpochs):
             leaves = {k: v.detach().requires_grad_() for k, v in weights.items() if k in parameters}
             value = self.fits(net, batch.x, batch.y, weights={**weights, **leaves}).mean()
             grads = torch.autograd.grad(value, list(leaves.values()))
-            weights = {**weights, **{k: v.detach() - self.tune_lr * g for (k, v), g in zip(leaves.items(), grads, strict=True)}}
+            weights = {
+                **weights,
+                **{
+                    k: v.detach() - self.tune_lr * g
+                    for (k, v), g in zip(leaves.items(), grads, strict=True)
+                },
+            }
         return weights
 
     def _sets(self, server: Server, net: Net, models: list[dict[str, Tensor]]) -> list[Batch]:
-        """What each sender's label names become: all senders' at once where that is faster and they have equally many."""
+        """What each sender's label names become: all senders' at once where that is faster and they
+        have equally many.
+        """
         labels = list(server.inbox["labels"])
         if self.sends == "images":
             return [Batch(x, y) for x, y in zip(server.inbox["data"], labels, strict=True)]
         sizes = zip(server.senders.tolist(), labels, strict=True)
-        noise = [server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape) for k, y in sizes]
+        noise = [
+            server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape)
+            for k, y in sizes
+        ]
         if _lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
             try:
-                return self.made_together(net, stack(models), torch.stack(labels), torch.stack(noise))
+                return self.made_together(
+                    net, stack(models), torch.stack(labels), torch.stack(noise)
+                )
             except RuntimeError as error:  # vmap refused the network: one by one, or the real error
                 server.fallbacks["examples"] = str(error).splitlines()[0]
         return [self.made(net, m, y, x) for m, y, x in zip(models, labels, noise, strict=True)]
 
-    # what it hides ------------------------------------------------------------------------------------------------------
+    # what it hides --------------------------------------------------------------------------------
     def _images(self, me: Client) -> Tensor:
-        """Rows of the client's data: ``examples`` of each label, or all it has, the same in every round."""
+        """Rows of the client's data: ``examples`` of each label, or all it has, the same in every
+        round.
+        """
         order = me.rng.always().permutation("images", len(me.data.y))
         y = me.data.y[order]
         return torch.cat([order[y == label][: self.examples] for label in _present(y)])

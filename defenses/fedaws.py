@@ -1,4 +1,6 @@
-"""FedAwS (Yu et al. 2020): true prototypes go to the server, which spreads them out and returns each client its own."""
+"""FedAwS (Yu et al. 2020): true prototypes go to the server, which spreads them out and returns
+each client its own.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,33 @@ from leakbench import Batch, Client, Each, Net, Sent, Server, UsageError, unit
 
 
 class FedAwS(Prototypes):
-    """Clients minimise L_pos alone; the server steps on lam times the sum over pairs of max(0, margin - |w_c - w_c'|)^2 (Yu et al., Eq. 6).
+    """Clients minimise L_pos alone; the server steps on lam times the sum over pairs of max(0,
+    margin - |w_c - w_c'|)^2 (Yu et al., Eq. 6).
 
-    The sum runs over all pairs, each once; or, with ``top_k``, each prototype is pushed away from its ``top_k`` nearest alone,
-    which stay where they are for that (after Yu et al.'s stochastic negative mining). ``top_k`` = clients - 1 is all pairs.
-    ``lam`` stands where FedMetric's Eq. 2 has it; it multiplies ``server_lr``, nothing else.
+    The sum runs over all pairs, each once; or, with ``top_k``, each prototype is pushed away from
+    its ``top_k`` nearest alone, which stay where they are for that (after Yu et al.'s stochastic
+    negative mining). ``top_k`` = clients - 1 is all pairs. ``lam`` stands where FedMetric's Eq. 2
+    has it; it multiplies ``server_lr``, nothing else.
 
-    Hides nothing: the server holds every true prototype, so P_leak is 1 by definition. Margin, server rate and negatives are
-    not given in FedHide's comparison. The server returns prototypes of norm 1, so ``stored`` changes nothing here: ``own_lr``
-    is the angular rate.
+    Hides nothing: the server holds every true prototype, so P_leak is 1 by definition. Margin,
+    server rate and negatives are not given in FedHide's comparison. The server returns prototypes
+    of norm 1, so ``stored`` changes nothing here: ``own_lr`` is the angular rate.
     """
 
-    paper: ClassVar[str] = "Yu et al., ICML 2020, Eq. 6; Park, Hosseini and Yun, FL-ICML 2021, Eq. 2"
+    paper: ClassVar[str] = (
+        "Yu et al., ICML 2020, Eq. 6; Park, Hosseini and Yun, FL-ICML 2021, Eq. 2"
+    )
 
-    lam: float = Field(10.0, ge=0, description="weight of the server's spread-out step (FedHide's weight of the negative loss: 10)")
-    margin: float = Field(1.4, gt=0, le=2, description="distance wanted between prototypes of norm 1 (ours)")
+    lam: float = Field(
+        10.0,
+        ge=0,
+        description=(
+            "weight of the server's spread-out step (FedHide's weight of the negative loss: 10)"
+        ),
+    )
+    margin: float = Field(
+        1.4, gt=0, le=2, description="distance wanted between prototypes of norm 1 (ours)"
+    )
     server_lr: float = Field(0.05, gt=0, description="rate of the server's spread-out step (ours)")
 
     top_k: int = Field(0, ge=0, description="nearest prototypes that push one; 0: all pairs")
@@ -35,14 +49,18 @@ class FedAwS(Prototypes):
     def start_server(self, server: Server) -> None:
         if self.top_k >= server.facts.clients:
             most = server.facts.clients - 1
-            raise UsageError(f"fedaws: top_k = {self.top_k}, but each of {most + 1} prototypes has {most} others; use fewer, or 0 for all.")
+            raise UsageError(
+                f"fedaws: top_k = {self.top_k}, but each of {most + 1} prototypes has {most}"
+                " others; use fewer, or 0 for all."
+            )
         super().start_server(server)
 
     def downlink(self, server: Server) -> Sent:
         return {"model": server.model, "prototype": Each(server.state["bank"][server.receivers])}
 
     def prepare(self, me: Client) -> None:
-        # Also in a client's first round: the server's start is as random as its own, and already spread out.
+        # Also in a client's first round: the server's start is as random as its own, and already
+        # spread out.
         me.own["prototype"] = me.inbox["prototype"]
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
@@ -59,7 +77,9 @@ class FedAwS(Prototypes):
         server.state["bank"] = unit(w.detach() - self.lam * self.server_lr * grad)
 
     def _apart(self, w: Tensor) -> Tensor:
-        """The distances that count, of the rows of ``w`` (C, dim) of norm 1: (C (C - 1) / 2,) or (C, top_k)."""
+        """The distances that count, of the rows of ``w`` (C, dim) of norm 1: (C (C - 1) / 2,) or
+        (C, top_k).
+        """
         if not self.top_k:
             return torch.pdist(w)
         fixed = w.detach()

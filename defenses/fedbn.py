@@ -14,19 +14,24 @@ NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 class FedBN(ElevenEpochs):
-    """Everything is averaged but normalisation layers: their scales, shifts and running statistics never leave the client (Algorithm 1).
+    """Everything is averaged but normalisation layers: their scales, shifts and running statistics
+    never leave the client (Algorithm 1).
 
-    A network without such layers gets a BatchNorm behind every convolution or, if it has none, behind every linear layer but the
-    last: FedAA compares with FedBN on a network in which it names none. So FedBN's network is then another one than the others', and
-    what it gains may be the network's: ``private`` = false, ours, is FedAvg on FedBN's network.
+    A network without such layers gets a BatchNorm behind every convolution or, if it has none,
+    behind every linear layer but the last: FedAA compares with FedBN on a network in which it names
+    none. So FedBN's network is then another one than the others', and what it gains may be the
+    network's: ``private`` = false, ours, is FedAvg on FedBN's network.
 
-    There is no one global model: utility is that of the averaged model with each client's own layers, the mean over all clients
-    on the whole test set. A client that was never chosen brings its initial ones. Undefended: itself; it claims to hide nothing.
+    There is no one global model: utility is that of the averaged model with each client's own
+    layers, the mean over all clients on the whole test set. A client that was never chosen brings
+    its initial ones. Undefended: itself; it claims to hide nothing.
     """
 
     paper: ClassVar[str] = "Li et al., ICLR 2021, Algorithm 1"
 
-    private: bool = Field(True, description="normalisation layers stay with the client; false: they are averaged, too")
+    private: bool = Field(
+        True, description="normalisation layers stay with the client; false: they are averaged, too"
+    )
 
     def module(self, module: nn.Module, facts: Facts) -> nn.Module:
         """The task's architecture, with normalisation layers.
@@ -45,21 +50,30 @@ class FedBN(ElevenEpochs):
 def _normalise(module: nn.Module) -> None:
     """Put a BatchNorm behind every convolution, or every linear layer but the last, in place."""
     layers = dict(module.named_modules())
-    places: dict[str, nn.Module] = {k: nn.BatchNorm2d(m.out_channels) for k, m in layers.items() if isinstance(m, nn.Conv2d)}
+    places: dict[str, nn.Module] = {
+        k: nn.BatchNorm2d(m.out_channels) for k, m in layers.items() if isinstance(m, nn.Conv2d)
+    }
     if not places:
         linear = [(k, m) for k, m in layers.items() if isinstance(m, nn.Linear)]
         places = {k: _BatchNorm1d(m.out_features) for k, m in linear[:-1]}
     if not places:
-        raise UsageError("fedbn: this network has no layer behind which a normalisation could stand; take another task.model.")
+        raise UsageError(
+            "fedbn: this network has no layer behind which a normalisation could stand; take"
+            " another task.model."
+        )
     for name, norm in places.items():
         module.set_submodule(name, nn.Sequential(layers[name], norm))
 
 
 class _BatchNorm1d(nn.BatchNorm1d):
-    """One example has no statistics of its own: it takes the running ones, where PyTorch refuses it."""
+    """One example has no statistics of its own: it takes the running ones, where PyTorch refuses
+    it.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if len(input) > 1 or not self.training:
             return super().forward(input)
         mean, var = self.running_mean, self.running_var
-        return nn.functional.batch_norm(input, mean, var, self.weight, self.bias, training=False, eps=self.eps)
+        return nn.functional.batch_norm(
+            input, mean, var, self.weight, self.bias, training=False, eps=self.eps
+        )

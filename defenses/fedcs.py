@@ -1,4 +1,6 @@
-"""FedCS (baseline in FedHide): a direction at a fixed cosine from the prototype, drawn afresh each round."""
+"""FedCS (baseline in FedHide): a direction at a fixed cosine from the prototype, drawn afresh each
+round.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ from leakbench import Client, unit
 
 
 class FedCS(Prototypes):
-    """Proxy uniform on the unit vectors v with w . v = cos_theta, Eq. 6. Undefended: cos_theta = 1."""
+    """Proxy uniform on the unit vectors v with w . v = cos_theta, Eq. 6. Undefended: cos_theta =
+    1.
+    """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 6"
 
-    cos_theta: float = Field(0.5, ge=-1, le=1, description="cosine of proxy and prototype (the paper: 0.1 to 0.5)")
+    cos_theta: float = Field(
+        0.5, ge=-1, le=1, description="cosine of proxy and prototype (the paper: 0.1 to 0.5)"
+    )
 
     def proxy(self, w: Tensor, me: Client) -> Tensor:
         n = me.rng.normal("direction", *w.shape)

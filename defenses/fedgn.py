@@ -12,11 +12,20 @@ from leakbench import Client, unit
 
 
 class FedGN(Prototypes):
-    """Proxy = unit(w + n), n ~ N(0, sigma^2 I), Eq. 5: its cosine with w is about 1/sqrt(1 + sigma^2 dim). Undefended: sigma = 0."""
+    """Proxy = unit(w + n), n ~ N(0, sigma^2 I), Eq. 5: its cosine with w is about 1/sqrt(1 +
+    sigma^2 dim). Undefended: sigma = 0.
+    """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 5"
 
-    sigma: float = Field(0.1, ge=0, description="standard deviation of the noise on each coordinate of w, |w| = 1 (the paper: 0.1 to 0.5)")
+    sigma: float = Field(
+        0.1,
+        ge=0,
+        description=(
+            "standard deviation of the noise on each coordinate of w, |w| = 1 (the paper: 0.1 to"
+            " 0.5)"
+        ),
+    )
 
     def proxy(self, w: Tensor, me: Client) -> Tensor:
         return unit(w + self.sigma * me.rng.normal("noise", *w.shape))

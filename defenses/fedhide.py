@@ -1,4 +1,6 @@
-"""FedHide (Park and Yun, ECCV 2024): a client shows its prototype only mixed into the proxies of its neighbours."""
+"""FedHide (Park and Yun, ECCV 2024): a client shows its prototype only mixed into the proxies of
+its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,26 @@ from leakbench import Client, Server, UsageError, others, unit
 
 
 class FedHide(Prototypes):
-    """Proxy = unit(alpha w + (1 - alpha) unit(sum of the k proxies nearest to w)), Eq. 4. Undefended: alpha = 1."""
+    """Proxy = unit(alpha w + (1 - alpha) unit(sum of the k proxies nearest to w)), Eq. 4.
+    Undefended: alpha = 1.
+    """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 4"
 
-    alpha: float = Field(0.1, ge=0, le=1, description="weight of the true prototype (the paper: 0.1, 0.01)")
-    k: int = Field(10, ge=1, description="neighbours mixed in (the paper: 5, 10, 20); at most clients - 1")
+    alpha: float = Field(
+        0.1, ge=0, le=1, description="weight of the true prototype (the paper: 0.1, 0.01)"
+    )
+    k: int = Field(
+        10, ge=1, description="neighbours mixed in (the paper: 5, 10, 20); at most clients - 1"
+    )
 
     def start_server(self, server: Server) -> None:
         if self.k >= server.facts.clients:
             most = server.facts.clients - 1
-            raise UsageError(f"fedhide: k = {self.k}, but each of {most + 1} clients has {most} neighbours; use a smaller k.")
+            raise UsageError(
+                f"fedhide: k = {self.k}, but each of {most + 1} clients has {most} neighbours; use"
+                " a smaller k."
+            )
         super().start_server(server)
 
     def proxy(self, w: Tensor, me: Client) -> Tensor:

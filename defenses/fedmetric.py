@@ -1,4 +1,6 @@
-"""FedMetric (Park, Hosseini and Yun 2021): a client shows a larger sphere around the sphere that holds its embeddings."""
+"""FedMetric (Park, Hosseini and Yun 2021): a client shows a larger sphere around the sphere that
+holds its embeddings.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,24 @@ CHUNK = 500  # images at a time
 
 
 class FedMetric(Defense):
-    """A client's embeddings lie in a sphere of centre C, radius R; it shows A = C + X and M = R + D, X uniform on the sphere of radius D.
+    """A client's embeddings lie in a sphere of centre C, radius R; it shows A = C + X and M = R +
+    D, X uniform on the sphere of radius D.
 
-    A round (Algorithm 1): model and all (A, M) down; C, the mean embedding of the client's data under the model received; a
-    step on l_pos + lam l_neg (Eq. 4 to 6), which pulls to C and pushes out of the others' shown spheres; R, the largest
-    distance to C under the model as trained; update, a fresh A and M up. D = ``scale`` R. Above 1 the shown centre is outside
-    of the true sphere, 0 shows the true one. Undefended: variant "true"; "pos" hides by not sending.
+    A round (Algorithm 1): model and all (A, M) down; C, the mean embedding of the client's data
+    under the model received; a step on l_pos + lam l_neg (Eq. 4 to 6), which pulls to C and pushes
+    out of the others' shown spheres; R, the largest distance to C under the model as trained;
+    update, a fresh A and M up. D = ``scale`` R. Above 1 the shown centre is outside of the true
+    sphere, 0 shows the true one. Undefended: variant "true"; "pos" hides by not sending.
 
-    M = (1 + scale) R and ``scale`` is public, so C is known to lie on a sphere around A; and A is drawn afresh in each round,
-    so its mean over rounds tends to C.
+    M = (1 + scale) R and ``scale`` is public, so C is known to lie on a sphere around A; and A is
+    drawn afresh in each round, so its mean over rounds tends to C.
 
-    Left open by the paper, decided here: d is the Euclidean distance, not squared; means over the batch, sums over the other
-    clients; embeddings of any norm; before a client's first upload its M is 0, so it pushes nobody. The centre that is scored
-    and used at test is the one of the client's last round, made under the weights it received then: one round behind the
-    model. "batch" takes the mean of each batch, as a constant, for C in the loss; what is shown and scored stays the round's.
+    Left open by the paper, decided here: d is the Euclidean distance, not squared; means over the
+    batch, sums over the other clients; embeddings of any norm; before a client's first upload its M
+    is 0, so it pushes nobody. The centre that is scored and used at test is the one of the client's
+    last round, made under the weights it received then: one round behind the model. "batch" takes
+    the mean of each batch, as a constant, for C in the loss; what is shown and scored stays the
+    round's.
     """
 
     fusible: ClassVar[bool] = False  # R is measured under the client's own trained model
@@ -37,22 +43,39 @@ class FedMetric(Defense):
     paper: ClassVar[str] = "Park, Hosseini and Yun, FL-ICML 2021, Eq. 4 to 6, Algorithm 1"
 
     variant: Literal["pos", "proxy", "true"] = Field(
-        "proxy", description="positive loss only; negative loss with the shown spheres; or with the true ones, which are then sent"
+        "proxy",
+        description=(
+            "positive loss only; negative loss with the shown spheres; or with the true ones, which"
+            " are then sent"
+        ),
     )
-    scale: float = Field(1.5, ge=0, description="s: the shown centre lies s R away from the true one; private above 1")
+    scale: float = Field(
+        1.5,
+        ge=0,
+        description="s: the shown centre lies s R away from the true one; private above 1",
+    )
     lam: float = Field(0.1, ge=0, description="weight of the negative loss")
     squared: bool = Field(True, description="square the hinge (Eq. 6); false: as in Algorithm 1")
     centre: Literal["round", "batch"] = Field(
-        "round", description="C in the loss: of all data once a round (Algorithm 1), or of each batch"
+        "round",
+        description="C in the loss: of all data once a round (Algorithm 1), or of each batch",
     )
     normalised: bool = Field(False, description="divide embeddings by their norm")
-    sums: bool = Field(False, description="sum over the batch, as Eq. 5 and 6 are printed; false: mean")
+    sums: bool = Field(
+        False, description="sum over the batch, as Eq. 5 and 6 are printed; false: mean"
+    )
     sample: int = Field(
-        0, ge=0, description="examples, drawn afresh each round, that C and R are made of (ours; fewer: a smaller R); 0: all"
+        0,
+        ge=0,
+        description=(
+            "examples, drawn afresh each round, that C and R are made of (ours; fewer: a smaller"
+            " R); 0: all"
+        ),
     )
 
     def start(self, me: Client) -> None:
-        me.state["prototype"] = self._embedded(me).mean(0)  # as the message is called that stands in for it
+        # As the message is called that stands in for it.
+        me.state["prototype"] = self._embedded(me).mean(0)
         if self.variant != "pos":
             me.state["radius"] = torch.zeros_like(me.state["prototype"][0])
 
@@ -65,18 +88,24 @@ class FedMetric(Defense):
     def downlink(self, server: Server) -> Sent:
         if self.variant == "pos":
             return {"model": server.model}
-        return {"model": server.model, "prototype": server.state["anchors"], "statistics": server.state["margins"]}
+        return {
+            "model": server.model,
+            "prototype": server.state["anchors"],
+            "statistics": server.state["margins"],
+        }
 
     def prepare(self, me: Client) -> None:
         me.state["prototype"] = self._embedded(me).mean(0)
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         g = self._normed(net(batch.x))
-        each = euclidean(g, me.state["prototype"] if self.centre == "round" else g.detach().mean(0))  # Eq. 5
+        # Eq. 5.
+        each = euclidean(g, me.state["prototype"] if self.centre == "round" else g.detach().mean(0))
         if self.variant != "pos":
             away = euclidean(g[:, None], me.inbox["prototype"])  # (B, C)
             inside = (me.inbox["statistics"] - away).clamp(min=0) * others(me)
-            each = each + self.lam * (inside.square() if self.squared else inside).sum(1)  # Eq. 6, Eq. 4
+            # Eq. 6, Eq. 4.
+            each = each + self.lam * (inside.square() if self.squared else inside).sum(1)
         return each.sum() if self.sums else each.mean()
 
     def uplink(self, me: Client) -> Sent:
@@ -85,19 +114,26 @@ class FedMetric(Defense):
         centre = me.state["prototype"]
         radius = me.state["radius"] = euclidean(self._embedded(me, me.trained), centre).max()
         far = radius * (self.scale if self.variant == "proxy" else 0.0)
-        return {"prototype": centre + far * unit(me.rng.normal("direction", me.facts.dim)), "statistics": radius + far}
+        return {
+            "prototype": centre + far * unit(me.rng.normal("direction", me.facts.dim)),
+            "statistics": radius + far,
+        }
 
     def aggregate(self, server: Server) -> None:
         super().aggregate(server)
         if self.variant != "pos":
             for name, kind in (("anchors", "prototype"), ("margins", "statistics")):
-                server.state[name] = server.state[name].index_copy(0, server.senders, server.inbox[kind])
+                server.state[name] = server.state[name].index_copy(
+                    0, server.senders, server.inbox[kind]
+                )
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return -euclidean(self._normed(net(x)), me.state["prototype"])
 
     def secrets(self, me: Client) -> dict[str, Tree]:
-        return {"prototype": me.state["prototype"]} | ({} if self.variant == "pos" else {"radius": me.state["radius"]})
+        return {"prototype": me.state["prototype"]} | (
+            {} if self.variant == "pos" else {"radius": me.state["radius"]}
+        )
 
     def undefended(self) -> Self:
         return self.model_copy(update={"variant": "true"}) if self.variant == "proxy" else self
@@ -109,15 +145,22 @@ class FedMetric(Defense):
         return unit(g) if self.normalised else g
 
     def _embedded(self, me: Client, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(n, dim): the embeddings of the client's data, or of this round's ``sample`` of them, under the model or other ``weights``."""
+        """(n, dim): the embeddings of the client's data, or of this round's ``sample`` of them,
+        under the model or other ``weights``.
+        """
         x = me.data.x
         if 0 < self.sample < len(x):
-            x = x[me.rng.permutation("sample", len(x))[: self.sample]]  # the same name, so the same rows for C and R
-        return self._normed(torch.cat([me.net(some, weights=weights) for some in torch.split(x, CHUNK)]))
+            # The same name, so the same rows for C and R.
+            x = x[me.rng.permutation("sample", len(x))[: self.sample]]
+        return self._normed(
+            torch.cat([me.net(some, weights=weights) for some in torch.split(x, CHUNK)])
+        )
 
 
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance along the last axis, (...); where the points coincide its gradients, of any order, are 0."""
+    """Euclidean distance along the last axis, (...); where the points coincide its gradients, of
+    any order, are 0.
+    """
     square = (a - b).square().sum(-1)
     same = square == 0
     return torch.where(same, 0.0, torch.where(same, 1.0, square).sqrt())

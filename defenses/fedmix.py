@@ -1,4 +1,6 @@
-"""FedMix (Yoon et al. 2021) as FLea compares with it: means of a few examples are shared once and mixed into training."""
+"""FedMix (Yoon et al. 2021) as FLea compares with it: means of a few examples are shared once and
+mixed into training.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,25 @@ from leakbench import Batch, Client, Net, Sent
 
 
 class FedMix(SharedSet):
-    """Shares the mean of every ``size`` examples and of their labels before round 1; trains on mixtures with these means.
+    """Shares the mean of every ``size`` examples and of their labels before round 1; trains on
+    mixtures with these means.
 
-    Loss: cross-entropy of beta x + (1 - beta) mean with beta y + (1 - beta) mean label, beta ~ Beta(a, a), on mixtures
-    alone. That is FLea's baseline (Appendix C.3 and its released code), a naive mix-up; Yoon et al.'s own loss, a Taylor
-    expansion around (1 - lambda) x, is not here.
+    Loss: cross-entropy of beta x + (1 - beta) mean with beta y + (1 - beta) mean label, beta ~
+    Beta(a, a), on mixtures alone. That is FLea's baseline (Appendix C.3 and its released code), a
+    naive mix-up; Yoon et al.'s own loss, a Taylor expansion around (1 - lambda) x, is not here.
 
-    Ours, where FLea is silent: a client's examples are grouped in a random order; those that fill no group are left out, so
-    a client with fewer than ``size`` shares nothing; a mean is drawn with replacement for each example.
+    Ours, where FLea is silent: a client's examples are grouped in a random order; those that fill
+    no group are left out, so a client with fewer than ``size`` shares nothing; a mean is drawn with
+    replacement for each example.
     """
 
     paper: ClassVar[str] = "Yoon et al., ICLR 2021, as in FLea, KDD 2024, Appendix C.3"
 
     size: int = Field(10, ge=1, description="examples in a mean")
     a: int = Field(2, ge=1, description="beta ~ Beta(a, a)")
-    per: Literal["batch", "example"] = Field("batch", description="one beta for each batch (the released code) or for each example")
+    per: Literal["batch", "example"] = Field(
+        "batch", description="one beta for each batch (the released code) or for each example"
+    )
 
     def contribute(self, me: Client) -> Sent:
         x, y = self._groups(me)
@@ -47,7 +53,9 @@ class FedMix(SharedSet):
         return self.model_copy(update={"size": 1})
 
     def _groups(self, me: Client) -> tuple[Tensor, Tensor]:
-        """Examples (groups, size, ...) and one-hot labels (groups, size, classes), in a named order."""
+        """Examples (groups, size, ...) and one-hot labels (groups, size, classes), in a named
+        order.
+        """
         x, y = me.data.x, me.data.y
         groups = len(y) // self.size
         order = me.rng.permutation("groups", len(y))[: groups * self.size]

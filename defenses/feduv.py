@@ -1,4 +1,6 @@
-"""FedUV (Hosseini et al. 2021): every client trains towards a secret codeword of its own; no prototype is shared."""
+"""FedUV (Hosseini et al. 2021): every client trains towards a secret codeword of its own; no
+prototype is shared.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,31 @@ from leakbench import Batch, Client, Defense, Facts, Net, Tree, UsageError
 
 
 class FedUV(Defense):
-    """Loss max(0, 1 - v . tanh(W g(x)) / c)^2, mean over the batch (FedMetric, Eq. 3); v is a codeword in {-1, 1}^length, W is shared.
+    """Loss max(0, 1 - v . tanh(W g(x)) / c)^2, mean over the batch (FedMetric, Eq. 3); v is a
+    codeword in {-1, 1}^length, W is shared.
 
-    Codewords are those of a BCH code, and any two of them differ in ``least_distance`` places at least: 21 of the default's
-    127. A message is the client's public number, which makes codewords distinct, followed by secret random bits: 60 of 64
-    with ten clients. W is a linear stage "code" without bias behind the embedding, averaged like the rest. Nothing but the
-    update leaves a client, and there is no negative loss. Undefended: itself; it hides by not sending.
+    Codewords are those of a BCH code, and any two of them differ in ``least_distance`` places at
+    least: 21 of the default's
+    127. A message is the client's public number, which makes codewords distinct, followed by secret
+    random bits: 60 of 64 with ten clients. W is a linear stage "code" without bias behind the
+    embedding, averaged like the rest. Nothing but the update leaves a client, and there is no
+    negative loss. Undefended: itself; it hides by not sending.
 
-    Left open by FedMetric's text, decided here: the code and its length, tanh, and c = length, with which the hinge is never
-    reached; a smaller ``divisor`` reaches it.
+    Left open by FedMetric's text, decided here: the code and its length, tanh, and c = length, with
+    which the hinge is never reached; a smaller ``divisor`` reaches it.
     """
 
     outputs: ClassVar[Literal["logits", "embedding"]] = "embedding"
-    paper: ClassVar[str] = "Hosseini et al., 2021 (arXiv 2104.08776); Park, Hosseini and Yun, FL-ICML 2021, Eq. 3"
+    paper: ClassVar[str] = (
+        "Hosseini et al., 2021 (arXiv 2104.08776); Park, Hosseini and Yun, FL-ICML 2021, Eq. 3"
+    )
 
-    length: Literal[15, 31, 63, 127, 255] = Field(127, description="bits of a codeword: 15, 31, 63, 127 or 255")
-    message: int = Field(64, ge=1, description="bits of a message; fewer of them, and codewords lie further apart")
+    length: Literal[15, 31, 63, 127, 255] = Field(
+        127, description="bits of a codeword: 15, 31, 63, 127 or 255"
+    )
+    message: int = Field(
+        64, ge=1, description="bits of a message; fewer of them, and codewords lie further apart"
+    )
     divisor: float = Field(0.0, ge=0, description="c of Eq. 3; 0: the length of a codeword")
 
     def module(self, module: nn.Module, facts: Facts) -> nn.Module:
@@ -41,13 +52,16 @@ class FedUV(Defense):
         if self.message not in sizes:
             valid = ", ".join(map(str, sorted(sizes)))
             raise UsageError(
-                f"feduv: no BCH code of length {self.length} has messages of {self.message} bits; those of {valid} bits exist."
+                f"feduv: no BCH code of length {self.length} has messages of {self.message} bits;"
+                f" those of {valid} bits exist."
             )
         if self.message <= _bits(facts.clients):
             raise UsageError(
-                f"feduv: message = {self.message} leaves no secret bit: the numbers of {facts.clients} clients take {_bits(facts.clients)}."
+                f"feduv: message = {self.message} leaves no secret bit: the numbers of"
+                f" {facts.clients} clients take {_bits(facts.clients)}."
             )
-        _codes.generator(self.length, self.message)  # public: made once, and before there are parties
+        # Public: made once, and before there are parties.
+        _codes.generator(self.length, self.message)
         module.add_module("code", nn.Linear(facts.dim, self.length, bias=False))
         return module
 
@@ -59,8 +73,12 @@ class FedUV(Defense):
     def start(self, me: Client) -> None:
         known = _bits(me.facts.clients)
         number = (me.index >> torch.arange(known, device=me.index.device)) & 1
-        message = torch.cat([number, me.rng.integers("message", 2, self.message - known)]).to(me.rng.dtype)
-        me.state["codeword"] = 2 * ((message @ _codes.generator(self.length, self.message).to(message)) % 2) - 1
+        message = torch.cat([number, me.rng.integers("message", 2, self.message - known)]).to(
+            me.rng.dtype
+        )
+        me.state["codeword"] = (
+            2 * ((message @ _codes.generator(self.length, self.message).to(message)) % 2) - 1
+        )
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         return (1 - self.predict(net, batch.x, me)).clamp(min=0).square().mean()

@@ -1,4 +1,6 @@
-"""MOON (Li et al. 2021): FedAvg whose representations are drawn to the global model's and away from the client's last ones."""
+"""MOON (Li et al. 2021): FedAvg whose representations are drawn to the global model's and away from
+the client's last ones.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,19 @@ from leakbench import Batch, Client, Facts, Net, Sent, UsageError
 
 
 class MOON(ElevenEpochs):
-    """Cross-entropy + mu * contrast (Li et al., Eq. 3 and 4), for each example with the representations of three models:
+    """Cross-entropy + mu * contrast (Li et al., Eq. 3 and 4), for each example with the
+    representations of three models:
 
-    -log(exp(cos(z, z_global) / tau) / (exp(cos(z, z_global) / tau) + exp(cos(z, z_previous) / tau))),
+    -log(exp(cos(z, z_global) / tau) / (exp(cos(z, z_global) / tau) + exp(cos(z, z_previous) /
+    tau))),
 
-    z of the model that is trained, z_global of the one received, z_previous of the client's own at the end of its last round, which
-    it keeps. Before that the last two are the same and the term is constant. Undefended: itself; it claims to hide nothing.
+    z of the model that is trained, z_global of the one received, z_previous of the client's own at
+    the end of its last round, which it keeps. Before that the last two are the same and the term is
+    constant. Undefended: itself; it claims to hide nothing.
 
-    A representation is the output of F, all stages but the last. MOON puts a projection head between F and T, two linear layers of
-    which the second has 256 outputs; FedAA, which compares with it, names none, so ``projection`` is 0 unless asked for.
+    A representation is the output of F, all stages but the last. MOON puts a projection head
+    between F and T, two linear layers of which the second has 256 outputs; FedAA, which compares
+    with it, names none, so ``projection`` is 0 unless asked for.
     """
 
     fusible: ClassVar[bool] = False  # the trained model is kept for the next round
@@ -29,7 +35,12 @@ class MOON(ElevenEpochs):
 
     mu: float = Field(5.0, ge=0, description="weight of the contrast")
     temperature: float = Field(0.5, gt=0, description="tau: of the contrast")
-    projection: int = Field(0, ge=0, le=4096, description="outputs of a projection head before the last layer (MOON's own: 256); 0: none")
+    projection: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        description="outputs of a projection head before the last layer (MOON's own: 256); 0: none",
+    )
 
     def module(self, module: nn.Module, facts: Facts) -> nn.Module:
         """The task's architecture, with MOON's projection head if there is to be one.
@@ -42,9 +53,17 @@ class MOON(ElevenEpochs):
         stage = [n for n, _ in module.named_children()][-1]
         *front, last = _layers(module.get_submodule(stage))
         if not isinstance(last, nn.Linear):
-            raise UsageError("moon: a projection stands before a linear head, which this network lacks; use projection=0.")
+            raise UsageError(
+                "moon: a projection stands before a linear head, which this network lacks; use"
+                " projection=0."
+            )
         wide = last.in_features
-        module.set_submodule(stage, nn.Sequential(*front, nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, self.projection)))
+        module.set_submodule(
+            stage,
+            nn.Sequential(
+                *front, nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, self.projection)
+            ),
+        )
         module.add_module("logits", nn.Linear(self.projection, last.out_features))
         return module
 

@@ -1,4 +1,6 @@
-"""The vocabulary: all that a defense, an attack, a task or a report imports; and the commands as functions."""
+"""The vocabulary: all that a defense, an attack, a task or a report imports; and the commands as
+functions.
+"""
 
 from __future__ import annotations
 

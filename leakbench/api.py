@@ -31,7 +31,9 @@ class Results:
 
     @property
     def scored(self) -> bool:
-        """Are there numbers? Of a run that was exported without its truth there are guesses alone."""
+        """Are there numbers? Of a run that was exported without its truth there are
+        guesses alone.
+        """
         from leakbench.base.files import read_json
 
         return bool(read_json(self.path / "attack.json")["status"] != "guessed")
@@ -85,22 +87,16 @@ def train(
     out: str | Path = "runs",
     progress: Progress = lambda *_: None,
 ) -> Run:
-    """Train ``defense`` on ``task`` and record what it shares; what is complete below ``out`` is not trained again.
+    """Train ``defense`` on ``task`` and record what it shares; what is complete below ``out`` is
+    not trained again.
 
-    Args:
-        defense: a name of `leakbench list defenses`.
-        task: a name of `leakbench list tasks`.
-        params: of the defense; they win over the task's table for it, and that over the method's own values.
-        task_params: of the task.
-        wrappers: (name, parameters), applied in order.
-        rounds: communication rounds; the task's own number if None.
-        seed: of everything random in the run.
-        engine: auto, loop or fused.
-        dtype: float32 or float64.
-        record: standard or all.
-        device: auto, cpu or cuda.
-        out: the folder that holds run folders.
-        progress: called with (rounds done, rounds, what).
+    Args: defense: a name of `leakbench list defenses`. task: a name of `leakbench list tasks`.
+        params: of the defense; they win over the task's table for it, and that over the method's
+        own values. task_params: of the task. wrappers: (name, parameters), applied in order.
+        rounds: communication rounds; the task's own number if None. seed: of everything random in
+        the run. engine: auto, loop or fused. dtype: float32 or float64. record: standard or all.
+        device: auto, cpu or cuda. out: the folder that holds run folders. progress: called with
+        (rounds done, rounds, what).
 
     Raises:
         UsageError: a name or value is wrong, or the place cannot be written.
@@ -124,7 +120,14 @@ def train(
     return load(training.train(spec, Path(out), device=device, progress=progress).path)
 
 
-def attack(run: Run | str | Path, name: str, *, device: str = "auto", progress: Progress = lambda *_: None, **params: Any) -> Results:
+def attack(
+    run: Run | str | Path,
+    name: str,
+    *,
+    device: str = "auto",
+    progress: Progress = lambda *_: None,
+    **params: Any,
+) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
 
     Raises:
@@ -189,7 +192,8 @@ def report(
 
 
 def export(run: Run | str | Path, out: str | Path) -> list[str]:
-    """Write one archive of ``run`` without any answer, for others to attack; returns what its owner should know.
+    """Write one archive of ``run`` without any answer, for others to attack; returns what its owner
+    should know.
 
     Raises:
         UsageError: the run is not complete, or the file cannot be written.
@@ -206,7 +210,8 @@ def check(
     baseline: str | Path = "leakage.json",
     named: Sequence[str] = (),
 ) -> Verdict:
-    """Compare ``runs`` with a committed baseline: ``.exit_code`` 0 fine, 1 leaks more, 3 cannot tell.
+    """Compare ``runs`` with a committed baseline: ``.exit_code`` 0 fine, 1 leaks more, 3 cannot
+    tell.
 
     Raises:
         UsageError: there is no baseline, or a named row is in neither side.
@@ -215,14 +220,20 @@ def check(
     from leakbench.gate import gate
     from leakbench.reporting import write
 
-    return gate.check(write.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named)
+    return gate.check(
+        write.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named
+    )
 
 
 def update(
-    runs: Iterable[Run | str | Path], *, baseline: str | Path = "leakage.json", accept: Sequence[str] = (), named: Sequence[str] = ()
+    runs: Iterable[Run | str | Path],
+    *,
+    baseline: str | Path = "leakage.json",
+    accept: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> Verdict:
-    """Write the baseline from ``runs``; where a row is worse than before and ``accept`` does not name it, nothing is written
-    and ``.exit_code`` is 1.
+    """Write the baseline from ``runs``; where a row is worse than before and ``accept`` does not
+    name it, nothing is written and ``.exit_code`` is 1.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
@@ -233,7 +244,9 @@ def update(
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    fresh, verdict = gate.update(write.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named)
+    fresh, verdict = gate.update(
+        write.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named
+    )
     if fresh is not None:
         _baseline.save(path, fresh)
     return verdict

@@ -1,4 +1,6 @@
-"""The units of work that the commands share: train a spec, attack a run; and which attacks fit a run."""
+"""The units of work that the commands share: train a spec, attack a run; and which attacks fit a
+run.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,36 @@ from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
-# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the others go on.
+# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
+# others go on.
 FAULTS = (
-    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, NameError, OSError, RuntimeError),
+    *(
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        MemoryError,
+        NameError,
+        OSError,
+        RuntimeError,
+    ),
     *(StopIteration, TypeError, ValueError),
 )
 
 
 def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trained:
     """Train one spec into the folder ``out``."""
-    return _train(spec, Path(out), device=device, progress=progress, say=lambda text: print(f"{spec.folder()}: {text}", file=sys.stderr))  # noqa: T201
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{spec.folder()}: {text}\n")
+
+    return _train(spec, Path(out), device=device, progress=progress, say=say)
 
 
 def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:
-    """Run and score one attack on one run folder; returns the attack's folder. Of a run that was exported the guess is all there is.
+    """Run and score one attack on one run folder; returns the attack's folder. Of a run that was
+    exported the guess is all there is.
 
     Raises:
         LeakbenchError: it does not fit or failed; the run folder then says why.
@@ -59,7 +77,9 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
         raise
     except FAULTS as error:
         guessing.failed(recording, name, chosen.attack, f"{type(error).__name__}: {error}")
-        raise MethodError(f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}.") from error
+        raise MethodError(
+            f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}."
+        ) from error
 
 
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
@@ -69,4 +89,6 @@ def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) ->
     try:
         return str(scoring.score(recording, name, build(name, params).attack))
     except FAULTS as error:
-        raise MethodError(f"{name} on {recording.run.id} cannot be scored: {type(error).__name__}: {error}.") from error
+        raise MethodError(
+            f"{name} on {recording.run.id} cannot be scored: {type(error).__name__}: {error}."
+        ) from error

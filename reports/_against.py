@@ -17,7 +17,9 @@ FIRST = (*MADE, UTILITY)
 
 @dataclass(frozen=True)
 class Line:
-    """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and utility at the end of training."""
+    """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and
+    utility at the end of training.
+    """
 
     setting: str
     what: str
@@ -50,8 +52,17 @@ def change(row: Moved) -> str:
     numbers = [v for v in (row.difference, row.low, row.high) if v is not None]
     digits = max(words(row.metric).decimals, 2)
     told = [f"× {v:.2f}" if row.scale == "factor" else f"{v:+.{digits}f}" for v in numbers]
-    told = [t.replace("-0." + "0" * digits, "0." + "0" * digits).replace("+0." + "0" * digits, "0." + "0" * digits) for t in told]
-    return f"{told[0]} ({told[1]} to {told[2]})" if len(told) == 3 else f"{told[0]} (no interval: one unit)"
+    told = [
+        t.replace("-0." + "0" * digits, "0." + "0" * digits).replace(
+            "+0." + "0" * digits, "0." + "0" * digits
+        )
+        for t in told
+    ]
+    return (
+        f"{told[0]} ({told[1]} to {told[2]})"
+        if len(told) == 3
+        else f"{told[0]} (no interval: one unit)"
+    )
 
 
 def verdict(found: Against) -> str:
@@ -60,7 +71,11 @@ def verdict(found: Against) -> str:
     for row in found.rows:
         counts[row.word] = counts.get(row.word, 0) + 1
     told = ", ".join(f"{word} {n}" for word, n in counts.items())
-    return f"{plural(len(found.rows), 'number')} in both: {told}." if found.rows else "No number is in both reports."
+    return (
+        f"{plural(len(found.rows), 'number')} in both: {told}."
+        if found.rows
+        else "No number is in both reports."
+    )
 
 
 def _what(row: Moved) -> str:
@@ -74,5 +89,7 @@ def _what(row: Moved) -> str:
 
 def _amount(metric: str, amount: Amount) -> str:
     unit = words(metric).suffix
-    value, low, high = (plain(metric, v).removesuffix(unit) for v in (amount.value, amount.low, amount.high))
+    value, low, high = (
+        plain(metric, v).removesuffix(unit) for v in (amount.value, amount.low, amount.high)
+    )
     return f"{value} ({low} to {high}){unit}"

@@ -1,4 +1,6 @@
-"""The attackers that a chart can be switched to, and the row of the table that stands for each of them."""
+"""The attackers that a chart can be switched to, and the row of the table that stands for each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,46 @@ ATTACKERS = (
     Attacker(
         "transcript",
         "reads the record",
-        "Reads every message that was kept, of all rounds, and does not know the method: its strongest attack.",
+        "Reads every message that was kept, of all rounds, and does not know the method: its"
+        " strongest attack.",
     ),
-    Attacker("method", "+ knows the method", "Knows the method and its parameters as well: the strongest attack with that, or with less."),
-    Attacker("public", "+ public data", "Has public data of the same kind as well: the strongest attack with that, or with less."),
+    Attacker(
+        "method",
+        "+ knows the method",
+        "Knows the method and its parameters as well: the strongest attack with that, or with"
+        " less.",
+    ),
+    Attacker(
+        "public",
+        "+ public data",
+        "Has public data of the same kind as well: the strongest attack with that, or with less.",
+    ),
     Attacker(
         CASCADE,
         "best real attacker",
-        "Runs every attack above the paper's own and picks by what it can check itself, without the truth; "
-        "or the best of them alone, where that is stronger. This is what an attacker really reached.",
+        "Runs every attack above the paper's own and picks by what it can check itself, without the"
+        " truth; or the best of them alone, where that is stronger. This is what an attacker really"
+        " reached.",
     ),
     Attacker(
         WORST,
         "worst case",
-        "For each unit the best of all attacks, picked with the truth in hand. An upper bound: nobody tried here does better.",
+        "For each unit the best of all attacks, picked with the truth in hand. An upper bound:"
+        " nobody tried here does better.",
     ),
 )
-GHOST = "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen attacker."
+GHOST = (
+    "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen"
+    " attacker."
+)
 
 
 def row_of(judged: Judged, key: str) -> Number | None:
-    """What this attacker reaches on a setting, as the table has it; None where no such attack ran that counts.
+    """What this attacker reaches on a setting, as the table has it; None where no such attack ran
+    that counts.
 
-    An attack whose control failed counts for nobody. A rung of the ladder has a number only if an attack of that very rung counts;
-    the number is the strongest up to there.
+    An attack whose control failed counts for nobody. A rung of the ladder has a number only if an
+    attack of that very rung counts; the number is the strongest up to there.
     """
     if key == WORST:
         return judged.verdict.worst
@@ -68,17 +86,33 @@ def row_of(judged: Judged, key: str) -> Number | None:
 
 
 def real(judged: Judged) -> Number | None:
-    """The best real attacker as the table has it: the verdict reads a wider interval where several attacks were compared."""
+    """The best real attacker as the table has it: the verdict reads a wider interval where several
+    attacks were compared.
+    """
     best = judged.verdict.reached
     if best is None or best.rung == PAPER:
         return None
     rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
-    return next((r for r in rows if (r.attack, r.attack_params, r.value) == (best.attack, best.attack_params, best.value)), best)
+    return next(
+        (
+            r
+            for r in rows
+            if (r.attack, r.attack_params, r.value) == (best.attack, best.attack_params, best.value)
+        ),
+        best,
+    )
 
 
 def counts(judged: Judged, row: Number | None) -> bool:
-    """Whether a row may speak for its setting: no seed is dead, and the attack succeeded where nothing was defended."""
-    return row is not None and not judged.setting.dead and judged.verdict.rule != 4 and not Side(judged.case).weak(row)
+    """Whether a row may speak for its setting: no seed is dead, and the attack succeeded where
+    nothing was defended.
+    """
+    return (
+        row is not None
+        and not judged.setting.dead
+        and judged.verdict.rule != 4
+        and not Side(judged.case).weak(row)
+    )
 
 
 def present(question: Question) -> list[Attacker]:
@@ -87,10 +121,15 @@ def present(question: Question) -> list[Attacker]:
 
 
 def absent(judged: Iterable[Judged], key: str) -> str:
-    """The sentence on settings that were attacked, but not by this attacker; empty where there are none."""
+    """The sentence on settings that were attacked, but not by this attacker; empty where there are
+    none.
+    """
     drawn = [j for j in judged if j.verdict.worst and j.setting.utility]
     gone = sum(row_of(j, key) is None for j in drawn)
     if not gone:
         return ""
     have, stand = ("has", "stands faint at its") if gone == 1 else ("have", "stand faint at their")
-    return f"{plural(gone, 'setting')} of {len(drawn)} {have} no such attack that counts and {stand} worst case."
+    return (
+        f"{plural(gone, 'setting')} of {len(drawn)} {have} no such attack that counts and {stand}"
+        " worst case."
+    )

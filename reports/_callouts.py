@@ -1,4 +1,6 @@
-"""The words in a chart: which settings are labelled and where, and where "lost to the stronger attacker" can be read."""
+"""The words in a chart: which settings are labelled and where, and where "lost to the stronger
+attacker" can be read.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def slab_boxes(plot: Plot, slabs: Sequence[Slab]) -> list[Box]:
     return out
 
 
-def obstacles(plot: Plot, points: Sequence[Point], front: Sequence[tuple[float, float]]) -> list[Box]:
+def obstacles(
+    plot: Plot, points: Sequence[Point], front: Sequence[tuple[float, float]]
+) -> list[Box]:
     """What a label must keep clear of: points, bars, arrows and the staircase."""
     taken: list[Box] = []
     for p in points:
@@ -46,34 +50,64 @@ def obstacles(plot: Plot, points: Sequence[Point], front: Sequence[tuple[float, 
     return taken
 
 
-def labels(points: Sequence[Point], on_front: Sequence[int], taken: list[Box], size: Size) -> dict[int, Label]:
+def labels(
+    points: Sequence[Point], on_front: Sequence[int], taken: list[Box], size: Size
+) -> dict[int, Label]:
     """Setting -> its label; the boxes that they take are added to ``taken``.
 
-    Wide: beyond 86 % of the width in one column in the right margin, else beside the point. Narrow: neighbours of a family share one.
-    Where there are many settings, a label that would hide others is left out.
+    Wide: beyond 86 % of the width in one column in the right margin, else beside the point. Narrow:
+    neighbours of a family share one. Where there are many settings, a label that would hide others
+    is left out.
     """
     left, right = size.left, size.wide - size.right
-    frame = (float(left) + 2, size.top - 2.0, float(right) + (size.right if size.column else 0), float(size.high - size.bottom))
+    frame = (
+        float(left) + 2,
+        size.top - 2.0,
+        float(right) + (size.right if size.column else 0),
+        float(size.high - size.bottom),
+    )
     edge, most = left + 0.86 * (right - left), COVERED if len(points) > FEW else None
     names = short_names(points)
     worthy = worth_a_label(points, on_front)
     live = [p for p in worthy if not p.judged.setting.dead]
-    crowded = sorted((p for p in live if size.column and p.x > edge), key=lambda p: (p.y, _cut(names[p.judged.setting.name], 22)))
-    stacked = column([(_cut(names[p.judged.setting.name], 22), p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, frame[3])
-    out: dict[int, Label | None] = {p.judged.setting.index: label for p, label in zip(crowded, stacked, strict=True)}
+    crowded = sorted(
+        (p for p in live if size.column and p.x > edge),
+        key=lambda p: (p.y, _cut(names[p.judged.setting.name], 22)),
+    )
+    stacked = column(
+        [(_cut(names[p.judged.setting.name], 22), p.x, p.y) for p in crowded],
+        right + 18.0,
+        size.top - 6.0,
+        frame[3],
+    )
+    out: dict[int, Label | None] = {
+        p.judged.setting.index: label for p, label in zip(crowded, stacked, strict=True)
+    }
     rest = [p for p in live if p not in crowded]
     for mates in [[p] for p in rest] if size.column else _neighbours(points, worthy):
         first = mates[0]
-        text = names[first.judged.setting.name] if len(mates) == 1 else f"{first.judged.setting.name.split(' ')[0]} ×{len(mates)}"
-        out[first.judged.setting.index] = beside(_cut(text, 34 if size.column else 26), first.x, first.y, taken, frame, most=most)
+        text = (
+            names[first.judged.setting.name]
+            if len(mates) == 1
+            else f"{first.judged.setting.name.split(' ')[0]} ×{len(mates)}"
+        )
+        out[first.judged.setting.index] = beside(
+            _cut(text, 34 if size.column else 26), first.x, first.y, taken, frame, most=most
+        )
     for p in worthy:
         if p.judged.setting.dead:
-            out[p.judged.setting.index] = beside(f"{_cut(names[p.judged.setting.name], 28)}: dead", p.x, p.y, taken, frame, most=most)
+            out[p.judged.setting.index] = beside(
+                f"{_cut(names[p.judged.setting.name], 28)}: dead", p.x, p.y, taken, frame, most=most
+            )
     return {i: label for i, label in out.items() if label is not None}
 
 
-def lost_place(plot: Plot, slabs: Sequence[Slab], taken: Sequence[Box]) -> tuple[float, float] | None:
-    """Where "lost to the stronger attacker" begins (left, first baseline), clear of everything; None where there is no room."""
+def lost_place(
+    plot: Plot, slabs: Sequence[Slab], taken: Sequence[Box]
+) -> tuple[float, float] | None:
+    """Where "lost to the stronger attacker" begins (left, first baseline), clear of everything;
+    None where there is no room.
+    """
     wide = max(width(line, LOST_SIZE) for line in LOST) * 1.06 + 8  # it is set bold
     at = within(slab_boxes(plot, slabs), wide, 40.0, taken)
     return None if at is None else (at[0] + 4, at[1] + 16)
@@ -93,12 +127,21 @@ def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[
 
 
 def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[Point]]:
-    """Live points of one family that lie close together, for one label; only groups with one that is worth it."""
+    """Live points of one family that lie close together, for one label; only groups with one that
+    is worth it.
+    """
     groups: list[list[Point]] = []
-    for p in sorted((p for p in points if not p.judged.setting.dead), key=lambda p: (p.judged.setting.family, p.y)):
+    for p in sorted(
+        (p for p in points if not p.judged.setting.dead),
+        key=lambda p: (p.judged.setting.family, p.y),
+    ):
         for group in groups:
             near = group[-1]
-            if near.judged.setting.family == p.judged.setting.family and abs(near.x - p.x) < 40 and abs(near.y - p.y) < 36:
+            if (
+                near.judged.setting.family == p.judged.setting.family
+                and abs(near.x - p.x) < 40
+                and abs(near.y - p.y) < 36
+            ):
                 group.append(p)
                 break
         else:
@@ -107,13 +150,19 @@ def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[P
 
 
 def short_names(points: Sequence[Point]) -> dict[str, str]:
-    """Each name without the last parameters that no two live settings of its family need to be told apart; wrappers stay."""
+    """Each name without the last parameters that no two live settings of its family need to be told
+    apart; wrappers stay.
+    """
     out: dict[str, str] = {}
     for family in {p.judged.setting.family for p in points}:
         mine = [p.judged.setting for p in points if p.judged.setting.family == family]
         live = {s.name for s in mine if not s.dead}
         most = max(s.name.count(", ") for s in mine) + 1
-        count = next(c for c in range(1, most + 1) if c == most or len({_told(n, c) for n in live}) == len(live))
+        count = next(
+            c
+            for c in range(1, most + 1)
+            if c == most or len({_told(n, c) for n in live}) == len(live)
+        )
         out |= {s.name: _told(s.name, count) for s in mine}
     return out
 

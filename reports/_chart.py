@@ -1,4 +1,6 @@
-"""The trade-off chart of one question by one attacker: leakage across, utility up, better is up and left."""
+"""The trade-off chart of one question by one attacker: leakage across, utility up, better is up and
+left.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
     plot, size = found.plot, found.plot.size
     left, bottom = float(size.left), plot.ys.start
     metric = found.points[0].utility.metric
-    ground = tag("rect", x=left, y=plot.strip, width=size.wide - size.right - left, height=bottom - plot.strip, class_="strip")
+    ground = tag(
+        "rect",
+        x=left,
+        y=plot.strip,
+        width=size.wide - size.right - left,
+        height=bottom - plot.strip,
+        class_="strip",
+    )
     stressed = set(found.on) if len(found.on) <= FEW else set()
     inside = [
         ground,
@@ -42,9 +51,14 @@ def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
         _line_names(plot),
         _lost(found.lost_at),
         tag("g", *(mark(p, marks[p.judged.setting.family]) for p in found.points), class_="pts"),
-        tag("g", *(_label(i, t) for i, t in found.labels.items()), class_="lbs", aria_hidden="true"),
+        tag(
+            "g", *(_label(i, t) for i, t in found.labels.items()), class_="lbs", aria_hidden="true"
+        ),
     ]
-    told = f"Trade-off chart, {plot.question.task}, {plot.question.label}: leakage against utility of {len(found.points)} settings."
+    told = (
+        f"Trade-off chart, {plot.question.task}, {plot.question.label}: leakage against utility of"
+        f" {len(found.points)} settings."
+    )
     return tag(
         "svg",
         *parts,
@@ -60,19 +74,34 @@ def chart(found: Scene, marks: Mapping[str, str], ident: str) -> Markup:
 def path_of_boxes(plot: Plot, found: Scene) -> Markup:
     """The hatched stretch between a paper's promise and what the attacker leaves of it."""
     boxes = slab_boxes(plot, found.lost)
-    return tag("path", d="".join(f"M{a:.1f} {b:.1f}H{c:.1f}V{d:.1f}H{a:.1f}Z" for a, b, c, d in boxes), class_="lost", fill="url(#hatch)")
+    return tag(
+        "path",
+        d="".join(f"M{a:.1f} {b:.1f}H{c:.1f}V{d:.1f}H{a:.1f}Z" for a, b, c, d in boxes),
+        class_="lost",
+        fill="url(#hatch)",
+    )
 
 
 def plot_fills() -> Markup:
     """What every chart of the page refers to: the hatching, and the plot's edges in both sizes."""
     lines = tag("rect", width=7, height=7, class_="hb") + tag("path", d="M0 0V7", class_="hl")
-    hatch = tag("pattern", lines, id="hatch", width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)")
+    hatch = tag(
+        "pattern",
+        lines,
+        id="hatch",
+        width=7,
+        height=7,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
     return tag("defs", hatch, *(_edges(s) for s in (WIDE, NARROW)))
 
 
 def _edges(size: Size) -> Markup:
     wide, high = size.wide - size.left - size.right, size.high - size.top - size.bottom
-    box = tag("rect", x=size.left - BLEED, y=size.top - BLEED, width=wide + 2 * BLEED, height=high + BLEED)
+    box = tag(
+        "rect", x=size.left - BLEED, y=size.top - BLEED, width=wide + 2 * BLEED, height=high + BLEED
+    )
     return tag("clipPath", box, id=f"plot-{size.name}")
 
 
@@ -93,37 +122,67 @@ def _axes(metric: str, plot: Plot) -> Markup:
     name, title = words(metric).title, words(plot.question.metric).title
     middle = (left + right) / 2
     if size.column:
-        turned = {"transform": f"rotate(-90 12 {(top + bottom) / 2:.1f})", "x": 12, "y": (top + bottom) / 2, "text_anchor": "middle"}
+        turned = {
+            "transform": f"rotate(-90 12 {(top + bottom) / 2:.1f})",
+            "x": 12,
+            "y": (top + bottom) / 2,
+            "text_anchor": "middle",
+        }
         out += [tag("text", f"utility: {name}, better →", class_="ink", **turned)]
-        out += [tag("text", "← safer", x=left, y=bottom + 37), tag("text", "leaks more →", x=right, y=bottom + 37, text_anchor="end")]
-        title = f"leakage: {title}" if width(f"leakage: {title}", 12) < right - left - 150 else title
+        out += [
+            tag("text", "← safer", x=left, y=bottom + 37),
+            tag("text", "leaks more →", x=right, y=bottom + 37, text_anchor="end"),
+        ]
+        title = (
+            f"leakage: {title}" if width(f"leakage: {title}", 12) < right - left - 150 else title
+        )
         out += [tag("text", title, x=middle, y=bottom + 37, class_="ink", text_anchor="middle")]
     else:
         out += [tag("text", f"↑ {name}", x=2, y=12, class_="ink")]
         room = "leakage" if width(title, 12) > 230 else title
-        out += [tag("text", room, x=left, y=bottom + 37, class_="ink"), tag("text", "worse →", x=right, y=bottom + 37, text_anchor="end")]
+        out += [
+            tag("text", room, x=left, y=bottom + 37, class_="ink"),
+            tag("text", "worse →", x=right, y=bottom + 37, text_anchor="end"),
+        ]
     return tag("g", tag("g", *ticks, class_="ticks"), *out, class_="ax", aria_hidden="true")
 
 
 def _ends(rows: Sequence[Number]) -> list[tuple[str, str, float, float]]:
     """Blind guess and control: (class, name, lowest, highest)."""
     out = []
-    for values, css, name in (([r.floor for r in rows], "floor", "blind guess"), ([r.control for r in rows], "ctl", "nothing defended")):
+    for values, css, name in (
+        ([r.floor for r in rows], "floor", "blind guess"),
+        ([r.control for r in rows], "ctl", "nothing defended"),
+    ):
         out.append((css, name, min(values), max(values)))
     return out
 
 
 def _lines(plot: Plot) -> Markup:
-    """Blind guess and control: a line, or a band where they differ between settings. They carry their values, for zooming."""
+    """Blind guess and control: a line, or a band where they differ between settings. They carry
+    their values, for zooming.
+    """
     xs, ys = plot.xs, plot.ys
     out = []
     for css, _, low, high in _ends(plot.rows):
         a, b = sorted((xs(low), xs(high)))
         if b - a > 2:
             given = {"data_from": repr(low), "data_to": repr(high)}
-            out.append(tag("rect", x=a, y=ys.stop, width=b - a, height=ys.start - ys.stop, class_=f"{css} band", **given))
+            out.append(
+                tag(
+                    "rect",
+                    x=a,
+                    y=ys.stop,
+                    width=b - a,
+                    height=ys.start - ys.stop,
+                    class_=f"{css} band",
+                    **given,
+                )
+            )
         for value in dict.fromkeys((low, high)):
-            out.append(path([(xs(value), ys.stop), (xs(value), ys.start)], class_=css, data_at=repr(value)))
+            out.append(
+                path([(xs(value), ys.stop), (xs(value), ys.start)], class_=css, data_at=repr(value))
+            )
     return tag("g", *out, class_="refs", aria_hidden="true")
 
 
@@ -135,14 +194,27 @@ def _line_names(plot: Plot) -> Markup:
         text = f"{name} {plain(metric, low)}" + (f" to {plain(metric, high)}" if b - a > 2 else "")
         flip = (css == "ctl") == (plot.question.leaks == "up")
         at = (b if size.column else max(b, size.left + 150.0)) if flip else a
-        out.append(tag("text", text, x=at, y=size.top - 8, class_="ref", text_anchor="end" if flip else "start"))
+        out.append(
+            tag(
+                "text",
+                text,
+                x=at,
+                y=size.top - 8,
+                class_="ref",
+                text_anchor="end" if flip else "start",
+            )
+        )
     return tag("g", *out, class_="refnames", aria_hidden="true")
 
 
 def _lost(at: tuple[float, float] | None) -> Markup:
-    """The words in the hatching; where they have no room they wait, unseen, for an attacker that leaves them some."""
+    """The words in the hatching; where they have no room they wait, unseen, for an attacker that
+    leaves them some.
+    """
     lines = [tag("text", line, y=16.0 * i) for i, line in enumerate(LOST)]
-    place: dict[str, Any] = {"transform": f"translate({at[0]:.1f} {at[1]:.1f})"} if at else {"display": "none"}
+    place: dict[str, Any] = (
+        {"transform": f"translate({at[0]:.1f} {at[1]:.1f})"} if at else {"display": "none"}
+    )
     return tag("g", *lines, class_="lostword", aria_hidden="true", **place)
 
 

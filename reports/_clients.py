@@ -1,4 +1,6 @@
-"""Client by client: how often the worst case hits each, as a strip of squares or a row of bars, and in words."""
+"""Client by client: how often the worst case hits each, as a strip of squares or a row of bars, and
+in words.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ HIT = 0.5
 
 
 def strip(shares: Shares) -> Markup:
-    """A square per client, in the order of their numbers: full where it is hit in half of the cases or more."""
+    """A square per client, in the order of their numbers: full where it is hit in half of the cases
+    or more.
+    """
     if len(shares) > MOST:
         return Markup("")
     squares: dict[str, list[str]] = {"hit": [], "some": [], "never": [], "untried": []}
@@ -27,22 +31,45 @@ def strip(shares: Shares) -> Markup:
         squares[_kind(share)].append(f"M{i % ROW * STEP} {i // ROW * STEP}h{SIDE}v{SIDE}h-{SIDE}z")
     wide, high = min(len(shares), ROW) * STEP, -(-len(shares) // ROW) * STEP
     inside = [tag("path", d="".join(d), class_=k) for k, d in squares.items() if d]
-    label = f"{plural(len(shares), 'client')}, a square each: full if hit, half if sometimes, empty if never"
-    return tag("svg", *inside, class_="strip", role="img", aria_label=label, viewBox=f"0 0 {wide} {high}", width=wide, height=high)
+    label = (
+        f"{plural(len(shares), 'client')}, a square each: full if hit, half if sometimes, empty if"
+        " never"
+    )
+    return tag(
+        "svg",
+        *inside,
+        class_="strip",
+        role="img",
+        aria_label=label,
+        viewBox=f"0 0 {wide} {high}",
+        width=wide,
+        height=high,
+    )
 
 
 def _kind(share: float | None) -> str:
-    return "untried" if share is None else "hit" if share >= HIT else "some" if share > 0 else "never"
+    return (
+        "untried" if share is None else "hit" if share >= HIT else "some" if share > 0 else "never"
+    )
 
 
 def bars(shares: Shares) -> Markup:
     """A bar per client that was attacked, the worst off first; its height is the share."""
     known = sorted((s for s in shares if s is not None), reverse=True)
     d = "".join(f"M{5 * i + 2} 30V{30 - 30 * s:.1f}" for i, s in enumerate(known) if s > 0)
-    inside = [tag("path", d="M0 30H" + str(5 * len(known)), class_="ground"), tag("path", d=d, class_="bars") if d else ""]
+    inside = [
+        tag("path", d="M0 30H" + str(5 * len(known)), class_="ground"),
+        tag("path", d=d, class_="bars") if d else "",
+    ]
     label = f"{plural(len(known), 'client')}, a bar each, the worst off first"
     return tag(
-        "svg", *inside, class_="worst", role="img", aria_label=label, viewBox=f"0 0 {5 * max(len(known), 1)} 31", preserveAspectRatio="none"
+        "svg",
+        *inside,
+        class_="worst",
+        role="img",
+        aria_label=label,
+        viewBox=f"0 0 {5 * max(len(known), 1)} 31",
+        preserveAspectRatio="none",
     )
 
 
@@ -53,9 +80,13 @@ def worst_off(shares: Shares, settings: int, noun: str) -> str:
     never = [i for i, s in known.items() if s == 0]
     where = "in every seed" if settings == 1 else f"in every seed of all {settings} settings"
     verb = {"clients": "named", "images": "rebuilt"}.get(noun, "hit")
-    text = f"{len(every)} of {plural(len(known), 'client')} {verb} {where}{_who(every, len(known))}, "
+    text = (
+        f"{len(every)} of {plural(len(known), 'client')} {verb} {where}{_who(every, len(known))}, "
+    )
     text += f"{len(never)} never{_who(never, len(known))}."
-    between = sorted((i for i in known if i not in every and i not in never), key=lambda i: (-known[i], i))
+    between = sorted(
+        (i for i in known if i not in every and i not in never), key=lambda i: (-known[i], i)
+    )
     if between and len(every) < NAMED:
         text += f" Then client {between[0]}, in {known[between[0]]:.2f} of the cases."
     gone = len(shares) - len(known)

@@ -1,4 +1,6 @@
-"""Best trade-offs by each attacker, and what of the papers' own is lost to a stronger one. All corners are in data units."""
+"""Best trade-offs by each attacker, and what of the papers' own is lost to a stronger one. All
+corners are in data units.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Trade:
 
 @dataclass(frozen=True)
 class Axes:
-    """Which way is better, and where the steps leave the chart: the worst leakage and the worst utility that it shows."""
+    """Which way is better, and where the steps leave the chart: the worst leakage and the worst
+    utility that it shows.
+    """
 
     leaks_up: bool
     gains_up: bool
@@ -33,11 +37,22 @@ class Axes:
     least: float
 
     @classmethod
-    def of(cls, question: Question, leakage: tuple[float, float], utility: tuple[float, float]) -> Axes:
+    def of(
+        cls, question: Question, leakage: tuple[float, float], utility: tuple[float, float]
+    ) -> Axes:
         """From the domains of the two axes, (lowest, highest) of each."""
-        up = next((better(j.setting.utility.metric) == "up" for j in question.judged if j.setting.utility), True)
+        up = next(
+            (
+                better(j.setting.utility.metric) == "up"
+                for j in question.judged
+                if j.setting.utility
+            ),
+            True,
+        )
         leaks = question.leaks == "up"
-        return cls(leaks, up, max(leakage) if leaks else min(leakage), min(utility) if up else max(utility))
+        return cls(
+            leaks, up, max(leakage) if leaks else min(leakage), min(utility) if up else max(utility)
+        )
 
     def turned(self, leak: float, gain: float) -> Corner:
         """Less of the first and more of the second is better."""
@@ -45,31 +60,46 @@ class Axes:
 
 
 def trades(question: Question, key: str) -> list[Trade]:
-    """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are none of them.
+    """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are
+    none of them.
 
-    Where only the paper's own attack counts, that is not the worst case: no stronger attacker has tried to take it away.
+    Where only the paper's own attack counts, that is not the worst case: no stronger attacker has
+    tried to take it away.
     """
     out = []
     for j in question.judged:
         row, u = row_of(j, key), j.setting.utility
-        if row is not None and u is not None and counts(j, row) and (key == PAPER or j.verdict.rule != 6):
+        if (
+            row is not None
+            and u is not None
+            and counts(j, row)
+            and (key == PAPER or j.verdict.rule != 6)
+        ):
             out.append(Trade(j, row.value, u.value))
     return out
 
 
 def front(question: Question, key: str, axes: Axes) -> list[Trade]:
     """Those that no other betters, safest first."""
-    return sorted(undominated(trades(question, key), axes), key=lambda t: axes.turned(t.leak, t.gain))
+    return sorted(
+        undominated(trades(question, key), axes), key=lambda t: axes.turned(t.leak, t.gain)
+    )
 
 
 def undominated(live: Sequence[Trade], axes: Axes) -> list[Trade]:
     """Those for which no other is as good in both and better in one."""
     at = [axes.turned(t.leak, t.gain) for t in live]
-    return [t for t, (x, y) in zip(live, at, strict=True) if not any(a <= x and b >= y and (a, b) != (x, y) for a, b in at)]
+    return [
+        t
+        for t, (x, y) in zip(live, at, strict=True)
+        if not any(a <= x and b >= y and (a, b) != (x, y) for a, b in at)
+    ]
 
 
 def steps(best: Sequence[Trade], axes: Axes) -> list[Corner]:
-    """The corners of a front's staircase, from the bottom of the chart to its right edge; of no settings none."""
+    """The corners of a front's staircase, from the bottom of the chart to its right edge; of no
+    settings none.
+    """
     out: list[Corner] = []
     for t in best:
         out += [(t.leak, out[-1][1] if out else axes.least), (t.leak, t.gain)]
@@ -79,7 +109,8 @@ def steps(best: Sequence[Trade], axes: Axes) -> list[Corner]:
 def lost(question: Question, key: str, axes: Axes) -> list[Slab]:
     """Where a paper's own attack promises a trade-off that this attacker takes away.
 
-    Only settings that both attacked make the promise: what a stronger attacker did not try was not lost to it.
+    Only settings that both attacked make the promise: what a stronger attacker did not try was not
+    lost to it.
     """
     own, now = trades(question, PAPER), front(question, key, axes)
     both = {id(t.judged) for t in trades(question, key)}

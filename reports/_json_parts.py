@@ -1,4 +1,6 @@
-"""The parts of report.json, from the same objects that the page is made of: settings, questions, verdicts, sentences."""
+"""The parts of report.json, from the same objects that the page is made of: settings, questions,
+verdicts, sentences.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,37 @@ def text(spans: Sequence[Span]) -> str:
     return "".join(s.text for s in spans).strip()
 
 
-def tasks(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]) -> list[form.Task]:
+def tasks(
+    data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]
+) -> list[form.Task]:
     """One per task, in the page's order of questions."""
     names = dict.fromkeys([*(q.task for q in questions), *(s.task for s in settings)])
-    return [_task(data, n, [s for s in settings if s.task == n], [q for q in questions if q.task == n]) for n in names]
+    return [
+        _task(data, n, [s for s in settings if s.task == n], [q for q in questions if q.task == n])
+        for n in names
+    ]
 
 
-def _task(data: ReportData, name: str, settings: Sequence[Setting], questions: Sequence[Question]) -> form.Task:
+def _task(
+    data: ReportData, name: str, settings: Sequence[Setting], questions: Sequence[Question]
+) -> form.Task:
     facts = [r.get("facts", {}) for s in settings for r in s.runs]
     clients = {f["clients"] for f in facts if "clients" in f}
     useful = [s.utility for s in settings if s.utility]
     given = [dict(r["spec"]["task"].get("params", {})) for s in settings for r in s.runs]
-    same = {k: v for k, v in (given[0] if given else {}).items() if all(g.get(k) == v for g in given)}
+    same = {
+        k: v for k, v in (given[0] if given else {}).items() if all(g.get(k) == v for g in given)
+    }
     return form.Task(
         id=name,
         about=_about(facts),
         clients=clients.pop() if len(clients) == 1 else None,
         chance=useful[0].chance if useful else None,
-        utility=form.Utility(metric=useful[0].metric, better=better(useful[0].metric)) if useful else None,
+        utility=(
+            form.Utility(metric=useful[0].metric, better=better(useful[0].metric))
+            if useful
+            else None
+        ),
         split=same,
         questions=[_question(data, q) for q in questions],
     )
@@ -62,8 +77,16 @@ def _task(data: ReportData, name: str, settings: Sequence[Setting], questions: S
 def _about(facts: Sequence[Mapping[str, Any]]) -> str:
     """As in "20 clients, 10 classes, inputs of shape 8 x 8", of what all runs agree on."""
     said = []
-    for key, told in (("clients", "{} clients"), ("classes", "{} classes"), ("shape", "inputs of shape {}")):
-        found = {" x ".join(map(str, f[key])) if isinstance(f[key], list) else str(f[key]) for f in facts if key in f}
+    for key, told in (
+        ("clients", "{} clients"),
+        ("classes", "{} classes"),
+        ("shape", "inputs of shape {}"),
+    ):
+        found = {
+            " x ".join(map(str, f[key])) if isinstance(f[key], list) else str(f[key])
+            for f in facts
+            if key in f
+        }
         said += [told.format(found.pop())] if len(found) == 1 else []
     return ", ".join(said) or "not recorded"
 
@@ -99,7 +122,9 @@ def _range(values: Sequence[float]) -> form.Range | None:
 
 
 def fronts(question: Question) -> dict[str, list[str]]:
-    """The best trade-offs: of the worst case as the table has it, of the best real attacker, of the papers' own attacks."""
+    """The best trade-offs: of the worst case as the table has it, of the best real attacker, of the
+    papers' own attacks.
+    """
     live = [j for j in question.judged if not j.setting.dead and j.verdict.rule != 4]
     return {
         "any_attack": [ident(j.setting) for j in live if j.on_front],
@@ -113,14 +138,26 @@ def _undominated(found: Sequence[tuple[Judged, Number | None]]) -> list[str]:
     for judged, row in found:
         gain = judged.setting.utility
         if row is not None and gain is not None:
-            at.append((Side(judged.case).value(row), -gain.value if better(gain.metric) == "up" else gain.value, ident(judged.setting)))
-    return [name for x, y, name in at if not any((a, b) != (x, y) and a <= x and b <= y for a, b, _ in at)]
+            at.append(
+                (
+                    Side(judged.case).value(row),
+                    -gain.value if better(gain.metric) == "up" else gain.value,
+                    ident(judged.setting),
+                )
+            )
+    return [
+        name
+        for x, y, name in at
+        if not any((a, b) != (x, y) and a <= x and b <= y for a, b, _ in at)
+    ]
 
 
 class SettingParts:
     """What belongs to one setting, looked up once for all."""
 
-    def __init__(self, data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]) -> None:
+    def __init__(
+        self, data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]
+    ) -> None:
         self.data, self.questions = data, questions
         self.rows: dict[str, list[Row]] = defaultdict(list)
         for row in data.tradeoff:
@@ -157,7 +194,11 @@ class SettingParts:
             verdict=self._verdicts(s),
             sends=_sends(s),
             numbers=[self._number(s, r) for r in self.rows[s.key]],
-            clients=[form.Clients(metric=c.metric, probe=c.probe, shares=list(c.shares)) for c in self.data.clients if c.setting == s.key],
+            clients=[
+                form.Clients(metric=c.metric, probe=c.probe, shares=list(c.shares))
+                for c in self.data.clients
+                if c.setting == s.key
+            ],
             curves=self._curves(s),
             pictures=[self._picture(p) for p in self.pictures[s.key]],
             command=self.data.commands.get(s.key, "command not recorded"),
@@ -209,7 +250,10 @@ class SettingParts:
         metas = [r for r in s.runs if not runs or str(r.get("id")) in runs]
 
         def seen(column: str) -> list[str]:
-            return sorted({str(r[column]) for r in ran if r.get(column)} or {str(m[column]) for m in metas if m.get(column)})
+            return sorted(
+                {str(r[column]) for r in ran if r.get(column)}
+                or {str(m[column]) for m in metas if m.get(column)}
+            )
 
         return form.Provenance(
             runs=runs or sorted(str(m["id"]) for m in metas if "id" in m),
@@ -220,12 +264,22 @@ class SettingParts:
         )
 
     def _guesses(self, s: Setting, row: Row) -> list[str]:
-        """Hashes of the files of guesses behind a number; a row made of several attacks has those of all that could enter it."""
+        """Hashes of the files of guesses behind a number; a row made of several attacks has those
+        of all that could enter it.
+        """
         wanted = [row]
         if row["attack"] in MADE:
-            wanted = [r for r in self.rows[s.key] if _same_question(r, row) and _enters(r, row["attack"])]
+            wanted = [
+                r for r in self.rows[s.key] if _same_question(r, row) and _enters(r, row["attack"])
+            ]
         folders = {f"{r['attack']}-{fingerprint(params(r['attack_params']))}" for r in wanted}
-        return sorted({sha for name, sha in self.data.guesses.get(s.key, {}).items() if name.split("/")[-1] in folders})
+        return sorted(
+            {
+                sha
+                for name, sha in self.data.guesses.get(s.key, {}).items()
+                if name.split("/")[-1] in folders
+            }
+        )
 
     def _curves(self, s: Setting) -> list[form.Curve]:
         return [
@@ -255,7 +309,9 @@ class SettingParts:
         """The hash under which the picture is kept, once; None where the attack gave no image."""
         if not np.isfinite(image).all():
             return None
-        data = png(np.clip(np.rint(np.asarray(image, dtype=np.float64) * 255), 0, 255).astype(np.uint8))
+        data = png(
+            np.clip(np.rint(np.asarray(image, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
+        )
         digest = hashlib.sha256(data).hexdigest()
         self.images.setdefault(digest, base64.b64encode(data).decode())
         return digest
@@ -271,35 +327,52 @@ def _state(s: Setting) -> tuple[str, str]:
     if "done" in status or s.utility:
         return "done", ""
     failed = sorted(x for x in status if x.startswith("failed"))
-    return ("failed", failed[0]) if failed else ("running", "not finished: run the same command again")
+    return (
+        ("failed", failed[0]) if failed else ("running", "not finished: run the same command again")
+    )
 
 
 def _utility(s: Setting, final: Row | None) -> form.Estimate | None:
     u = s.utility
     if u is None:
         return None
-    return form.Estimate(value=u.value, low=u.low, high=u.high, n=int(final["n"]) if final else None, unit="test unit")
+    return form.Estimate(
+        value=u.value,
+        low=u.low,
+        high=u.high,
+        n=int(final["n"]) if final else None,
+        unit="test unit",
+    )
 
 
 def _estimate(row: Row, prefix: str) -> form.Estimate:
     value = row[prefix or "value"]
     low, high = (row[f"{prefix}_{end}" if prefix else end] for end in ("low", "high"))
-    return form.Estimate(value=float(value), low=float(low), high=float(high), n=int(row["n"]), unit=row["unit"])
+    return form.Estimate(
+        value=float(value), low=float(low), high=float(high), n=int(row["n"]), unit=row["unit"]
+    )
 
 
 def claim(row: Row) -> form.Claim | None:
     """The paper's number beside a row."""
     if row.get("claimed") in ("", None):
         return None
-    low, high = (None if row[c] in ("", None) else float(row[c]) for c in ("claimed_low", "claimed_high"))
-    return form.Claim(value=float(row["claimed"]), low=low, high=high, source=str(row["claimed_source"]))
+    low, high = (
+        None if row[c] in ("", None) else float(row[c]) for c in ("claimed_low", "claimed_high")
+    )
+    return form.Claim(
+        value=float(row["claimed"]), low=low, high=high, source=str(row["claimed_source"])
+    )
 
 
 def _sends(s: Setting) -> list[form.Sent]:
     sent = s.runs[0].get("sent", ()) if s.runs else ()
     return [
         form.Sent(
-            what=f"{m['kind']} from {m['sender']} to {'all clients' if m['receiver'] == 'client/*' else m['receiver']}",
+            what=(
+                f"{m['kind']} from {m['sender']} to"
+                f" {'all clients' if m['receiver'] == 'client/*' else m['receiver']}"
+            ),
             kind=m["kind"],
             path=f"{m['sender']} -> {m['receiver']}",
             rounds=m["rounds"],
@@ -311,13 +384,25 @@ def _sends(s: Setting) -> list[form.Sent]:
 
 
 def _unrecorded(row: Row) -> str:
-    return "made from the attacks' units: leakbench report" if row["attack"] in MADE else "command not recorded"
+    return (
+        "made from the attacks' units: leakbench report"
+        if row["attack"] in MADE
+        else "command not recorded"
+    )
 
 
 def _same_question(one: Row, other: Row) -> bool:
     stages = ["all" if r["stage"] == "final" else r["stage"] for r in (one, other)]
-    return bool(one["metric"] == other["metric"] and bool(one["probe"]) == bool(other["probe"]) and stages[0] == stages[1])
+    return bool(
+        one["metric"] == other["metric"]
+        and bool(one["probe"]) == bool(other["probe"])
+        and stages[0] == stages[1]
+    )
 
 
 def _enters(row: Row, made: str) -> bool:
-    return row["attack"] not in MADE and "control_failed" not in flags_of(row) and (made == "any_attack" or row["rung"] != "paper")
+    return (
+        row["attack"] not in MADE
+        and "control_failed" not in flags_of(row)
+        and (made == "any_attack" or row["rung"] != "paper")
+    )

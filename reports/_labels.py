@@ -1,4 +1,6 @@
-"""Where a label goes: beside its point and clear of everything drawn, or in the right margin with a hair line."""
+"""Where a label goes: beside its point and clear of everything drawn, or in the right margin with a
+hair line.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SIDES = ((1, 0.35), (1, 1.35), (1, -0.65), (-1, 0.35), (-1, 1.35), (-1, -0.65))
 
 @dataclass(frozen=True)
 class Label:
-    """Text with its anchor at (x, y), the baseline; ``hair``: a line from there to the point, or none."""
+    """Text with its anchor at (x, y), the baseline; ``hair``: a line from there to the point, or
+    none.
+    """
 
     text: str
     x: float
@@ -28,10 +32,19 @@ class Label:
     hair: tuple[tuple[float, float], ...] = ()
 
 
-def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: float = 11.5, most: float | None = None) -> Label | None:
+def beside(
+    text: str,
+    x: float,
+    y: float,
+    taken: list[Box],
+    frame: Box,
+    size: float = 11.5,
+    most: float | None = None,
+) -> Label | None:
     """The first place round (x, y) that overlaps least; the box it takes is added to ``taken``.
 
-    ``most``: None where even that would have a greater share of the label covered, or cover as much.
+    ``most``: None where even that would have a greater share of the label covered, or cover as
+    much.
     """
     wide = width(text, size) + 2
     spots = []
@@ -40,8 +53,12 @@ def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: fl
             left = x + 11 if dx > 0 else x - 11 - wide
             base = y + dy * 11 + (gap if dy > 0.5 else -gap if dy < 0 else 0) + 0.5
             spots.append((left, base, "start" if dx > 0 else "end", gap))
-    boxes = np.array([(left, base - HEIGHT + 2.5, left + wide, base + 2.5) for left, base, _, _ in spots])
-    outside = np.maximum(0, np.array(frame[:2]) - boxes[:, :2]).sum(1) + np.maximum(0, boxes[:, 2:] - np.array(frame[2:])).sum(1)
+    boxes = np.array(
+        [(left, base - HEIGHT + 2.5, left + wide, base + 2.5) for left, base, _, _ in spots]
+    )
+    outside = np.maximum(0, np.array(frame[:2]) - boxes[:, :2]).sum(1) + np.maximum(
+        0, boxes[:, 2:] - np.array(frame[2:])
+    ).sum(1)
     covered = overlap(boxes, taken).sum(1)
     cost = covered + 60 * outside + np.array([gap / 4 for *_, gap in spots])
     best = int(np.flatnonzero(cost <= cost.min() + 1e-6)[0])
@@ -54,8 +71,12 @@ def beside(text: str, x: float, y: float, taken: list[Box], frame: Box, size: fl
     return Label(text, end, base, anchor, hair)
 
 
-def column(points: list[tuple[str, float, float]], x: float, top: float, bottom: float) -> list[Label]:
-    """Labels (text, px, py) stacked in one column at ``x``, from the highest point down, with hair lines."""
+def column(
+    points: list[tuple[str, float, float]], x: float, top: float, bottom: float
+) -> list[Label]:
+    """Labels (text, px, py) stacked in one column at ``x``, from the highest point down, with hair
+    lines.
+    """
     order = sorted(points, key=lambda p: (p[2], p[0]))
     step = min(HEIGHT, (bottom - top) / max(len(order), 1))
     ys = [p[2] for p in order]
@@ -63,7 +84,10 @@ def column(points: list[tuple[str, float, float]], x: float, top: float, bottom:
         ys[i] = max(ys[i], top + HEIGHT / 2, ys[i - 1] + step if i else top)
     for i in range(len(ys) - 1, -1, -1):
         ys[i] = min(ys[i], bottom if i == len(ys) - 1 else ys[i + 1] - step)
-    return [Label(t, x, y + 4, "start", ((px + 7, py), (x - 12, y), (x - 3, y))) for (t, px, py), y in zip(order, ys, strict=True)]
+    return [
+        Label(t, x, y + 4, "start", ((px + 7, py), (x - 12, y), (x - 3, y)))
+        for (t, px, py), y in zip(order, ys, strict=True)
+    ]
 
 
 def overlap(boxes: NDArray[Any], taken: Sequence[Box]) -> NDArray[Any]:
@@ -76,10 +100,14 @@ def overlap(boxes: NDArray[Any], taken: Sequence[Box]) -> NDArray[Any]:
     return np.maximum(0, wide) * np.maximum(0, high)
 
 
-def within(inside: Sequence[Box], wide: float, high: float, taken: Sequence[Box], step: float = 6.0) -> tuple[float, float] | None:
-    """Left and top of a box of this size that lies in the union of ``inside`` and touches nothing of ``taken``; None if none does.
+def within(
+    inside: Sequence[Box], wide: float, high: float, taken: Sequence[Box], step: float = 6.0
+) -> tuple[float, float] | None:
+    """Left and top of a box of this size that lies in the union of ``inside`` and touches nothing
+    of ``taken``; None if none does.
 
-    ``inside``: boxes that do not overlap. Of all such places the one with the most room to the sides and above.
+    ``inside``: boxes that do not overlap. Of all such places the one with the most room to the
+    sides and above.
     """
     if not inside:
         return None
@@ -90,7 +118,9 @@ def within(inside: Sequence[Box], wide: float, high: float, taken: Sequence[Box]
         return None
     corners = np.stack([a.ravel() for a in np.meshgrid(xs, ys)], 1)
     boxes = np.concatenate([corners, corners + np.array((wide, high))], 1)
-    free = (overlap(boxes, inside).sum(1) > wide * high - 1e-6) & (overlap(boxes, taken).sum(1) == 0)
+    free = (overlap(boxes, inside).sum(1) > wide * high - 1e-6) & (
+        overlap(boxes, taken).sum(1) == 0
+    )
     if not free.any():
         return None
     boxes = boxes[free]

@@ -1,4 +1,6 @@
-"""How much each stronger attacker gains: a track per setting, from its paper's own attack to the worst case, largest gain first."""
+"""How much each stronger attacker gains: a track per setting, from its paper's own attack to the
+worst case, largest gain first.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ DOTS = tuple(a for a in ATTACKERS if a.key != CASCADE)
 
 @dataclass(frozen=True)
 class Step:
-    """A setting's line; ``before`` (empty without its paper's own attack) and ``after``: what that and the worst case reach."""
+    """A setting's line; ``before`` (empty without its paper's own attack) and ``after``: what that
+    and the worst case reach.
+    """
 
     family: str
     name: str
@@ -41,7 +45,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A question's lines: ``rows`` are shown, ``folded`` wait behind ``more``. ``gone``: who is not here, and why."""
+    """A question's lines: ``rows`` are shown, ``folded`` wait behind ``more``. ``gone``: who is not
+    here, and why.
+    """
 
     ident: str
     task: str
@@ -57,11 +63,15 @@ class Ladder:
 
 def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder | None:
     """None where no setting has a number that counts."""
-    here = [j for j in question.judged if j.verdict.worst and not j.setting.dead and j.verdict.rule != 4]
+    here = [
+        j for j in question.judged if j.verdict.worst and not j.setting.dead and j.verdict.rule != 4
+    ]
     if not here:
         return None
     to = scale(question)
-    ranked = sorted(here, key=lambda j: (_gain(j) is None, -(_gain(j) or 0.0), -_worst(j), j.setting.index))
+    ranked = sorted(
+        here, key=lambda j: (_gain(j) is None, -(_gain(j) or 0.0), -_worst(j), j.setting.index)
+    )
     steps = tuple(_step(j, to, marks[j.setting.family]) for j in ranked)
     left = [j for j in question.judged if j not in here]
     present = [a for a in DOTS if any(row_of(j, a.key) for j in here)]
@@ -75,7 +85,12 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
         rows=steps[:SHOWN],
         folded=steps[SHOWN:],
         more=_more(question.metric, ranked[SHOWN:]),
-        gone=f"Not here: {plural(len(left), 'setting')} without a number that counts ({unjudged(left)})." if left else "",
+        gone=(
+            f"Not here: {plural(len(left), 'setting')} without a number that counts"
+            f" ({unjudged(left)})."
+            if left
+            else ""
+        ),
         keys=tuple((a.key, a.name) for a in present),
     )
 
@@ -110,7 +125,12 @@ def _gain(judged: Judged) -> float | None:
 
 
 def _gained(judged: Judged) -> str:
-    metric, gain, paper, worst = judged.case.metric, _gain(judged), row_of(judged, PAPER), judged.verdict.worst
+    metric, gain, paper, worst = (
+        judged.case.metric,
+        _gain(judged),
+        row_of(judged, PAPER),
+        judged.verdict.worst,
+    )
     if gain is None or paper is None or worst is None:
         return "its paper's own did not run"
     if words(metric).log:
@@ -127,7 +147,11 @@ def _more(metric: str, rest: Sequence[Judged]) -> str:
     if not gains or words(metric).log:
         return text
     most = max(gains)
-    return f"{text}, each gains at most {plain(metric, most)}" if most >= 0.5 * 10 ** -words(metric).decimals else f"{text}, without gain"
+    return (
+        f"{text}, each gains at most {plain(metric, most)}"
+        if most >= 0.5 * 10 ** -words(metric).decimals
+        else f"{text}, without gain"
+    )
 
 
 def _ends(metric: str, to: Scale, floors: Sequence[float], controls: Sequence[float]) -> Markup:
@@ -136,10 +160,16 @@ def _ends(metric: str, to: Scale, floors: Sequence[float], controls: Sequence[fl
     for values, name in ((floors, "blind guess"), (controls, "nothing defended")):
         x = to(values[0])
         anchor = "start" if x < 50 else "end"
-        out.append(tag("text", _range(name, metric, values), x=percent(x), y=11, text_anchor=anchor))
+        out.append(
+            tag("text", _range(name, metric, values), x=percent(x), y=11, text_anchor=anchor)
+        )
     return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")
 
 
 def _range(name: str, metric: str, values: Sequence[float]) -> str:
     low, high = plain(metric, min(values)), plain(metric, max(values))
-    return f"{name} {low}" if low == high else f"{name} {low.removesuffix(words(metric).suffix)} to {high}"
+    return (
+        f"{name} {low}"
+        if low == high
+        else f"{name} {low.removesuffix(words(metric).suffix)} to {high}"
+    )

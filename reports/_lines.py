@@ -1,4 +1,6 @@
-"""One small drawing of lines over rounds: bands for intervals, names at the ends, the blind guess dotted."""
+"""One small drawing of lines over rounds: bands for intervals, names at the ends, the blind guess
+dotted.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,30 @@ class Line:
 
 
 def lines(
-    title: str, shown: Sequence[Line], last: int, *, end: tuple[float, float] | None, level: tuple[float, str] | None = None
+    title: str,
+    shown: Sequence[Line],
+    last: int,
+    *,
+    end: tuple[float, float] | None,
+    level: tuple[float, str] | None = None,
 ) -> Markup:
-    """Rounds up to ``last`` across (log where they are many), values up. ``level``: a dotted line with its name, such as chance.
+    """Rounds up to ``last`` across (log where they are many), values up. ``level``: a dotted line
+    with its name, such as chance.
 
     A curve with a single round is a dot with its interval.
     """
-    values = [v for line in shown for part in (line.curve.value, line.curve.low, line.curve.high, line.curve.floor) for v in part]
+    values = [
+        v
+        for line in shown
+        for part in (line.curve.value, line.curve.low, line.curve.high, line.curve.floor)
+        for v in part
+    ]
     low, high = _heights([*values, *([level[0]] if level else [])], end)
-    first = 1 if all(len(line.curve.rounds) == 1 for line in shown) else min(line.curve.rounds[0] for line in shown)
+    first = (
+        1
+        if all(len(line.curve.rounds) == 1 for line in shown)
+        else min(line.curve.rounds[0] for line in shown)
+    )
     xs = Scale(first, max(last, first + 1), LEFT, RIGHT, last >= LOG_FROM and first >= 1)
     ys = Scale(low, high, BOTTOM, TOP)
     parts = [_axes(xs, ys)]
@@ -53,13 +70,24 @@ def lines(
     names = [(_short(line.name), RIGHT, ys(line.curve.value[-1])) for line in shown]
     tones = {(n[0], n[2]): line.tone for n, line in zip(names, shown, strict=True)}
     # Sorted as `column` sorts them, so that each label meets its own line's tone.
-    for label, (text, _, y) in zip(column(names, RIGHT + 12, TOP - 6, BOTTOM + 4), sorted(names, key=lambda p: (p[2], p[0])), strict=True):
+    for label, (text, _, y) in zip(
+        column(names, RIGHT + 12, TOP - 6, BOTTOM + 4),
+        sorted(names, key=lambda p: (p[2], p[0])),
+        strict=True,
+    ):
         parts += [
             path([(RIGHT + 1, y), (RIGHT + 10, label.y - 4)], class_="hair"),
             tag("text", text, x=label.x, y=label.y, class_=f"end {tones[text, y]}"),
         ]
     told = "; ".join(f"{line.name}: {_ends(line.curve)}" for line in shown)
-    return tag("svg", *parts, class_="lines", viewBox=f"0 0 {WIDE} {HIGH}", role="img", aria_label=f"{title}. {told}.")
+    return tag(
+        "svg",
+        *parts,
+        class_="lines",
+        viewBox=f"0 0 {WIDE} {HIGH}",
+        role="img",
+        aria_label=f"{title}. {told}.",
+    )
 
 
 def _heights(values: Sequence[float], end: tuple[float, float] | None) -> tuple[float, float]:
@@ -80,7 +108,9 @@ def _axes(xs: Scale, ys: Scale) -> Markup:
             tag("text", text, x=xs(value), y=BOTTOM + 16, text_anchor="middle"),
         ]
     name = "round (log)" if xs.log else "round"
-    out.append(tag("text", name, x=(LEFT + RIGHT) / 2, y=BOTTOM + 34, text_anchor="middle", class_="ink"))
+    out.append(
+        tag("text", name, x=(LEFT + RIGHT) / 2, y=BOTTOM + 34, text_anchor="middle", class_="ink")
+    )
     return tag("g", *out, class_="ax", aria_hidden="true")
 
 
@@ -106,7 +136,9 @@ def _line(line: Line, xs: Scale, ys: Scale) -> Markup:
         x = xs(c.rounds[0])
         bar = path([(x, ys(c.low[0])), (x, ys(c.high[0]))], class_=f"bar {line.tone}")
         return bar + tag("circle", cx=x, cy=ys(c.value[0]), r=3.5, class_=f"dot {line.tone}")
-    return path([(xs(t), ys(v)) for t, v in zip(c.rounds, c.value, strict=True)], class_=f"line {line.tone}")
+    return path(
+        [(xs(t), ys(v)) for t, v in zip(c.rounds, c.value, strict=True)], class_=f"line {line.tone}"
+    )
 
 
 def _short(text: str) -> str:
@@ -118,9 +150,13 @@ def _short(text: str) -> str:
 
 def _ends(c: Curve) -> str:
     last = f"{plain(c.name, c.value[-1])} in round {c.rounds[-1]}"
-    return last if len(c.rounds) < 2 else f"{plain(c.name, c.value[0])} in round {c.rounds[0]}, {last}"
+    return (
+        last if len(c.rounds) < 2 else f"{plain(c.name, c.value[0])} in round {c.rounds[0]}, {last}"
+    )
 
 
 def value_end(name: str) -> tuple[float, float] | None:
     """The ends of a metric's or a diagnostic's range; correlations and cosines may fall below 0."""
-    return {"prototype_mean_cosine": (0.0, 1.0), "prototype_distance_ratio": None}.get(name, words(name).end)
+    return {"prototype_mean_cosine": (0.0, 1.0), "prototype_distance_ratio": None}.get(
+        name, words(name).end
+    )

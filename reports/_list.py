@@ -1,4 +1,6 @@
-"""The list of settings by verdict: a line each, more than three of a family folded into one with ranges."""
+"""The list of settings by verdict: a line each, more than three of a family folded into one with
+ranges.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MOST_OF_A_FAMILY = 3
 
 @dataclass(frozen=True)
 class Line:
-    """A setting in the list by verdict and in the summary table. ``worst``: with its interval; ``found``: without."""
+    """A setting in the list by verdict and in the summary table. ``worst``: with its interval;
+    ``found``: without.
+    """
 
     index: int
     family: str
@@ -74,11 +78,16 @@ class Group:
     folded: tuple[Folded, ...]
 
 
-def groups(question: Question, every: Sequence[Question], marks: Mapping[str, str]) -> tuple[tuple[Group, ...], tuple[Line, ...]]:
+def groups(
+    question: Question, every: Sequence[Question], marks: Mapping[str, str]
+) -> tuple[tuple[Group, ...], tuple[Line, ...]]:
     """The groups that have members, and all lines in the question's order."""
     scale = track_scale(question)
     named = [(j, _line(j, question, every, marks, scale)) for j in question.judged]
-    found = [_group(t, w, m, [(j, n) for j, n in named if j.verdict.tone == t], scale) for t, w, m in GROUPS]
+    found = [
+        _group(t, w, m, [(j, n) for j, n in named if j.verdict.tone == t], scale)
+        for t, w, m in GROUPS
+    ]
     return tuple(g for g in found if g.count), tuple(n for _, n in named)
 
 
@@ -93,7 +102,13 @@ def icon(judged: Judged | None, mark: str) -> Markup:
     return tag("svg", inside, viewBox="0 0 16 16", class_="gl", aria_hidden="true")
 
 
-def _line(judged: Judged, question: Question, every: Sequence[Question], marks: Mapping[str, str], scale: Scale | None) -> Line:
+def _line(
+    judged: Judged,
+    question: Question,
+    every: Sequence[Question],
+    marks: Mapping[str, str],
+    scale: Scale | None,
+) -> Line:
     setting, verdict, metric = judged.setting, judged.verdict, question.metric
     u = setting.utility
     none = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(verdict.rule)
@@ -130,7 +145,9 @@ def _why(judged: Judged) -> str:
     }.get(rule, judged.verdict.word)
 
 
-def _group(tone: str, word: str, meaning: str, members: list[tuple[Judged, Line]], scale: Scale | None) -> Group:
+def _group(
+    tone: str, word: str, meaning: str, members: list[tuple[Judged, Line]], scale: Scale | None
+) -> Group:
     lines: list[Line] = []
     folded = []
     for family in dict.fromkeys(j.setting.family for j, _ in members):

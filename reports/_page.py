@@ -1,4 +1,6 @@
-"""What the page's template is given for one question: tables of words, nothing computed in the template."""
+"""What the page's template is given for one question: tables of words, nothing computed in the
+template.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from reports._scene import Scene, scene
 
 @dataclass(frozen=True)
 class View:
-    """A question as the page shows it. ``legend``: (icon, family, name). ``scenes``: attacker -> its charts, wide and narrow."""
+    """A question as the page shows it. ``legend``: (icon, family, name). ``scenes``: attacker ->
+    its charts, wide and narrow.
+    """
 
     ident: str
     question: Question
@@ -48,16 +52,27 @@ class View:
         return any(s.crowd for s, _ in self.scenes.values())
 
 
-def view(index: int, question: Question, every: Sequence[Question], marks: Mapping[str, str]) -> View:
+def view(
+    index: int, question: Question, every: Sequence[Question], marks: Mapping[str, str]
+) -> View:
     """One question's charts, list and sentences."""
     ident, attackers = f"q{index}", tuple(present(question))
     wide, narrow = plot(question, WIDE), plot(question, NARROW)
-    scenes = {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers} if wide and narrow else {}
+    scenes = (
+        {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
+        if wide and narrow
+        else {}
+    )
     drawn = [chart(s, marks, ident) for s in scenes.get(WORST, ())] or [Markup(""), Markup("")]
     folded, lines = groups(question, every, marks)
-    metric = next((j.setting.utility.metric for j in question.judged if j.setting.utility), "utility")
+    metric = next(
+        (j.setting.utility.metric for j in question.judged if j.setting.utility), "utility"
+    )
     families = dict.fromkeys(j.setting.family for j in question.judged if j.verdict.worst)
-    names = {f: next(j.setting.name.split(" ")[0] for j in question.judged if j.setting.family == f) for f in families}
+    names = {
+        f: next(j.setting.name.split(" ")[0] for j in question.judged if j.setting.family == f)
+        for f in families
+    }
     return View(
         ident=ident,
         question=question,
@@ -87,5 +102,7 @@ def tasks_of(views: Sequence[View]) -> list[tuple[str, list[View]]]:
 
 
 def _kicker(question: Question) -> str:
-    clients = {r.get("facts", {}).get("clients") for j in question.judged for r in j.setting.runs} - {None}
+    clients = {
+        r.get("facts", {}).get("clients") for j in question.judged for r in j.setting.runs
+    } - {None}
     return f"{f'{clients.pop()} clients' if len(clients) == 1 else 'Clients'} {question.topic.ask}"

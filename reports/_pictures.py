@@ -1,4 +1,6 @@
-"""Originals beside what was made of the messages: rows of small pictures over the same units, weakest to strongest defense."""
+"""Originals beside what was made of the messages: rows of small pictures over the same units,
+weakest to strongest defense.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ STRENGTH = {a.key: (i, a.name) for i, a in enumerate(ATTACKERS)}
 
 @dataclass(frozen=True)
 class Cell:
-    """One picture (None: there is none), what stands under it, its text for those who do not see it."""
+    """One picture (None: there is none), what stands under it, its text for those who do not see
+    it.
+    """
 
     picture: Stored | None
     under: str
@@ -42,7 +46,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Strip:
-    """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are nobody's."""
+    """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are
+    nobody's.
+    """
 
     title: str
     about: str
@@ -54,7 +60,9 @@ class Strip:
 
 @dataclass(frozen=True)
 class Album:
-    """All rows over the same units of a task. ``folded``: settings between those that are open; ``left_out`` units are not shown."""
+    """All rows over the same units of a task. ``folded``: settings between those that are open;
+    ``left_out`` units are not shown.
+    """
 
     task: str
     attacks: str
@@ -67,7 +75,9 @@ class Album:
 
 @dataclass(frozen=True)
 class Gallery:
-    """``units`` of each album are shown; fewer than ``MOST_UNITS`` because the page would be too large."""
+    """``units`` of each album are shown; fewer than ``MOST_UNITS`` because the page would be too
+    large.
+    """
 
     albums: tuple[Album, ...]
     store: tuple[Stored, ...]
@@ -79,10 +89,20 @@ class Gallery:
         return self.units < MOST_UNITS
 
 
-def gallery(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question], budget: int = BUDGET) -> Gallery:
+def gallery(
+    data: ReportData,
+    settings: Sequence[Setting],
+    questions: Sequence[Question],
+    budget: int = BUDGET,
+) -> Gallery:
     """As many units as fit into ``budget`` characters, the same number everywhere."""
     rungs = {(r["attack"], r["attack_params"]): str(r["rung"]) for r in data.tradeoff}
-    verdicts = {(j.setting.key, q.probe): j.verdict.tone for q in questions if q.topic.name == "images" for j in q.judged}
+    verdicts = {
+        (j.setting.key, q.probe): j.verdict.tone
+        for q in questions
+        if q.topic.name == "images"
+        for j in q.judged
+    }
     for units in range(MOST_UNITS, 0, -1):
         store = Store()
         found = _albums(data.pictures, {s.key: s for s in settings}, rungs, verdicts, store, units)
@@ -112,7 +132,17 @@ def _albums(
         rows = _Rows(members, shown, settings, rungs, verdicts, probe, store)
         opened, folded = rows.attacks()
         attacks = " and ".join(dict.fromkeys(attack_name(a) for _, a, _ in members))
-        out.append(Album(task, attacks, probe, (*rows.shared(), *opened), folded, len(shown), len(units) - len(shown)))
+        out.append(
+            Album(
+                task,
+                attacks,
+                probe,
+                (*rows.shared(), *opened),
+                folded,
+                len(shown),
+                len(units) - len(shown),
+            )
+        )
     return sorted(out, key=lambda a: (a.task, a.probe, a.attacks))
 
 
@@ -133,9 +163,16 @@ class _Rows:
         return [at.get(u) for u in self.units]
 
     def shared(self) -> list[Strip]:
-        """Original, blind guess and control once: for each attack of a name those of the first setting that it was made on."""
+        """Original, blind guess and control once: for each attack of a name those of the first
+        setting that it was made on.
+        """
         every = self.sources()
-        chosen = {s[1]: s for s in every if self.place(s[0]) == min(self.place(o[0]) for o in every if o[1] == s[1])}  # its strongest
+        # Its strongest.
+        chosen = {
+            s[1]: s
+            for s in every
+            if self.place(s[0]) == min(self.place(o[0]) for o in every if o[1] == s[1])
+        }
         out = []
         for role in ROLES:
             for source in list(chosen.values())[: 1 if role == "original" else None]:
@@ -144,16 +181,32 @@ class _Rows:
                     out.append(self.reference(role, source, row, several=len(chosen) > 1))
         return out
 
-    def reference(self, role: str, source: Source, row: Sequence[Picture | None], *, several: bool) -> Strip:
+    def reference(
+        self, role: str, source: Source, row: Sequence[Picture | None], *, several: bool
+    ) -> Strip:
         title, about = ROLES[role]
         if role == "original":
-            return self.strip(title, about, row, f"{plural(len(row), 'unit')}, drawn before anything was known of what came out", "none")
+            return self.strip(
+                title,
+                about,
+                row,
+                f"{plural(len(row), 'unit')}, drawn before anything was known of what came out",
+                "none",
+            )
         about += f"; {attack_name(source[1])}" if several else ""
         about += f"; with {self.name(source)}" if role == "control" else ""
-        return self.strip(title, about, row, _found(row), "leak" if role == "control" and _share(row) >= 0.5 else "none")
+        return self.strip(
+            title,
+            about,
+            row,
+            _found(row),
+            "leak" if role == "control" and _share(row) >= 0.5 else "none",
+        )
 
     def attacks(self) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
-        """Open and folded: the settings of which most was rebuilt first, the strongest defense last."""
+        """Open and folded: the settings of which most was rebuilt first, the strongest defense
+        last.
+        """
         got: dict[str, list[float]] = defaultdict(list)
         for source in self.members:
             got[source[0]].append(_psnr(self.row(source, "attack")))
@@ -163,7 +216,9 @@ class _Rows:
         folded: list[Strip] = []
         for key in ranked:
             for source in (s for s in self.sources() if s[0] == key):
-                (opened if key in ends else folded).append(self.attack(source, self.row(source, "attack")))
+                (opened if key in ends else folded).append(
+                    self.attack(source, self.row(source, "attack"))
+                )
         return tuple(opened), tuple(folded)
 
     def attack(self, source: Source, row: Sequence[Picture | None]) -> Strip:
@@ -171,20 +226,44 @@ class _Rows:
         rung = self.rungs.get((attack, params), "")
         several = sum(s[0] == key for s in self.members) > 1
         rivals = {p for _, a, p in self.members if a == attack}
-        title = self.name(source) + (f", {STRENGTH[rung][1].removeprefix('+ ')}" if several and rung in STRENGTH else "")
+        title = self.name(source) + (
+            f", {STRENGTH[rung][1].removeprefix('+ ')}" if several and rung in STRENGTH else ""
+        )
         about = ", ".join(x for x in (attack_name(attack), _differing(params, rivals)) if x)
-        tone = "leak" if _share(row) > 0 else "held" if self.verdicts.get((key, self.probe)) == "held" else "none"
+        tone = (
+            "leak"
+            if _share(row) > 0
+            else "held"
+            if self.verdicts.get((key, self.probe)) == "held"
+            else "none"
+        )
         family = self.settings[key].family if key in self.settings else ""
         return self.strip(title, about, row, _found(row), tone, family)
 
-    def strip(self, title: str, about: str, row: Sequence[Picture | None], found: str, tone: str, family: str = "") -> Strip:
-        return Strip(title, about, tuple(_cell(p, title, self.store) for p in row), found, tone, family)
+    def strip(
+        self,
+        title: str,
+        about: str,
+        row: Sequence[Picture | None],
+        found: str,
+        tone: str,
+        family: str = "",
+    ) -> Strip:
+        return Strip(
+            title, about, tuple(_cell(p, title, self.store) for p in row), found, tone, family
+        )
 
     def sources(self) -> list[Source]:
         """Settings in the page's order, a setting's attacks weakest first."""
         strongest = (len(STRENGTH), "")
         return sorted(
-            self.members, key=lambda s: (self.place(s[0]), STRENGTH.get(self.rungs.get((s[1], s[2]), ""), strongest)[0], s[1], s[2])
+            self.members,
+            key=lambda s: (
+                self.place(s[0]),
+                STRENGTH.get(self.rungs.get((s[1], s[2]), ""), strongest)[0],
+                s[1],
+                s[2],
+            ),
         )
 
     def place(self, key: str) -> int:
@@ -207,7 +286,11 @@ def _share(row: Sequence[Picture | None]) -> float:
 
 def _found(row: Sequence[Picture | None]) -> str:
     hits = [p.found for p in row if p is not None and p.found is not None]
-    return f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among look-alikes" if hits else "whether they are found was not measured"
+    return (
+        f"{sum(h >= 0.5 for h in hits)} of {len(hits)} found among look-alikes"
+        if hits
+        else "whether they are found was not measured"
+    )
 
 
 def _differing(params: str, rivals: Iterable[str]) -> str:
@@ -220,10 +303,17 @@ def _cell(picture: Picture | None, title: str, store: Store) -> Cell:
     if picture is None:
         return Cell(None, "no image", f"{title}: the attack gave no image, or it was not kept")
     name = picture.unit.replace("/", " ")
-    short = " ".join(picture.unit.split("/")[:2])  # the example's row in the task's data stays in the text
+    # The example's row in the task's data stays in the text.
+    short = " ".join(picture.unit.split("/")[:2])
     if not np.isfinite(picture.image).all():
         return Cell(None, "attack failed", f"{title}, {name}: the attack gave no image")
-    under = short if picture.role == "original" else f"{picture.psnr:.0f} dB" if picture.psnr is not None else "PSNR not measured"
+    under = (
+        short
+        if picture.role == "original"
+        else f"{picture.psnr:.0f} dB"
+        if picture.psnr is not None
+        else "PSNR not measured"
+    )
     alt = f"{title}, {name}" + ("" if picture.role == "original" else f", {under}")
     return Cell(store.add(picture.image), under, alt)
 

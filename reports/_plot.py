@@ -1,4 +1,6 @@
-"""Where everything stands in a chart: its scales, which hold for every attacker, and the settings' places by one of them."""
+"""Where everything stands in a chart: its scales, which hold for every attacker, and the settings'
+places by one of them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ NARROW = Size("narrow", 358, 400, 38, 12, column=False)
 
 @dataclass(frozen=True)
 class Point:
-    """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if that counts.
+    """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if
+    that counts.
 
     ``faint``: the chosen attacker has no number here, so ``row`` is the worst case.
     """
@@ -50,7 +53,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Plot:
-    """One question in one size. ``strip``: the pixel where the grey strip of chance and of dead runs begins."""
+    """One question in one size. ``strip``: the pixel where the grey strip of chance and of dead
+    runs begins.
+    """
 
     question: Question
     size: Size
@@ -75,7 +80,15 @@ class Plot:
         if judged.setting.dead:
             y = min(max(y, self.strip + 7), self.ys.start - 7)
         shown = row or worst
-        return Point(judged, shown, utility, self.xs(shown.value), y, self.xs(paper.value) if paper else None, faint=row is None)
+        return Point(
+            judged,
+            shown,
+            utility,
+            self.xs(shown.value),
+            y,
+            self.xs(paper.value) if paper else None,
+            faint=row is None,
+        )
 
 
 def plot(question: Question, size: Size) -> Plot | None:
@@ -85,7 +98,9 @@ def plot(question: Question, size: Size) -> Plot | None:
         return None
     xs, ys = _leakage(question, size), _utility([u for _, _, u in shown], size)
     strip = min(ys(shown[0][2].chance), ys.start - 14)  # never too thin to hold a cross
-    return Plot(question, size, xs, ys, strip, Axes.of(question, (xs.low, xs.high), (ys.low, ys.high)))
+    return Plot(
+        question, size, xs, ys, strip, Axes.of(question, (xs.low, xs.high), (ys.low, ys.high))
+    )
 
 
 def _drawn(question: Question) -> list[tuple[Judged, Number, Utility]]:
@@ -102,14 +117,21 @@ def _leakage(question: Question, size: Size) -> Scale:
     ends = [v for r in _rows(question) for v in (r.value, r.low, r.high, r.floor, r.control)]
     low, high = domain(ends, spoken.end, log=spoken.log, full=True)
     left, right = float(size.left), float(size.wide - size.right)
-    return Scale(low, high, left, right, spoken.log) if question.leaks == "up" else Scale(low, high, right, left, spoken.log)
+    return (
+        Scale(low, high, left, right, spoken.log)
+        if question.leaks == "up"
+        else Scale(low, high, right, left, spoken.log)
+    )
 
 
 def _utility(found: Sequence[Utility], size: Size) -> Scale:
     metric = found[0].metric
     ends = [v for u in found for v in (u.value, u.low, u.high, u.chance)]
     low, high = domain(ends, words(metric).end)
-    if low == 0.0 and min(ends) > 0.3:  # a metric that begins at 0.5 leaves no room under its chance but for the strip
+    # A metric that begins at 0.5 leaves no room under its chance but for the strip.
+    if low == 0.0 and min(ends) > 0.3:
         low = math.floor(min(ends) * 10 - 0.5) / 10
     bottom, top = float(size.high - size.bottom), float(size.top)
-    return Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)
+    return (
+        Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)
+    )

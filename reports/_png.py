@@ -30,8 +30,12 @@ class Store:
 
     def add(self, image: NDArray[np.generic]) -> Stored:
         """(H, W) or (H, W, 3) in [0, 1]."""
-        pixels = np.clip(np.rint(np.asarray(image, dtype=np.float64) * 255), 0, 255).astype(np.uint8)
-        sha = hashlib.sha256(str(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
+        pixels = np.clip(np.rint(np.asarray(image, dtype=np.float64) * 255), 0, 255).astype(
+            np.uint8
+        )
+        sha = hashlib.sha256(
+            str(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()
+        ).hexdigest()
         if sha not in self.found:
             uri = "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
             self.found[sha] = Stored(f"p{len(self.found)}", uri, pixels.shape[1], pixels.shape[0])
@@ -49,4 +53,6 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     lines = b"".join(b"\0" + pixels[y].tobytes() for y in range(high))
     head = struct.pack(">IIBBBBB", wide, high, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts
+    )

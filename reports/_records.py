@@ -1,4 +1,6 @@
-"""The record of a setting: what was found on every question, by whom, on which clients, and the commands that make it again."""
+"""The record of a setting: what was found on every question, by whom, on which clients, and the
+commands that make it again.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Said:
-    """What was found on one question. ``claim``: the paper's number beside ours, empty where it has none."""
+    """What was found on one question. ``claim``: the paper's number beside ours, empty where it has
+    none.
+    """
 
     label: str
     tone: str
@@ -63,9 +67,15 @@ class Record:
     proof: tuple[tuple[str, str], ...]
 
 
-def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]) -> list[Record]:
+def records(
+    data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]
+) -> list[Record]:
     """One per setting, in their order."""
-    claims = {setting_key(r): r for r in data.utility if r["statistic"] == "final" and r["claimed"] not in ("", None)}
+    claims = {
+        setting_key(r): r
+        for r in data.utility
+        if r["statistic"] == "final" and r["claimed"] not in ("", None)
+    }
     again: dict[str, dict[str, None]] = defaultdict(dict)
     claimed: dict[tuple[str, str], Row] = {}
     for row in data.tradeoff:
@@ -78,7 +88,10 @@ def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Q
     for s in settings:
         run = s.runs[0] if s.runs else {}
         said = tuple(_said(s, questions, scales, claimed, clients))
-        shown = {**s.params, **{f"{w['name']}.{k}": v for w in s.wrappers for k, v in w.get("params", {}).items()}}
+        shown = {
+            **s.params,
+            **{f"{w['name']}.{k}": v for w in s.wrappers for k, v in w.get("params", {}).items()},
+        }
         first = next((j for q in questions for j in q.judged if j.setting is s), None)
         out.append(
             Record(
@@ -89,7 +102,8 @@ def records(data: ReportData, settings: Sequence[Setting], questions: Sequence[Q
                 claim=claim_text(claims[s.key]["metric"], claims[s.key]) if s.key in claims else "",
                 said=said,
                 params=", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
-                command=data.commands.get(s.key) or str(run.get("command") or "command not recorded"),
+                command=data.commands.get(s.key)
+                or str(run.get("command") or "command not recorded"),
                 attacks=tuple(c for c in again[s.key] if c),
                 proof=tuple(_proof(s, data.guesses.get(s.key, {}))),
             )
@@ -126,7 +140,11 @@ def _said(
                 measure=words(q.metric).title,
                 rungs=rungs,
                 ends=_ends(judged) if rungs else "",
-                claim=_claim(judged, claimed.get((setting.key, q.metric))) if q.stage == "final" and rungs else "",
+                claim=(
+                    _claim(judged, claimed.get((setting.key, q.metric)))
+                    if q.stage == "final" and rungs
+                    else ""
+                ),
                 strip=strip(hit.shares) if hit else Markup(""),
                 clients=worst_off(hit.shares, 1, words(q.metric).noun) if hit else "",
             )
@@ -143,11 +161,22 @@ def _rungs(judged: Judged, question: Question, to: Scale) -> list[Rung]:
         if row is None:
             continue
         drawn = track(metric, to, [Dot(attacker.key, attacker.name, row)], bars=True)
-        about = {"cascade": "as above, picked by its own check", "any_attack": "the truth picks the attack"}
+        about = {
+            "cascade": "as above, picked by its own check",
+            "any_attack": "the truth picks the attack",
+        }
         told = about.get(attacker.key, row.attack.replace("_", " ") + _given(row))
         unit = words(metric).suffix
         low, high = plain(metric, row.low).removesuffix(unit), plain(metric, row.high)
-        out.append(Rung(attacker.name, told, drawn, plain(metric, row.value), "exact" if row.low == row.high else f"{low} to {high}"))
+        out.append(
+            Rung(
+                attacker.name,
+                told,
+                drawn,
+                plain(metric, row.value),
+                "exact" if row.low == row.high else f"{low} to {high}",
+            )
+        )
     return out
 
 
@@ -162,8 +191,9 @@ def _ends(judged: Judged) -> str:
     assert worst  # noqa: S101 (it has rungs)
     noun = words(metric).noun or "unit scores"
     return (
-        f"Dotted mark: blind guess {plain(metric, worst.floor)}. Solid mark: nothing defended {plain(metric, worst.control)}. "
-        f"n = {worst.n} {noun} over {plural(judged.setting.seeds, 'seed')}."
+        f"Dotted mark: blind guess {plain(metric, worst.floor)}. Solid mark: nothing defended"
+        f" {plain(metric, worst.control)}. n = {worst.n} {noun} over"
+        f" {plural(judged.setting.seeds, 'seed')}."
     )
 
 
@@ -171,20 +201,37 @@ def _claim(judged: Judged, row: Row | None) -> str:
     if row is None:
         return "Its paper gives no number for this."
     metric = judged.case.metric
-    return f"Its paper: {claim_text(metric, row)}. Ours, by the same measure: {plain(metric, float(row['value']))}."
+    return (
+        f"Its paper: {claim_text(metric, row)}. Ours, by the same measure:"
+        f" {plain(metric, float(row['value']))}."
+    )
 
 
 def _proof(setting: Setting, guesses: Mapping[str, str]) -> list[tuple[str, str]]:
     """Runs, how they were made, and what the numbers were scored from."""
 
     def seen(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(r.get(key)) for r in setting.runs if r.get(key) not in (None, ""))) or "not recorded"
+        return (
+            ", ".join(
+                dict.fromkeys(str(r.get(key)) for r in setting.runs if r.get(key) not in (None, ""))
+            )
+            or "not recorded"
+        )
 
     out = [("runs", ", ".join(str(r.get("id")) for r in setting.runs) or "not recorded")]
     out += [
-        (name, seen(key)) for name, key in (("engine", "engine"), ("device", "device"), ("number format", "dtype"), ("commit", "commit"))
+        (name, seen(key))
+        for name, key in (
+            ("engine", "engine"),
+            ("device", "device"),
+            ("number format", "dtype"),
+            ("commit", "commit"),
+        )
     ]
-    return out + [(f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded") for name, sha in guesses.items()]
+    return out + [
+        (f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded")
+        for name, sha in guesses.items()
+    ]
 
 
 def utility_text(setting: Setting) -> str:

@@ -1,4 +1,6 @@
-"""Small multiples over the rounds, a row of panels per task: utility, leakage, prototypes, correlation, exposure."""
+"""Small multiples over the rounds, a row of panels per task: utility, leakage, prototypes,
+correlation, exposure.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,24 @@ from reports._svg import width
 MOST = 8  # lines in a panel
 NAMED = 4
 DIAGNOSTICS = {
-    "prototype_mean_cosine": ("Mean cosine of prototypes", "near 1: collapsed", (0.99, "dead above 0.99")),
-    "prototype_distance_ratio": ("Distance of prototypes", "relative to the embeddings' own; near 0: collapsed", (0.01, "dead below 0.01")),
+    "prototype_mean_cosine": (
+        "Mean cosine of prototypes",
+        "near 1: collapsed",
+        (0.99, "dead above 0.99"),
+    ),
+    "prototype_distance_ratio": (
+        "Distance of prototypes",
+        "relative to the embeddings' own; near 0: collapsed",
+        (0.01, "dead below 0.01"),
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Panel:
-    """``sub`` says what the drawing is of; ``gone``: which of the shown settings have no curve here."""
+    """``sub`` says what the drawing is of; ``gone``: which of the shown settings have no curve
+    here.
+    """
 
     title: str
     sub: str
@@ -42,7 +54,9 @@ class Rounds:
     chosen: str
 
 
-def rounds(data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]) -> list[Rounds]:
+def rounds(
+    data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]
+) -> list[Rounds]:
     """One per task that has any curve."""
     out = []
     for task in dict.fromkeys(s.task for s in settings):
@@ -56,14 +70,19 @@ def rounds(data: ReportData, settings: Sequence[Setting], questions: Sequence[Qu
             told = (
                 ""
                 if left <= 0
-                else f"Of {len(mine)} settings: the best trade-offs, references, a dead run, the most useful of each family."
+                else (
+                    f"Of {len(mine)} settings: the best trade-offs, references, a dead run, the"
+                    " most useful of each family."
+                )
             )
             out.append(Rounds(task, panels, told))
     return out
 
 
 def _worth_it(settings: Sequence[Setting], questions: Sequence[Question]) -> list[Setting]:
-    """At most ``MOST``: the front of the first question, references, one dead run, each family's most useful, then the rest."""
+    """At most ``MOST``: the front of the first question, references, one dead run, each family's
+    most useful, then the rest.
+    """
     judged = questions[0].judged if questions else ()
     front = [j.setting for j in judged if j.on_front]
     dead = [s for s in settings if s.dead][:1]
@@ -71,7 +90,11 @@ def _worth_it(settings: Sequence[Setting], questions: Sequence[Question]) -> lis
     for family in dict.fromkeys(s.family for s in settings):
         live = [s for s in settings if s.family == family and not s.dead and s.utility]
         top += sorted(live, key=_useful)[:1]
-    ranked = list(dict.fromkeys([*front[: MOST // 2], *[s for s in settings if s.reference][:1], *dead, *top, *settings]))
+    ranked = list(
+        dict.fromkeys(
+            [*front[: MOST // 2], *[s for s in settings if s.reference][:1], *dead, *top, *settings]
+        )
+    )
     return sorted(ranked[:MOST], key=lambda s: s.index)
 
 
@@ -80,8 +103,11 @@ def _useful(setting: Setting) -> float:
     return 0.0 if u is None else -u.value if better(u.metric) == "up" else u.value
 
 
-def _panels(shown: Sequence[Setting], questions: Sequence[Question], curves: Sequence[Curve]) -> list[Panel]:
-    tones = {j.setting.key: j.verdict.tone for q in reversed(questions) for j in q.judged}  # the first question's verdict wins
+def _panels(
+    shown: Sequence[Setting], questions: Sequence[Question], curves: Sequence[Curve]
+) -> list[Panel]:
+    # The first question's verdict wins.
+    tones = {j.setting.key: j.verdict.tone for q in reversed(questions) for j in q.judged}
     out = []
     last = max((c.rounds[-1] for c in curves), default=1)
     utility = next((s.utility for s in shown if s.utility), None)
@@ -94,9 +120,25 @@ def _panels(shown: Sequence[Setting], questions: Sequence[Question], curves: Seq
         here = [c for c in curves if (c.name, c.probe) == (q.metric, q.probe) and c.by]
         tones_q = {j.setting.key: j.verdict.tone for j in q.judged}
         what = q.label[0].upper() + q.label[1:]
-        for own, title in ((True, f"{what}, the paper's own attack"), (False, f"{what}, best real attack")):
+        for own, title in (
+            (True, f"{what}, the paper's own attack"),
+            (False, f"{what}, best real attack"),
+        ):
             mine = [c for c in here if (c.rung == "paper") is own]
-            out += _panel(title, f"{words(q.metric).title}; {_by(mine)}", mine, shown, tones_q, last, None, q.judged) if mine else []
+            out += (
+                _panel(
+                    title,
+                    f"{words(q.metric).title}; {_by(mine)}",
+                    mine,
+                    shown,
+                    tones_q,
+                    last,
+                    None,
+                    q.judged,
+                )
+                if mine
+                else []
+            )
     for name, (title, sub, level) in DIAGNOSTICS.items():
         mine = [c for c in curves if c.name == name]
         out += _panel(title, sub, mine, shown, tones, last, level) if mine else []
@@ -107,7 +149,9 @@ def _by(curves: Sequence[Curve]) -> str:
     """Which attacks, and that a dot is one that reads all rounds at once."""
     told = list(dict.fromkeys(c.by for c in curves))
     text = ", ".join(told[:2]) + (f" and {len(told) - 2} more" if len(told) > 2 else "")
-    return text + ("; a dot: scored once, with all rounds" if any(len(c.rounds) == 1 for c in curves) else "")
+    return text + (
+        "; a dot: scored once, with all rounds" if any(len(c.rounds) == 1 for c in curves) else ""
+    )
 
 
 def _panel(
@@ -122,12 +166,23 @@ def _panel(
 ) -> list[Panel]:
     by_key = {c.setting: c for c in curves}
     names = _short_names(shown)
-    drawn = [Line(by_key[s.key], names[s.key], "none" if s.dead else tones.get(s.key, "none")) for s in shown if s.key in by_key]
+    drawn = [
+        Line(by_key[s.key], names[s.key], "none" if s.dead else tones.get(s.key, "none"))
+        for s in shown
+        if s.key in by_key
+    ]
     if not drawn:
         return []
     gone = [s for s in shown if s.key not in by_key]
     name = drawn[0].curve.name
-    return [Panel(title, sub, lines(title, drawn, last, end=value_end(name), level=level), _gone(gone, judged))]
+    return [
+        Panel(
+            title,
+            sub,
+            lines(title, drawn, last, end=value_end(name), level=level),
+            _gone(gone, judged),
+        )
+    ]
 
 
 def _short_names(shown: Sequence[Setting]) -> dict[str, str]:
@@ -135,11 +190,18 @@ def _short_names(shown: Sequence[Setting]) -> dict[str, str]:
     names: dict[str, str] = {}
     for dead in (False, True):
         rows = {
-            s.key: {"task": s.task, "defense": s.family, "defense_params": s.params, "wrappers": list(s.wrappers)}
+            s.key: {
+                "task": s.task,
+                "defense": s.family,
+                "defense_params": s.params,
+                "wrappers": list(s.wrappers),
+            }
             for s in shown
             if s.dead is dead
         }
-        names |= {key: f"{name} (dead)" if dead else name for key, name in setting_names(rows).items()}
+        names |= {
+            key: f"{name} (dead)" if dead else name for key, name in setting_names(rows).items()
+        }
     return {key: name if width(name) <= ROOM else _values_only(name) for key, name in names.items()}
 
 
@@ -154,7 +216,11 @@ def _gone(settings: Sequence[Setting], judged: Sequence[Judged]) -> str:
         return ""
     words_of = {j.setting.key: j.verdict.word for j in judged}
     told = [
-        f"{s.name} ({words_of[s.key]})" if words_of.get(s.key) in ("nothing to attack", "not attacked", "attack too weak") else s.name
+        (
+            f"{s.name} ({words_of[s.key]})"
+            if words_of.get(s.key) in ("nothing to attack", "not attacked", "attack too weak")
+            else s.name
+        )
         for s in settings
     ]
     rest = f" and {plural(len(told) - NAMED, 'more', 'more')}" if len(told) > NAMED else ""

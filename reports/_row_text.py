@@ -26,7 +26,9 @@ def summary(judged: Judged) -> Summary:
     setting, verdict, metric = judged.setting, judged.verdict, judged.case.metric
     none = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(verdict.rule, "")
     return Summary(
-        name=setting.name + (" (reference)" if setting.reference else "") + (" (dead)" if setting.dead else ""),
+        name=setting.name
+        + (" (reference)" if setting.reference else "")
+        + (" (dead)" if setting.dead else ""),
         utility=utility_text(setting.utility),
         paper=none or number_text(metric, verdict.paper),
         real=none or number_text(metric, real(judged)),

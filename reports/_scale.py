@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down); values outside are put on the edge."""
+    """``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down); values outside
+    are put on the edge.
+    """
 
     low: float
     high: float
@@ -38,7 +40,11 @@ class Scale:
         if self.log:
             powers = range(math.ceil(self._map(low) - 1e-9), math.floor(self._map(high) + 1e-9) + 1)
             if len(powers) < 2:  # less than two decades: round values between them as well
-                between = [m * 10.0**p for p in range(math.floor(self._map(low)), math.ceil(self._map(high)) + 1) for m in (1, 2, 5)]
+                between = [
+                    m * 10.0**p
+                    for p in range(math.floor(self._map(low)), math.ceil(self._map(high)) + 1)
+                    for m in (1, 2, 5)
+                ]
                 return [(v, f"{v:g}") for v in between if low <= v <= high]
             return [(10.0**p, f"{10.0**p:g}") for p in powers[:: max(1, len(powers) // count)]]
         step = nice((high - low) / count)
@@ -54,8 +60,16 @@ def nice(step: float) -> float:
     return next(m * power for m in (1, 2, 5, 10) if m * power >= step * 0.999)
 
 
-def domain(values: Iterable[float], end: tuple[float, float] | None, *, log: bool = False, full: bool = False) -> tuple[float, float]:
-    """The stretch of an axis that holds all ``values``: from 0 (proportions: all of 0 to 1 if ``full``), or padded."""
+def domain(
+    values: Iterable[float],
+    end: tuple[float, float] | None,
+    *,
+    log: bool = False,
+    full: bool = False,
+) -> tuple[float, float]:
+    """The stretch of an axis that holds all ``values``: from 0 (proportions: all of 0 to 1 if
+    ``full``), or padded.
+    """
     found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     low, high = min(found), max(found)
     if log:

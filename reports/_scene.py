@@ -1,4 +1,6 @@
-"""One chart before it is drawn: a question by one attacker in one size. The drawing and the page's data both come from here."""
+"""One chart before it is drawn: a question by one attacker in one size. The drawing and the page's
+data both come from here.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,19 @@ from reports._fronts import Corner, Slab, front, lost, steps
 from reports._labels import Label
 from reports._plot import Plot, Point
 
-# The part of a chart's width and height in which the crowded corner is looked for, and the room left round it.
+# The part of a chart's width and height in which the crowded corner is looked for, and the room
+# left round it.
 CORNER, ROOM = 0.25, 0.03
 
 
 @dataclass(frozen=True)
 class Scene:
-    """``front``, ``claimed``, ``lost``: in data units. ``on``: the settings on the front, safest first, by number.
+    """``front``, ``claimed``, ``lost``: in data units. ``on``: the settings on the front, safest
+    first, by number.
 
-    ``start``: the setting that the keyboard begins with. ``labels``: by setting. ``lost_at``: where the words stand, in pixels.
-    ``crowd``: leakage from, to and utility from, to of the crowded corner, in data units; None where nothing is crowded.
+    ``start``: the setting that the keyboard begins with. ``labels``: by setting. ``lost_at``: where
+    the words stand, in pixels. ``crowd``: leakage from, to and utility from, to of the crowded
+    corner, in data units; None where nothing is crowded.
     """
 
     plot: Plot
@@ -66,7 +71,11 @@ def _crowd(plot: Plot, points: Sequence[Point]) -> tuple[float, float, float, fl
     live = [p for p in points if not p.judged.setting.dead]
     best: list[Point] = []
     for middle in live:
-        near = [p for p in live if abs(p.x - middle.x) <= CORNER * wide / 2 and abs(p.y - middle.y) <= CORNER * high / 2]
+        near = [
+            p
+            for p in live
+            if abs(p.x - middle.x) <= CORNER * wide / 2 and abs(p.y - middle.y) <= CORNER * high / 2
+        ]
         best = max(best, near, key=len)
     if len(best) < 3 or len(best) == len(live):
         return None

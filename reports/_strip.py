@@ -1,4 +1,6 @@
-"""The strip of `leakbench check`: one sentence, then the rows that keep it from passing, the most urgent first."""
+"""The strip of `leakbench check`: one sentence, then the rows that keep it from passing, the most
+urgent first.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,27 @@ from reports._words import attack_words
 
 MOST = 5
 # In the order of their urgency; of what is fine only the count is told.
-TONES = {"leaks more": "leak", "loses utility": "leak", "utility lost": "leak", "cannot tell": "part", "refused": "leak", "new": "none"}
+TONES = {
+    "leaks more": "leak",
+    "loses utility": "leak",
+    "utility lost": "leak",
+    "cannot tell": "part",
+    "refused": "leak",
+    "new": "none",
+}
 STATES = (*TONES, "fine", "kept")
 _LINE = re.compile(rf"^({'|'.join(STATES)})\s*(?::|\s)\s*(.*)$", re.DOTALL)
 _COUNT = re.compile(r"^\d+ rows gated: (.*)$")
-_MOVED = re.compile(r"^(\S+) -> (\S+), worse by (\S+) \[(\S+), (\S+)\], margin ([^,\s]+)(?:, )?(.*)$", re.DOTALL)
+_MOVED = re.compile(
+    r"^(\S+) -> (\S+), worse by (\S+) \[(\S+), (\S+)\], margin ([^,\s]+)(?:, )?(.*)$", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
 class StripLine:
-    """A row: what is said of it, which it is, from what to what it moved, and by how much or why that cannot be told."""
+    """A row: what is said of it, which it is, from what to what it moved, and by how much or why
+    that cannot be told.
+    """
 
     tone: str
     word: str
@@ -55,20 +68,37 @@ def strip(check: Check | None, settings: Sequence[Setting]) -> Strip | None:
     if check.rows:
         urgent = first_said([r for r in check.rows if r.verdict in URGENT])
         lines = [_of_row(r, said) for r, said in urgent]
-        return Strip(tone, check.heading, check.against, tuple(lines[:MOST]), max(0, len(lines) - MOST))
-    names = {f"{s.task}/{s.family}-{fingerprint([s.family, s.params, list(s.wrappers)])}": s.name for s in settings}
+        return Strip(
+            tone, check.heading, check.against, tuple(lines[:MOST]), max(0, len(lines) - MOST)
+        )
+    names = {
+        f"{s.task}/{s.family}-{fingerprint([s.family, s.params, list(s.wrappers)])}": s.name
+        for s in settings
+    }
     found = [m.groups() for m in map(_LINE.match, check.lines) if m]
     rest = [line for line in check.lines if not _LINE.match(line) and not _COUNT.match(line)]
     told = sorted((f for f in found if f[0] in TONES), key=lambda f: list(TONES).index(f[0]))
-    lines = [_line(word, text, names) for word, text in told] + [StripLine("none", "", line, "", "") for line in rest]
+    lines = [_line(word, text, names) for word, text in told] + [
+        StripLine("none", "", line, "", "") for line in rest
+    ]
     head = check.heading or _head(check, found, names)
     return Strip(tone, head, check.against, tuple(lines[:MOST]), max(0, len(lines) - MOST))
 
 
 def _of_row(row: CheckRow, said: bool) -> StripLine:
     """``said``: a row before it carries the same command."""
-    why = (moved_text(row), row.why.removesuffix("."), ": ".join(how_to_settle(row, said)).removesuffix("."))
-    return StripLine(TONES[row.verdict], row.verdict, row.row, value_text(row), ". ".join(w for w in why if w) + ".")
+    why = (
+        moved_text(row),
+        row.why.removesuffix("."),
+        ": ".join(how_to_settle(row, said)).removesuffix("."),
+    )
+    return StripLine(
+        TONES[row.verdict],
+        row.verdict,
+        row.row,
+        value_text(row),
+        ". ".join(w for w in why if w) + ".",
+    )
 
 
 def _head(check: Check, found: Sequence[tuple[str, ...]], names: Mapping[str, str]) -> str:
@@ -78,7 +108,9 @@ def _head(check: Check, found: Sequence[tuple[str, ...]], names: Mapping[str, st
     said = _counts(states)
     if check.exit == 0:
         closest = _closest([text for word, text in found if word == "fine"], names)
-        return f"Check passed: all {plural(states['fine'], 'row')} fine." + (f" Closest: {closest}" if closest else "")
+        return f"Check passed: all {plural(states['fine'], 'row')} fine." + (
+            f" Closest: {closest}" if closest else ""
+        )
     head = "Check failed (exit 1)" if check.exit == 1 else f"Check undecided (exit {check.exit})"
     return f"{head}: {said}." if said else f"{head}."
 
@@ -87,7 +119,9 @@ def _counts(states: Mapping[str, int]) -> str:
     """As in "2 rows leak more, 1 loses utility, 17 fine"."""
     several = {"leaks more": "leak more", "loses utility": "lose utility"}
     told = [(n, s if n == 1 else several.get(s, s)) for s in STATES if (n := states.get(s, 0))]
-    return ", ".join(f"{n} {'' if i else 'row ' if n == 1 else 'rows '}{s}" for i, (n, s) in enumerate(told))
+    return ", ".join(
+        f"{n} {'' if i else 'row ' if n == 1 else 'rows '}{s}" for i, (n, s) in enumerate(told)
+    )
 
 
 def _closest(texts: Sequence[str], names: Mapping[str, str]) -> str:
@@ -95,7 +129,9 @@ def _closest(texts: Sequence[str], names: Mapping[str, str]) -> str:
     best: tuple[float, str] | None = None
     for text in texts:
         name, _, reason = text.partition(": ")
-        if (m := _MOVED.match(reason)) and (share := float(m[3]) / (float(m[6]) or 1.0)) > (best[0] if best else 0.0):
+        if (m := _MOVED.match(reason)) and (share := float(m[3]) / (float(m[6]) or 1.0)) > (
+            best[0] if best else 0.0
+        ):
             best = share, f"{_where(name, names)}, {m[3]} of {m[6]} allowed."
     return best[1] if best else ""
 
@@ -113,11 +149,17 @@ def _line(word: str, text: str, names: Mapping[str, str]) -> StripLine:
 
 def _sentence(text: str) -> str:
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".") if text else ""
+    return (
+        text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+        if text
+        else ""
+    )
 
 
 def _where(name: str, names: Mapping[str, str]) -> str:
-    """A row's name in words: "digit-pairs: FedGN σ 0.3, worst case (any attack), P_leak"; a name of another form as it is."""
+    """A row's name in words: "digit-pairs: FedGN σ 0.3, worst case (any attack), P_leak"; a name of
+    another form as it is.
+    """
     parts = name.split("/")
     if len(parts) == 4 and parts[2] == "utility":
         attack, metric = "utility", parts[3]

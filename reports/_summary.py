@@ -1,4 +1,6 @@
-"""The chart's text form: a table per question, a row per setting, every attacker's number with its interval."""
+"""The chart's text form: a table per question, a row per setting, every attacker's number with its
+interval.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ KEPT = ("utility", PAPER, WORST)
 
 @dataclass(frozen=True)
 class Cell:
-    """``text`` with small print below; ``value``: what it is sorted by, empty for words; ``css``: its classes."""
+    """``text`` with small print below; ``value``: what it is sorted by, empty for words; ``css``:
+    its classes.
+    """
 
     text: str
     small: str = ""
@@ -54,14 +58,28 @@ class Table:
     lines: tuple[Line, ...]
 
 
-def table(ident: str, question: Question, claims: Mapping[str, Row], marks: Mapping[str, str]) -> Table:
-    """``claims``: ``setting_key`` -> a row of tradeoff.csv in the question's metric that has its paper's number."""
+def table(
+    ident: str, question: Question, claims: Mapping[str, Row], marks: Mapping[str, str]
+) -> Table:
+    """``claims``: ``setting_key`` -> a row of tradeoff.csv in the question's metric that has its
+    paper's number.
+    """
     attackers = present(question)
-    utility = next((j.setting.utility.metric for j in question.judged if j.setting.utility), "utility")
+    utility = next(
+        (j.setting.utility.metric for j in question.judged if j.setting.utility), "utility"
+    )
     names = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "worst case"}
-    heads = [("verdict", _css("verdict")), (words(utility).title, _css("utility") + " num"), ("its paper's number", _css("claim") + " num")]
-    heads += [(names.get(a.key, a.name.removeprefix("+ ")), _css(a.key) + " num") for a in attackers]
-    heads += [(t, _css(t) + " num") for t in ("blind guess", "nothing defended", "n")] + [("notes", _css("notes"))]
+    heads = [
+        ("verdict", _css("verdict")),
+        (words(utility).title, _css("utility") + " num"),
+        ("its paper's number", _css("claim") + " num"),
+    ]
+    heads += [
+        (names.get(a.key, a.name.removeprefix("+ ")), _css(a.key) + " num") for a in attackers
+    ]
+    heads += [(t, _css(t) + " num") for t in ("blind guess", "nothing defended", "n")] + [
+        ("notes", _css("notes"))
+    ]
     keys = [a.key for a in attackers]
     return Table(
         ident=ident,
@@ -69,7 +87,10 @@ def table(ident: str, question: Question, claims: Mapping[str, Row], marks: Mapp
         label=question.label,
         caption=words(question.metric).meaning,
         heads=tuple(heads),
-        lines=tuple(_line(j, keys, claims.get(j.setting.key), marks[j.setting.family]) for j in question.judged),
+        lines=tuple(
+            _line(j, keys, claims.get(j.setting.key), marks[j.setting.family])
+            for j in question.judged
+        ),
     )
 
 
@@ -82,7 +103,9 @@ def _line(judged: Judged, attackers: Sequence[str], claim: Row | None, mark: str
     else:
         cells.append(Cell(plain(u.metric, u.value), _to(u.metric, u.low, u.high), repr(u.value)))
     cells.append(_claim(metric, claim))
-    why = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(judged.verdict.rule, "no such attack counts")
+    why = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(
+        judged.verdict.rule, "no such attack counts"
+    )
     cells += [_number(metric, row_of(judged, key), why, strong=key == WORST) for key in attackers]
     if worst is None:
         cells += [Cell(why), Cell(why), Cell(why), Cell(judged.sentence)]
@@ -93,10 +116,23 @@ def _line(judged: Judged, attackers: Sequence[str], claim: Row | None, mark: str
             _ref(metric, worst.floor, worst.floor_low, worst.floor_high),
             _ref(metric, worst.control, worst.control_low, worst.control_high),
         ]
-        cells += [Cell(str(worst.n), f"{unit}, {seeds}", str(worst.n)), Cell(notes("|".join(sorted(worst.flags))))]
+        cells += [
+            Cell(str(worst.n), f"{unit}, {seeds}", str(worst.n)),
+            Cell(notes("|".join(sorted(worst.flags)))),
+        ]
     css = (_css("verdict"), _css("utility"), _css("claim"), *map(_css, attackers), *[_css("")] * 4)
-    cells = [Cell(c.text, c.small, c.value, f"{c.css} {more}".strip()) for c, more in zip(cells, css, strict=True)]
-    return Line(setting.family, setting.name, f"#r{setting.index}", icon(judged, mark), setting.reference, tuple(cells))
+    cells = [
+        Cell(c.text, c.small, c.value, f"{c.css} {more}".strip())
+        for c, more in zip(cells, css, strict=True)
+    ]
+    return Line(
+        setting.family,
+        setting.name,
+        f"#r{setting.index}",
+        icon(judged, mark),
+        setting.reference,
+        tuple(cells),
+    )
 
 
 def _css(column: str) -> str:
@@ -107,7 +143,12 @@ def _css(column: str) -> str:
 def _number(metric: str, row: Number | None, why: str, *, strong: bool) -> Cell:
     if row is None:
         return Cell(why)
-    return Cell(plain(metric, row.value), _to(metric, row.low, row.high), repr(row.value), "strong" if strong else "")
+    return Cell(
+        plain(metric, row.value),
+        _to(metric, row.low, row.high),
+        repr(row.value),
+        "strong" if strong else "",
+    )
 
 
 def _ref(metric: str, value: float, low: float, high: float) -> Cell:
@@ -117,7 +158,11 @@ def _ref(metric: str, value: float, low: float, high: float) -> Cell:
 def _claim(metric: str, row: Row | None) -> Cell:
     if row is None:
         return Cell("not in its paper")
-    return Cell(plain(metric, float(row["claimed"])), str(row["claimed_source"]).split(":")[0].split(";")[0], repr(float(row["claimed"])))
+    return Cell(
+        plain(metric, float(row["claimed"])),
+        str(row["claimed_source"]).split(":")[0].split(";")[0],
+        repr(float(row["claimed"])),
+    )
 
 
 def _to(metric: str, low: float, high: float) -> str:

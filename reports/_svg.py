@@ -1,4 +1,6 @@
-"""SVG by hand: escaped tags, label widths of an Arial-metric face, the marks that stand for families and verdicts."""
+"""SVG by hand: escaped tags, label widths of an Arial-metric face, the marks that stand for
+families and verdicts.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,16 @@ SHAPES = ("circle", "square", "triangle", "diamond", "plus", "star", "hexagon", 
 
 
 def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """One element; text and attribute values are escaped, `_` in attribute names stands for `-`, None leaves one out."""
-    spelt = "".join(f' {k.rstrip("_").replace("_", "-")}="{escape(_number(v))}"' for k, v in attributes.items() if v is not None)
-    return Markup("<%s%s>%s</%s>") % (Markup(name), Markup(spelt), Markup("").join(escape(i) for i in inside), Markup(name))  # noqa: S704 (escaped)
+    """One element; text and attribute values are escaped, `_` in attribute names stands for `-`,
+    None leaves one out.
+    """
+    spelt = "".join(
+        f' {k.rstrip("_").replace("_", "-")}="{escape(_number(v))}"'
+        for k, v in attributes.items()
+        if v is not None
+    )
+    tag, told = Markup(name), Markup(spelt)  # noqa: S704 (escaped)
+    return Markup("<%s%s>%s</%s>") % (tag, told, Markup("").join(escape(i) for i in inside), tag)
 
 
 def width(text: str, size: float = 11.5) -> float:
@@ -38,7 +47,11 @@ def width(text: str, size: float = 11.5) -> float:
 
 def path(points: list[tuple[float, float]], **attributes: Any) -> Markup:
     """A line through ``points``; of none an empty one."""
-    return tag("path", d=("M" if points else "") + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
+    return tag(
+        "path",
+        d=("M" if points else "") + "L".join(f"{x:.1f} {y:.1f}" for x, y in points),
+        **attributes,
+    )
 
 
 def shape(name: str, x: float, y: float, r: float = 6.0, **attributes: Any) -> Markup:
@@ -48,10 +61,17 @@ def shape(name: str, x: float, y: float, r: float = 6.0, **attributes: Any) -> M
     if name == "cross":
         a = r * 0.8
         return tag(
-            "path", d=f"M{x - a:.1f} {y - a:.1f}L{x + a:.1f} {y + a:.1f}M{x + a:.1f} {y - a:.1f}L{x - a:.1f} {y + a:.1f}", **attributes
+            "path",
+            d=(
+                f"M{x - a:.1f} {y - a:.1f}L{x + a:.1f} {y + a:.1f}M{x + a:.1f}"
+                f" {y - a:.1f}L{x - a:.1f} {y + a:.1f}"
+            ),
+            **attributes,
         )
     points = [(x + r * px, y + r * py) for px, py in _corners(name)]
-    return tag("path", d="M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points) + "Z", **attributes)
+    return tag(
+        "path", d="M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points) + "Z", **attributes
+    )
 
 
 def _corners(name: str) -> list[tuple[float, float]]:
@@ -59,13 +79,41 @@ def _corners(name: str) -> list[tuple[float, float]]:
         return [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]
     if name == "plus":
         a, b = 0.38, 1.1
-        return [(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a), (a, b), (-a, b), (-a, a), (-b, a), (-b, -a), (-a, -a)]
+        return [
+            (-a, -b),
+            (a, -b),
+            (a, -a),
+            (b, -a),
+            (b, a),
+            (a, a),
+            (a, b),
+            (-a, b),
+            (-a, a),
+            (-b, a),
+            (-b, -a),
+            (-a, -a),
+        ]
     if name == "star":
         radii = (1.25, 0.55) * 5
-        return [(radii[i] * math.sin(math.pi * i / 5), -radii[i] * math.cos(math.pi * i / 5)) for i in range(10)]
-    sides, turn = {"triangle": (3, 0.0), "diamond": (4, 0.0), "hexagon": (6, 0.0), "wedge": (3, math.pi), "pentagon": (5, 0.0)}[name]
+        return [
+            (radii[i] * math.sin(math.pi * i / 5), -radii[i] * math.cos(math.pi * i / 5))
+            for i in range(10)
+        ]
+    sides, turn = {
+        "triangle": (3, 0.0),
+        "diamond": (4, 0.0),
+        "hexagon": (6, 0.0),
+        "wedge": (3, math.pi),
+        "pentagon": (5, 0.0),
+    }[name]
     r = 1.2 if sides < 5 else 1.08
-    return [(r * math.sin(turn + 2 * math.pi * i / sides), -r * math.cos(turn + 2 * math.pi * i / sides)) for i in range(sides)]
+    return [
+        (
+            r * math.sin(turn + 2 * math.pi * i / sides),
+            -r * math.cos(turn + 2 * math.pi * i / sides),
+        )
+        for i in range(sides)
+    ]
 
 
 def _number(value: Any) -> Any:

@@ -17,7 +17,9 @@ from reports._words import STAGES, attack, notes
 
 
 def number_rows(data: ReportData, settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Every row of tradeoff.csv in words, by setting; attacks that ran with several parameters show those that differ."""
+    """Every row of tradeoff.csv in words, by setting; attacks that ran with several parameters show
+    those that differ.
+    """
     by_key = {s.key: s for s in settings}
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in data.tradeoff:
@@ -25,7 +27,9 @@ def number_rows(data: ReportData, settings: Sequence[Setting]) -> list[dict[str,
             seen[row["attack"], name].add(canonical(value))
     rows = []
     for row in data.tradeoff:
-        given = {k: v for k, v in params(row["attack_params"]).items() if len(seen[row["attack"], k]) > 1}
+        given = {
+            k: v for k, v in params(row["attack_params"]).items() if len(seen[row["attack"], k]) > 1
+        }
         told = ", ".join(f"{k} = {v}" for k, v in given.items())
         rows.append(_number_row(row, by_key[setting_key(row)], data.commands) | {"given": told})
     return sorted(rows, key=lambda r: int(r["setting"].index))
@@ -35,7 +39,11 @@ def _number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict
     metric = row["metric"]
     command = commands.get(row_key(row))
     if command is None:
-        command = "made from the attacks' units: leakbench report" if row["attack"] in MADE else "command not recorded"
+        command = (
+            "made from the attacks' units: leakbench report"
+            if row["attack"] in MADE
+            else "command not recorded"
+        )
     return {
         "setting": setting,
         "attack": attack(row),
@@ -53,7 +61,8 @@ def _number_row(row: Row, setting: Setting, commands: Mapping[str, str]) -> dict
         "notes": notes(str(row["flags"])),
         "claim": claim_text(metric, row),
         "command": command,
-        "by": {k: repr(float(row[k])) for k in ("value", "floor", "control")},  # what the column is sorted by
+        # What the column is sorted by.
+        "by": {k: repr(float(row[k])) for k in ("value", "floor", "control")},
     }
 
 
@@ -61,7 +70,10 @@ def _span(metric: str, low: Any, high: Any) -> str:
     """An interval; one without width was not sampled."""
     if float(low) == float(high):
         return "exact"
-    return f"{plain(metric, float(low)).removesuffix(words(metric).suffix)} to {plain(metric, float(high))}"
+    return (
+        f"{plain(metric, float(low)).removesuffix(words(metric).suffix)} to"
+        f" {plain(metric, float(high))}"
+    )
 
 
 def claim_text(metric: str, row: Row) -> str:

@@ -1,4 +1,6 @@
-"""A small line from the blind guess to the control: where the paper's own attack stands on it, and where the worst case does."""
+"""A small line from the blind guess to the control: where the paper's own attack stands on it, and
+where the worst case does.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,22 @@ MIDDLE = "50%"
 
 
 def track_scale(question: Question) -> Scale | None:
-    """The chart's own leakage axis, in percent of the width, so that one drawing serves all widths; None without a chart."""
+    """The chart's own leakage axis, in percent of the width, so that one drawing serves all widths;
+    None without a chart.
+    """
     found = plot(question, WIDE)
     if found is None:
         return None
     xs = found.xs
-    return Scale(xs.low, xs.high, *((0.0, 100.0) if question.leaks == "up" else (100.0, 0.0)), xs.log)
+    return Scale(
+        xs.low, xs.high, *((0.0, 100.0) if question.leaks == "up" else (100.0, 0.0)), xs.log
+    )
 
 
 def track(judged: Sequence[Judged], scale: Scale) -> Markup:
-    """One track for one setting or for a folded family: rings where papers' own attacks stand, dots where the worst case does."""
+    """One track for one setting or for a folded family: rings where papers' own attacks stand, dots
+    where the worst case does.
+    """
     rows = [(j, row_of(j, PAPER), j.verdict.worst) for j in judged]
     rows = [(j, p, w) for j, p, w in rows if w]
     if not rows:
@@ -60,4 +68,11 @@ def _upright(x: float, css: str) -> Markup:
 
 
 def _dot(x: float, css: str, r: float) -> Markup:
-    return tag("circle", cx=_at(x), cy=MIDDLE, r=r, class_=f"d {css}", fill="url(#half)" if css == "part" else None)
+    return tag(
+        "circle",
+        cx=_at(x),
+        cy=MIDDLE,
+        r=r,
+        class_=f"d {css}",
+        fill="url(#half)" if css == "part" else None,
+    )

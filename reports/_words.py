@@ -35,10 +35,16 @@ RUNGS = {
     "public": "has public data",
 }
 ATTACKS = {"cascade": "best real attacker (cascade)", "any_attack": "worst case (any attack)"}
-STAGES = {"untrained": "before training", "early": "early", "middle": "half way", "final": "at the end", "all": "all rounds"}
+STAGES = {
+    "untrained": "before training",
+    "early": "early",
+    "middle": "half way",
+    "final": "at the end",
+    "all": "all rounds",
+}
 PROBE = (
-    "A probe is an update from a single image, made for this audit: nobody sends it. "
-    "It says what one image would give away, and gives no verdict on the messages that are really sent."
+    "A probe is an update from a single image, made for this audit: nobody sends it. It says what"
+    " one image would give away, and gives no verdict on the messages that are really sent."
 )
 
 
@@ -74,7 +80,10 @@ def why_missing(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         who = METHODS.get(row["defense"], row["defense"])
-        what = " ".join(str(row[k]).replace("_", " ") for k in ("attack", "metric") if row[k]) or "every number"
+        what = (
+            " ".join(str(row[k]).replace("_", " ") for k in ("attack", "metric") if row[k])
+            or "every number"
+        )
         found.setdefault(str(row["reason"]), {})[f"{row['task']}: {who}, {what}"] = None
     return [(reason, list(whom)) for reason, whom in found.items()]
 

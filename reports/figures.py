@@ -1,4 +1,6 @@
-"""Figures for papers: the trade-off of every question and the reconstructions, each as SVG and PNG."""
+"""Figures for papers: the trade-off of every question and the reconstructions, each as SVG and
+PNG.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,25 @@ MOST_SHEETS = 40  # a second or so each
 COLOURS = {"leak": "#b3390a", "part": "#8a5f00", "held": "#0b5cab", "none": "#67645e"}
 FILLS = {"leak": "full", "part": "left", "held": "none", "none": "full"}
 # The same input gives the same bytes: no date, no random ids; text stays text.
-STYLE = {"svg.hashsalt": "leakbench", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-ROLES = {"original": "original", "floor": "blind guess", "control": "nothing defended", "attack": "attack"}
+STYLE = {
+    "svg.hashsalt": "leakbench",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+ROLES = {
+    "original": "original",
+    "floor": "blind guess",
+    "control": "nothing defended",
+    "attack": "attack",
+}
 
 
 class Figures(Report):
-    """`figures/*.svg` and `.png`: one trade-off per question, one sheet of reconstructions per setting and attack."""
+    """`figures/*.svg` and `.png`: one trade-off per question, one sheet of reconstructions per
+    setting and attack.
+    """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """Write the figures below ``out``/figures.
@@ -61,10 +76,14 @@ class Figures(Report):
             for question in questions:
                 figure = _tradeoff(question, marks)
                 if figure is not None:
-                    written += _save(figure, out, f"tradeoff-{question.task}-{question.label}", written)
+                    written += _save(
+                        figure, out, f"tradeoff-{question.task}-{question.label}", written
+                    )
             sheets: dict[Sheet, list[Picture]] = {}
             for picture in data.pictures:
-                sheets.setdefault((picture.task, picture.attack, picture.attack_params, picture.setting), []).append(picture)
+                sheets.setdefault(
+                    (picture.task, picture.attack, picture.attack_params, picture.setting), []
+                ).append(picture)
             names = {s.key: s.name for s in settings}
             drawn = _drawn(sheets, data, settings)
             for (task, attack, _, key), found in drawn.items():
@@ -73,13 +92,20 @@ class Figures(Report):
                 written += _save(sheet, out, f"pictures-{task}-{attack}-{name}", written)
         if len(drawn) < len(sheets):
             written.append(out / "figures" / "left-out.txt")
-            text = f"{len(sheets) - len(drawn)} of {len(sheets)} sheets of pictures were not drawn. For them make a report of fewer runs.\n"
+            text = (
+                f"{len(sheets) - len(drawn)} of {len(sheets)} sheets of pictures were not drawn."
+                " For them make a report of fewer runs.\n"
+            )
             write_bytes(written[-1], text.encode())
         return written
 
 
-def _drawn(sheets: dict[Sheet, list[Picture]], data: ReportData, settings: Sequence[Setting]) -> dict[Sheet, list[Picture]]:
-    """As many sheets as a report has time for: first those of settings on a front, whatever their pictures look like."""
+def _drawn(
+    sheets: dict[Sheet, list[Picture]], data: ReportData, settings: Sequence[Setting]
+) -> dict[Sheet, list[Picture]]:
+    """As many sheets as a report has time for: first those of settings on a front, whatever their
+    pictures look like.
+    """
     front = {setting_key(r) for r in data.tradeoff if r["on_front"]}
     place = {s.key: s.index for s in settings}
     order = sorted(sheets, key=lambda k: (k[3] not in front, place.get(k[3], 0), k))
@@ -87,7 +113,9 @@ def _drawn(sheets: dict[Sheet, list[Picture]], data: ReportData, settings: Seque
 
 
 def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
-    """Leakage across, utility up, error bars both ways; dead runs are crosses and never on the front."""
+    """Leakage across, utility up, error bars both ways; dead runs are crosses and never on the
+    front.
+    """
     from matplotlib.figure import Figure
 
     shown = [j for j in question.judged if j.verdict.worst and j.setting.utility]
@@ -97,16 +125,36 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
     axes = figure.add_subplot()
     for judged in shown:
         if judged.verdict.worst and judged.setting.utility:
-            _point(axes, judged, judged.verdict.worst, judged.setting.utility, marks[judged.setting.family])
+            _point(
+                axes,
+                judged,
+                judged.verdict.worst,
+                judged.setting.utility,
+                marks[judged.setting.family],
+            )
     rows = [j.verdict.worst for j in shown if j.verdict.worst]
     utility = next(j.setting.utility for j in shown if j.setting.utility)
-    axes.axvline(sum(r.floor for r in rows) / len(rows), ls=":", lw=1, color="#5c5a55", label="blind guess")
-    axes.axvline(sum(r.control for r in rows) / len(rows), ls="-", lw=0.8, color="#5c5a55", label="nothing defended")
+    axes.axvline(
+        sum(r.floor for r in rows) / len(rows), ls=":", lw=1, color="#5c5a55", label="blind guess"
+    )
+    axes.axvline(
+        sum(r.control for r in rows) / len(rows),
+        ls="-",
+        lw=0.8,
+        color="#5c5a55",
+        label="nothing defended",
+    )
     axes.axhline(utility.chance, ls="-", lw=4, alpha=0.2, color="#67645e", label="chance")
-    front = sorted((j.verdict.worst.value, j.setting.utility.value) for j in shown if j.on_front and j.verdict.worst and j.setting.utility)
+    front = sorted(
+        (j.verdict.worst.value, j.setting.utility.value)
+        for j in shown
+        if j.on_front and j.verdict.worst and j.setting.utility
+    )
     turned = question.leaks == "down"
     if len(front) > 1:
-        axes.step(*zip(*front, strict=True), where="pre" if turned else "post", lw=1.2, color="#1c1b19")
+        axes.step(
+            *zip(*front, strict=True), where="pre" if turned else "post", lw=1.2, color="#1c1b19"
+        )
     if words(question.metric).log:
         axes.set_xscale("log")
     if turned:
@@ -115,7 +163,9 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
         axes.invert_yaxis()
     axes.set_xlabel(_cut(f"leakage: {words(question.metric).title}", 80), parse_math=False)
     axes.set_ylabel(_cut(words(utility.metric).title, 50), parse_math=False)
-    axes.set_title(_cut(f"{question.task}, {question.label}, worst case", 80), fontsize=9, parse_math=False)
+    axes.set_title(
+        _cut(f"{question.task}, {question.label}, worst case", 80), fontsize=9, parse_math=False
+    )
     _name(axes, shown)
     axes.legend(fontsize=6.5, frameon=False, loc="lower right" if len(shown) > MANY else "best")
     return figure
@@ -126,13 +176,36 @@ def _point(axes: Any, judged: Judged, row: Number, utility: Utility, mark: str) 
     colour = COLOURS[tone]
     across = [[row.value - row.low], [row.high - row.value]]
     up = [[utility.value - utility.low], [utility.high - utility.value]]
-    look: dict[str, Any] = {"marker": "x"} if judged.setting.dead else {"marker": MARKS[mark], "fillstyle": FILLS[tone]}
-    axes.errorbar([row.value], [utility.value], yerr=up, xerr=across, color=colour, elinewidth=2, alpha=0.35, ls="none")
-    axes.plot([row.value], [utility.value], ls="none", ms=6, color=colour, markerfacecoloralt="white", **look)
+    look: dict[str, Any] = (
+        {"marker": "x"}
+        if judged.setting.dead
+        else {"marker": MARKS[mark], "fillstyle": FILLS[tone]}
+    )
+    axes.errorbar(
+        [row.value],
+        [utility.value],
+        yerr=up,
+        xerr=across,
+        color=colour,
+        elinewidth=2,
+        alpha=0.35,
+        ls="none",
+    )
+    axes.plot(
+        [row.value],
+        [utility.value],
+        ls="none",
+        ms=6,
+        color=colour,
+        markerfacecoloralt="white",
+        **look,
+    )
 
 
 def _name(axes: Any, shown: list[Judged]) -> None:
-    """Names beside their points; those in the crowded last fifth stand in a column in the margin, with hair lines."""
+    """Names beside their points; those in the crowded last fifth stand in a column in the margin,
+    with hair lines.
+    """
     high = 260.0  # the axes' height in the pixels that `column` counts in
     told: dict[str, tuple[float, float]] = {}
     crowded = []
@@ -146,10 +219,22 @@ def _name(axes: Any, shown: list[Judged]) -> None:
         if across > 0.8:
             crowded.append((text, float(across), (1 - float(up)) * high))
         else:
-            axes.annotate(text, told[text], xytext=(6, 5), textcoords="offset points", fontsize=6.5, parse_math=False)
+            axes.annotate(
+                text,
+                told[text],
+                xytext=(6, 5),
+                textcoords="offset points",
+                fontsize=6.5,
+                parse_math=False,
+            )
     for label in column(crowded, 0.0, 0.0, high):
         line = {"arrowstyle": "-", "lw": 0.4, "color": "#5c5a55", "relpos": (0, 0.5)}
-        at = {"xytext": (1.04, 1 - (label.y - 4) / high), "textcoords": "axes fraction", "va": "center", "fontsize": 6.5}
+        at = {
+            "xytext": (1.04, 1 - (label.y - 4) / high),
+            "textcoords": "axes fraction",
+            "va": "center",
+            "fontsize": 6.5,
+        }
         axes.annotate(label.text, told[label.text], arrowprops=line, parse_math=False, **at)
 
 
@@ -174,10 +259,25 @@ def _sheet(pictures: list[Picture], title: str) -> Any:
             left, picture = 1.05 + 0.75 * j, at.get((role, *unit))
             if picture is not None and np.isfinite(picture.image).all():
                 place = (left, left + 0.66, top + 0.66, top)
-                axes.imshow(np.clip(picture.image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=place)
+                axes.imshow(
+                    np.clip(picture.image, 0, 1),
+                    cmap="gray",
+                    vmin=0,
+                    vmax=1,
+                    interpolation="nearest",
+                    extent=place,
+                )
             else:
                 axes.text(left + 0.33, top + 0.33, "no image", fontsize=6, ha="center", va="center")
-            axes.text(left + 0.33, top + 0.78, _under(picture, role), fontsize=6, ha="center", va="center", parse_math=False)
+            axes.text(
+                left + 0.33,
+                top + 0.78,
+                _under(picture, role),
+                fontsize=6,
+                ha="center",
+                va="center",
+                parse_math=False,
+            )
     axes.set(xlim=(0, wide), ylim=(high, 0))
     return figure
 
@@ -200,9 +300,15 @@ def _cut(text: str, most: int) -> str:
 
 
 def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
-    """``name``.svg and .png; the name is made of letters, digits and hyphens only, and told apart from those ``taken``."""
+    """``name``.svg and .png; the name is made of letters, digits and hyphens only, and told apart
+    from those ``taken``.
+    """
     stem = (
-        re.sub(r"[^a-z0-9]*[^a-z0-9.][^a-z0-9]*|\.\.+", "-", name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam"))
+        re.sub(
+            r"[^a-z0-9]*[^a-z0-9.][^a-z0-9]*|\.\.+",
+            "-",
+            name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam"),
+        )
         .strip("-.")[:100]
         .strip("-.")
         or "figure"
@@ -216,7 +322,8 @@ def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         data = io.BytesIO()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # a name in a script that the font lacks: a box is drawn
+            # A name in a script that the font lacks: a box is drawn.
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
             figure.savefig(data, format=kind, dpi=200, metadata=metadata)
         path = out / "figures" / f"{stem}.{kind}"
         write_bytes(path, data.getvalue())

@@ -1,4 +1,6 @@
-"""One page that opens offline: the verdict, the trade-off, every number with the command that made it."""
+"""One page that opens offline: the verdict, the trade-off, every number with the command that made
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ MOST_MOVED = 12  # lines of what moved that are not folded
 
 
 class Html(Report):
-    """`index.html`: self-contained, nothing loaded from anywhere; without script it shows everything, one below the other."""
+    """`index.html`: self-contained, nothing loaded from anywhere; without script it shows
+    everything, one below the other.
+    """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """Write index.html below ``out``.
@@ -55,7 +59,9 @@ class Html(Report):
 
 
 def render(data: ReportData) -> str:
-    """The page. Every string that comes from a run folder is escaped by the template or by the drawing; hidden characters are shown."""
+    """The page. Every string that comes from a run folder is escaped by the template or by the
+    drawing; hidden characters are shown.
+    """
     import jinja2
 
     settings, questions = all_judged(data)
@@ -87,7 +93,11 @@ def render(data: ReportData) -> str:
         worst=next(a for a in ATTACKERS if a.key == WORST),
         ghost=GHOST,
         probe=PROBE,
-        ladders=[found for v in sorted(final, key=_judged) if (found := ladder(v.ident, v.question, marks))],
+        ladders=[
+            found
+            for v in sorted(final, key=_judged)
+            if (found := ladder(v.ident, v.question, marks))
+        ],
         tables=[table(v.ident, v.question, _claims(data, v.question.metric), marks) for v in final],
         cards=cards(data, questions, records_, marks),
         records=records_,
@@ -111,13 +121,19 @@ def render(data: ReportData) -> str:
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:
     """The page's own style or script, of the files named."""
-    return "".join((TEMPLATES / folder / f"{name}.{ending}").read_text(encoding="utf-8") for name in names)
+    return "".join(
+        (TEMPLATES / folder / f"{name}.{ending}").read_text(encoding="utf-8") for name in names
+    )
 
 
 def policy(style: str, script: str = "") -> str:
-    """A content policy that lets in the page's own style and script and embedded pictures, and nothing else."""
+    """A content policy that lets in the page's own style and script and embedded pictures, and
+    nothing else.
+    """
     own = {"style-src": style} | ({"script-src": script} if script else {})
-    digests = {k: base64.b64encode(hashlib.sha256(v.encode()).digest()).decode() for k, v in own.items()}
+    digests = {
+        k: base64.b64encode(hashlib.sha256(v.encode()).digest()).decode() for k, v in own.items()
+    }
     allowed = "; ".join(f"{k} 'sha256-{digest}'" for k, digest in digests.items())
     return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
 
@@ -129,7 +145,11 @@ def _judged(view: View) -> tuple[bool, int]:
 
 def _claims(data: ReportData, metric: str) -> dict[str, Any]:
     """``setting_key`` -> the row of tradeoff.csv that has its paper's number in ``metric``."""
-    ends = [r for r in data.tradeoff if r["metric"] == metric and r["stage"] in ("final", "all") and not r["probe"]]
+    ends = [
+        r
+        for r in data.tradeoff
+        if r["metric"] == metric and r["stage"] in ("final", "all") and not r["probe"]
+    ]
     return {setting_key(r): r for r in ends if r["claimed"] not in ("", None)}
 
 
@@ -155,12 +175,31 @@ def _provenance(data: ReportData) -> list[tuple[str, str]]:
 
     def seen(values: Any) -> str:
         found = sorted({str(v) for v in values if v not in (None, "")})
-        return ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "") if found else "not recorded"
+        return (
+            ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+            if found
+            else "not recorded"
+        )
 
     runs = data.runs
     names = sorted({n for r in runs for n in r.get("versions", {})})
-    out = [("report made", data.made), ("leakbench", f"{data.version}, commit {data.commit}{', with changes' if data.dirty else ''}")]
-    out += [("runs", str(len(runs))), ("engines", seen(r.get("engine") for r in runs)), ("devices", seen(r.get("device") for r in runs))]
+    out = [
+        ("report made", data.made),
+        (
+            "leakbench",
+            f"{data.version}, commit {data.commit}{', with changes' if data.dirty else ''}",
+        ),
+    ]
+    out += [
+        ("runs", str(len(runs))),
+        ("engines", seen(r.get("engine") for r in runs)),
+        ("devices", seen(r.get("device") for r in runs)),
+    ]
     out += [("number format", seen(r.get("dtype") for r in runs))]
-    out += [("commits of the runs", seen(f"{r.get('commit')}{', with changes' if r.get('dirty') else ''}" for r in runs))]
+    out += [
+        (
+            "commits of the runs",
+            seen(f"{r.get('commit')}{', with changes' if r.get('dirty') else ''}" for r in runs),
+        )
+    ]
     return out + [(n, seen(r.get("versions", {}).get(n) for r in runs)) for n in names]

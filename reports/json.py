@@ -1,4 +1,6 @@
-"""The report as one JSON file: all that the page shows, and no more. Its schema is in docs/formats.md."""
+"""The report as one JSON file: all that the page shows, and no more. Its schema is in
+docs/formats.md.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from reports._json_parts import SettingParts, ident, tasks, text
 
 
 class Json(Report):
-    """report.json: tasks with their questions, settings with verdicts and numbers, pictures, what is missing, check."""
+    """report.json: tasks with their questions, settings with verdicts and numbers, pictures, what
+    is missing, check.
+    """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """One file.
@@ -58,7 +62,9 @@ def content(data: ReportData) -> form.ReportFile:
 
 
 def _missing(data: ReportData, settings: list[Setting]) -> list[form.Missing]:
-    """The table knows no wrappers, so a line may concern several settings; its reason names the wrappers."""
+    """The table knows no wrappers, so a line may concern several settings; its reason names the
+    wrappers.
+    """
     of: dict[tuple[str, str, str], list[str]] = {}
     for s in settings:
         of.setdefault((s.task, s.family, canonical(s.params)), []).append(ident(s))
@@ -83,7 +89,21 @@ def _against(data: ReportData, settings: list[Setting]) -> form.Against | None:
     rows = [
         form.Moved(
             setting=ids.get(r.setting, ""),
-            **{k: getattr(r, k) for k in ("task", "name", "attack", "metric", "stage", "probe", "leaks", "difference", "low", "high")},
+            **{
+                k: getattr(r, k)
+                for k in (
+                    "task",
+                    "name",
+                    "attack",
+                    "metric",
+                    "stage",
+                    "probe",
+                    "leaks",
+                    "difference",
+                    "low",
+                    "high",
+                )
+            },
             **{k: getattr(r, k) for k in ("scale", "word", "why")},
             old=form.Estimate(**asdict(r.old)),
             new=form.Estimate(**asdict(r.new)),
@@ -91,5 +111,9 @@ def _against(data: ReportData, settings: list[Setting]) -> form.Against | None:
         for r in found.rows
     ]
     return form.Against(
-        name=found.name, rows=rows, differs=list(found.differs), only_now=list(found.only_now), only_then=list(found.only_then)
+        name=found.name,
+        rows=rows,
+        differs=list(found.differs),
+        only_now=list(found.only_now),
+        only_then=list(found.only_then),
     )

@@ -1,4 +1,6 @@
-"""Tables for a paper: per question the utility, what each attacker reaches with intervals, the paper's own number beside ours."""
+"""Tables for a paper: per question the utility, what each attacker reaches with intervals, the
+paper's own number beside ours.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,23 @@ from leakbench.results.keys import Row, setting_key
 from reports._row_text import Summary, summary
 
 ROWS = 40  # of a table; more go into further tables
-COLUMNS = ("setting", "utility", "its paper", "paper's own attack", "its paper", "best real attacker", "worst case", "verdict")
-HEAD = "% Tables of leakbench {version}, {made}. In the document: \\usepackage{{booktabs}} and \\usepackage[T1]{{fontenc}}, then \\input.\n"
+COLUMNS = (
+    "setting",
+    "utility",
+    "its paper",
+    "paper's own attack",
+    "its paper",
+    "best real attacker",
+    "worst case",
+    "verdict",
+)
+HEAD = (
+    "% Tables of leakbench {version}, {made}. In the document: \\usepackage{{booktabs}} and"
+    " \\usepackage[T1]{{fontenc}}, then \\input.\n"
+)
 NONE = "no number"
-# What pdflatex sets with T1 fonts and UTF-8 input is kept; these are spelt out; all else is named by its code point.
+# What pdflatex sets with T1 fonts and UTF-8 input is kept; these are spelt out; all else is named
+# by its code point.
 SPELT = {
     "\\": "\\textbackslash{}",
     "{": "\\{",
@@ -85,7 +100,9 @@ def render(data: ReportData) -> str:
 
 
 def _claims(data: ReportData) -> dict[tuple[str, str], Row]:
-    """(setting, metric) -> the row with the paper's number, the utility's or that of the paper's own attack."""
+    """(setting, metric) -> the row with the paper's number, the utility's or that of the paper's
+    own attack.
+    """
     rows = [r for r in data.utility if r["statistic"] == "final"]
     rows += [r for r in data.tradeoff if r["rung"] == "paper" or r["attack"] == "any_attack"]
     out: dict[tuple[str, str], Row] = {}
@@ -101,7 +118,13 @@ def _tables(question: Question, claimed: dict[tuple[str, str], Row]) -> Iterator
         yield _table(question, judged[start : start + ROWS], claimed, again=start > 0)
 
 
-def _table(question: Question, judged: Sequence[Judged], claimed: dict[tuple[str, str], Row], *, again: bool) -> str:
+def _table(
+    question: Question,
+    judged: Sequence[Judged],
+    claimed: dict[tuple[str, str], Row],
+    *,
+    again: bool,
+) -> str:
     lines = [
         "\\begin{table}",
         f"\\caption{{{_caption(question)}{' (continued)' if again else ''}}}",
@@ -118,7 +141,8 @@ def _table(question: Question, judged: Sequence[Judged], claimed: dict[tuple[str
             lines.append("\\addlinespace")
         family = j.setting.family
         claims = [
-            _claim(claimed.get((j.setting.key, m)), m) for m in (j.setting.utility.metric if j.setting.utility else "", question.metric)
+            _claim(claimed.get((j.setting.key, m)), m)
+            for m in (j.setting.utility.metric if j.setting.utility else "", question.metric)
         ]
         sources |= dict.fromkeys(s for _, s in claims if s)
         lines.append(" & ".join(_cells(summary(j), claims[0][0], claims[1][0])) + " \\\\")
@@ -147,7 +171,9 @@ def _caption(question: Question) -> str:
 
 def escape(text: str) -> str:
     """Text that LaTeX sets as it is; no command, no comment, no ligature of its own."""
-    told = "".join(SPELT.get(c) or (c if _known(c) else f"(U+{ord(c):04X})") for c in one_line(text))
+    told = "".join(
+        SPELT.get(c) or (c if _known(c) else f"(U+{ord(c):04X})") for c in one_line(text)
+    )
     return re.sub("-(?=-)", "-{}", told)
 
 

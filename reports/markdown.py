@@ -1,4 +1,6 @@
-"""A summary for a pull request: what `check` said, the verdict in words, a line per setting. `report.md`, under 60 000 characters."""
+"""A summary for a pull request: what `check` said, the verdict in words, a line per setting.
+`report.md`, under 60 000 characters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ TAIL = 1_500  # kept free for what has to be said in any case
 LINES = 5
 SIGNS = {0: "✅", 1: "❌"}
 CHECK = ("verdict", "row", "old → new", "difference", "why")
-SETTINGS = ("setting", "utility", "paper's own attack", "best real attacker", "worst case", "verdict")
+SETTINGS = (
+    "setting",
+    "utility",
+    "paper's own attack",
+    "best real attacker",
+    "worst case",
+    "verdict",
+)
 MOVED = ("setting", "so it", "number", "then", "now", "difference", "why")
 
 
@@ -55,7 +64,9 @@ class Sheet:
         self.left -= size
         return True
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], more: str = "rows") -> None:
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], more: str = "rows"
+    ) -> None:
         """A table of as many rows as fit."""
         note = len(f"… and {len(rows)} more {more}, left out to keep this short.".encode()) + 4
         self.left -= note
@@ -66,7 +77,14 @@ class Sheet:
                     break
                 done += 1
         self.left += note
-        self.add("", *([f"… and {len(rows) - done} more {more}, left out to keep this short.", ""] if done < len(rows) else []))
+        self.add(
+            "",
+            *(
+                [f"… and {len(rows) - done} more {more}, left out to keep this short.", ""]
+                if done < len(rows)
+                else []
+            ),
+        )
 
 
 def render(data: ReportData, page: Path) -> str:
@@ -93,7 +111,11 @@ def render(data: ReportData, page: Path) -> str:
 
 def _check(sheet: Sheet, check: Check) -> None:
     """The strip's first line with a sign and the word, its lines, all rows folded."""
-    sheet.add(f"## {SIGNS.get(check.exit, '⚠️')} {plain(check.heading or f'Check ended with exit {check.exit}')}", "")
+    sheet.add(
+        f"## {SIGNS.get(check.exit, '⚠️')}"
+        f" {plain(check.heading or f'Check ended with exit {check.exit}')}",
+        "",
+    )
     if check.against:
         sheet.add(f"against {plain(check.against)}", "")
     urgent = [r for r in check.rows if r.verdict in URGENT]
@@ -116,17 +138,33 @@ def _check(sheet: Sheet, check: Check) -> None:
 
 
 def _cells(row: CheckRow, said: bool | None) -> list[str]:
-    """``said``: an earlier row carries the same command; None: this table is about numbers, not commands."""
+    """``said``: an earlier row carries the same command; None: this table is about numbers, not
+    commands.
+    """
     settle = () if said is None else how_to_settle(row, said)
     told = ": ".join([*settle[:1], *(code(c, cell=True) for c in settle[1:])])
-    why = ". ".join(t for t in (plain(row.why).removesuffix("."), told) if t) or "compared over units and seeds"
-    return [f"**{plain(row.verdict)}**", plain(row.row), plain(value_text(row)), plain(moved_text(row) or "not compared"), why]
+    why = (
+        ". ".join(t for t in (plain(row.why).removesuffix("."), told) if t)
+        or "compared over units and seeds"
+    )
+    return [
+        f"**{plain(row.verdict)}**",
+        plain(row.row),
+        plain(value_text(row)),
+        plain(moved_text(row) or "not compared"),
+        why,
+    ]
 
 
 def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
     """Headline, lede and a line per setting. Did the sentences fit?"""
     title = f"{plain(question.task)}, {plain(question.label)}"
-    told = [f"### {title}", "", f"**{spans(headline(question))}** {spans(lede(question))}".strip(), ""]
+    told = [
+        f"### {title}",
+        "",
+        f"**{spans(headline(question))}** {spans(lede(question))}".strip(),
+        "",
+    ]
     told += [PROBE, ""] if question.probe else []
     if not sheet.add(*told):
         return False
@@ -149,12 +187,16 @@ def _moved(sheet: Sheet, data: ReportData) -> None:
     if found.differs:
         sheet.add("Not like with like:", "", *(f"* {plain(d)}" for d in found.differs[:LINES]), "")
     lines = sorted((_against.line(r) for r in found.rows), key=lambda n: not n.first)
-    cells = [[plain(c) for c in (n.setting, n.word, n.what, n.old, n.new, n.change, n.why)] for n in lines]
+    cells = [
+        [plain(c) for c in (n.setting, n.word, n.what, n.old, n.new, n.change, n.why)]
+        for n in lines
+    ]
     if cells:
         sheet.table(MOVED, cells)
     for text, only in (("Only here", found.only_now), ("Only there", found.only_then)):
         if only:
-            sheet.add(f"{text}: {plain('; '.join(only[:LINES]))}{f'; and {len(only) - LINES} more' if len(only) > LINES else ''}.", "")
+            more = f"; and {len(only) - LINES} more" if len(only) > LINES else ""
+            sheet.add(f"{text}: {plain('; '.join(only[:LINES]))}{more}.", "")
 
 
 def spans(parts: Sequence[Span]) -> str:
@@ -163,16 +205,22 @@ def spans(parts: Sequence[Span]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown, and whatever reads it, shows as it is: no tags, links, mentions, tables, formulas."""
+    """Text that Markdown, and whatever reads it, shows as it is: no tags, links, mentions, tables,
+    formulas.
+    """
     out = re.sub(r"([\\`*_{}\[\]<>#|~$!^])", r"\\\1", one_line(text))
     out = out.replace("&", "&amp;").replace("\\<", "&lt;").replace("\\>", "&gt;")
-    out = re.sub(r"^([-+=]|\d+[.)](?=\s|$))", lambda m: m.group(1)[:-1] + "\\" + m.group(1)[-1], out)
+    out = re.sub(
+        r"^([-+=]|\d+[.)](?=\s|$))", lambda m: m.group(1)[:-1] + "\\" + m.group(1)[-1], out
+    )
     out = re.sub(r"(?i)\b(www)\.", r"\1&#46;", out).replace("://", "&#58;//")
     return re.sub(r"(@|\\#|(?i:\bGH-))(?=\w)", r"\1<!-- -->", out)
 
 
 def code(text: str, *, cell: bool = False) -> str:
-    """A command or a path, between enough back ticks; in a ``cell`` its bars are escaped, which the table undoes again."""
+    """A command or a path, between enough back ticks; in a ``cell`` its bars are escaped, which the
+    table undoes again.
+    """
     shown = one_line(text)
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     pad = " " if longest else ""

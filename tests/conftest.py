@@ -4,15 +4,18 @@ import os
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two workers share two cores
+# Before torch is imported: two workers share two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from federations import digits
+from helpers.federations import digits
 
 
 @pytest.fixture(autouse=True)
 def _threads_stay():
-    """A test that leaves another number of threads makes all after it ten times slower, and lets their last bits differ."""
+    """A test that leaves another number of threads makes all after it ten times slower, and lets
+    their last bits differ.
+    """
     before = torch.get_num_threads()
     yield
     assert torch.get_num_threads() == before
@@ -32,7 +35,9 @@ def data(task):
 
 @pytest.fixture
 def reproduce_cli(capsys, monkeypatch, tmp_path):
-    """`leakbench reproduce ...` in a folder of its own: (exit code, stdout, stderr), never a traceback."""
+    """`leakbench reproduce ...` in a folder of its own: (exit code, stdout, stderr), never a
+    traceback.
+    """
     from leakbench.cli import run as run_cli
 
     monkeypatch.chdir(tmp_path)

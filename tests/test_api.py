@@ -8,7 +8,7 @@ import sys
 
 import pandas as pd
 import pytest
-from small_runs import TASK, copied, tree_of
+from helpers.small_runs import TASK, copied, tree_of
 
 import leakbench
 from leakbench import api
@@ -40,7 +40,10 @@ def test_a_command_is_no_module_whatever_was_imported_before():
         "from leakbench.reporting.data import Report",
         "from leakbench import api, attacking",
     ]
-    lines += [f"assert callable(leakbench.{n}) and leakbench.{n} is api.{n}" for n in ("train", "attack", "report", "check", "load")]
+    lines += [
+        f"assert callable(leakbench.{n}) and leakbench.{n} is api.{n}"
+        for n in ("train", "attack", "report", "check", "load")
+    ]
     for order in (lines, [lines[0], *reversed(lines[1:4]), *lines[4:]]):
         subprocess.run([sys.executable, "-c", "\n".join(order)], check=True, timeout=60)
 
@@ -63,7 +66,10 @@ def test_every_command_says_what_it_takes_and_raises(name):
     command = getattr(api, name)
     assert inspect.getdoc(command)
     assert "Raises:" in inspect.getdoc(command)
-    assert all(p.annotation is not inspect.Parameter.empty for p in inspect.signature(command).parameters.values())
+    assert all(
+        p.annotation is not inspect.Parameter.empty
+        for p in inspect.signature(command).parameters.values()
+    )
 
 
 def test_train_gives_a_run_and_does_not_train_it_again(made):
@@ -71,7 +77,13 @@ def test_train_gives_a_run_and_does_not_train_it_again(made):
     assert (made.seed, made.spec["rounds"], made.spec["defense"]["params"]["sigma"]) == (2, 5, 0.5)
     before, told = tree_of(made.path), []
     again = api.train(
-        "fedgn", params={"sigma": 0.5}, task_params=TASK, rounds=5, seed=2, out=made.path.parent, progress=lambda *a: told.append(a)
+        "fedgn",
+        params={"sigma": 0.5},
+        task_params=TASK,
+        rounds=5,
+        seed=2,
+        out=made.path.parent,
+        progress=lambda *a: told.append(a),
     )
     assert again == made
     assert told == []
@@ -80,7 +92,9 @@ def test_train_gives_a_run_and_does_not_train_it_again(made):
 
 def test_train_tells_its_progress(tmp_path):
     told = []
-    api.train("fedavg", task_params=TASK, rounds=3, out=tmp_path, progress=lambda *a: told.append(a))
+    api.train(
+        "fedavg", task_params=TASK, rounds=3, out=tmp_path, progress=lambda *a: told.append(a)
+    )
     assert [t[:2] for t in told] == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -106,7 +120,9 @@ def test_parameters_of_an_attack_are_keywords(made, tmp_path):
     run = copied(made, tmp_path)
     path = api.attack(run, "prototype_leakage", candidates="public", seed=3).path
     assert read_json(path / "attack.json")["params"] == {"candidates": "public", "seed": 3}
-    with pytest.raises(UsageError, match=r"unknown parameter 'candidate'. Did you mean 'candidates'"):
+    with pytest.raises(
+        UsageError, match=r"unknown parameter 'candidate'. Did you mean 'candidates'"
+    ):
         api.attack(run, "prototype_leakage", candidate="public")
 
 
@@ -142,7 +158,15 @@ def test_errors_are_of_one_family_and_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("engine", "warp"), ("dtype", "int8"), ("record", "none"), ("device", "tpu"), ("rounds", 0), ("seed", -1)]
+    ("name", "value"),
+    [
+        ("engine", "warp"),
+        ("dtype", "int8"),
+        ("record", "none"),
+        ("device", "tpu"),
+        ("rounds", 0),
+        ("seed", -1),
+    ],
 )
 def test_train_refuses_what_the_command_line_refuses(tmp_path, name, value):
     with pytest.raises(UsageError, match=name):

@@ -1,4 +1,6 @@
-"""The documents are true: their code runs, their commands exist, their tables are those of the code."""
+"""The documents are true: their code runs, their commands exist, their tables are those of the
+code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from leakbench.record import columns, messages
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
-PAGES = {"README.md": README, "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), **DOCS}
+PAGES = {
+    "README.md": README,
+    "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+    **DOCS,
+}
 KINDS = {"-d": "defenses", "-a": "attacks", "-w": "wrappers", "-t": "tasks"}
 TINY = {"task": "digits", "task_params": {"model": "mlp", "width": 8, "dim": 8}, "rounds": 6}
 
@@ -52,16 +58,25 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     assert "Did you mean 'sigma'?" in said
     assert re.search(r"^0 \d+ rows gated: \d+ fine$", said, re.MULTILINE)
     assert re.search(r"^3 cannot tell", said, re.MULTILINE)
-    newest, mean = map(float, re.search(r"newest message (\S+), mean of \d+ messages (\S+)", said).groups())
+    newest, mean = map(
+        float, re.search(r"newest message (\S+), mean of \d+ messages (\S+)", said).groups()
+    )
     assert mean > newest  # what the text says of fresh noise
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
 def own_methods(tmp_path, monkeypatch):
-    """README's two files, in a folder that the packages `defenses` and `attacks` look into as well."""
+    """README's two files, in a folder that the packages `defenses` and `attacks` look into as
+    well.
+    """
     made = {}
-    for code, base in ((c, base) for c in blocks(README) for base in ("Defense", "Attack") if "class " in c and _base(c) == base):
+    for code, base in (
+        (c, base)
+        for c in blocks(README)
+        for base in ("Defense", "Attack")
+        if "class " in c and _base(c) == base
+    ):
         kind = {"Defense": "defenses", "Attack": "attacks"}[base]
         name = re.search(rf"`{kind}/(\w+)\.py`", README)[1]
         (tmp_path / kind).mkdir()
@@ -94,7 +109,8 @@ def test_the_methods_of_the_readme_work(own_methods, tmp_path):
     rows = leakbench.attack(run, own_methods["attacks"]).rows
     final = {r["metric"]: r for r in rows if r["stage"] == "final"}
     assert set(final) == {"p_leak", "prototype_cosine"}
-    # The control sends whole prototypes: the mean of a few rounds of them still points to each client's own.
+    # The control sends whole prototypes: the mean of a few rounds of them still points to each
+    # client's own.
     assert final["p_leak"]["control"] > final["p_leak"]["floor"]
     assert {r["rung"] for r in rows} == {"transcript"}
 
@@ -173,7 +189,8 @@ def headings(page: str, section: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("section", "kind"), [("Methods", "defenses"), ("Wrappers", "wrappers"), ("Tasks", "tasks"), ("Attacks", "attacks")]
+    ("section", "kind"),
+    [("Methods", "defenses"), ("Wrappers", "wrappers"), ("Tasks", "tasks"), ("Attacks", "attacks")],
 )
 def test_every_method_is_described(section, kind):
     assert headings("methods.md", section) == set(registry.names(kind))
@@ -199,10 +216,21 @@ def test_declared_threat_models_are_those_of_the_attacks():
         kept = [
             k
             for k in swept
-            if fields[k].annotation is not None and len({str(v.get(k, fields[k].default)) for v in type(choice.attack).variants}) > 1
+            if fields[k].annotation is not None
+            and len({str(v.get(k, fields[k].default)) for v in type(choice.attack).variants}) > 1
         ]
         setting = ", ".join(f"{k}={getattr(choice.attack, k)}" for k in sorted(kept))
-        in_code.add((choice.name, setting, threat.observer, ", ".join(threat.kinds), threat.rounds, ", ".join(threat.knows), threat.rung))
+        in_code.add(
+            (
+                choice.name,
+                setting,
+                threat.observer,
+                ", ".join(threat.kinds),
+                threat.rounds,
+                ", ".join(threat.knows),
+                threat.rung,
+            )
+        )
     assert declared == in_code
 
 
@@ -218,21 +246,46 @@ def test_kinds_rungs_and_knowledge_are_named():
     assert " ".join(messages.KINDS) in " ".join(DOCS["threat-models.md"].split())
 
 
-@pytest.mark.parametrize("name", ["RESULTS", "TRADEOFF", "UTILITY", "MISSING", "DIAGNOSTICS", "UNITS", "RUN_UTILITY", "RUN_DIAGNOSTICS"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RESULTS",
+        "TRADEOFF",
+        "UTILITY",
+        "MISSING",
+        "DIAGNOSTICS",
+        "UNITS",
+        "RUN_UTILITY",
+        "RUN_DIAGNOSTICS",
+    ],
+)
 def test_columns_are_those_of_the_code(name):
-    written = [" ".join(block.split()) for block in re.findall(r"(?:^    \S.*\n)+", DOCS["formats.md"], re.MULTILINE)]
+    written = [
+        " ".join(block.split())
+        for block in re.findall(r"(?:^    \S.*\n)+", DOCS["formats.md"], re.MULTILINE)
+    ]
     assert " ".join(getattr(columns, name)) in written
 
 
 def test_flags_and_stages_are_those_of_the_code():
-    named = {flag for row in table("formats.md", "flag") for flag in re.findall(r"[a-z_0-9]+", row[0])}
+    named = {
+        flag for row in table("formats.md", "flag") for flag in re.findall(r"[a-z_0-9]+", row[0])
+    }
     assert named == set(columns.FLAGS)
     assert " ".join(columns.STAGES[:4]) in DOCS["formats.md"]
 
 
 def test_metrics_are_those_of_the_attacks():
-    rows = {name: row for row in table("methods.md", "metric") for name in re.findall(r"[a-z_0-9]+", row[0])}
-    metrics = {m.name: m for attack in registry.names("attacks") for m in registry.load("attacks", attack).metrics}
+    rows = {
+        name: row
+        for row in table("methods.md", "metric")
+        for name in re.findall(r"[a-z_0-9]+", row[0])
+    }
+    metrics = {
+        m.name: m
+        for attack in registry.names("attacks")
+        for m in registry.load("attacks", attack).metrics
+    }
     assert set(rows) == set(metrics)
     for name, m in metrics.items():
         assert (rows[name][1], rows[name][3]) == (m.unit, m.leaks), name
@@ -248,14 +301,19 @@ def test_numbers_of_the_recording_policy():
 
 
 def test_keys_of_json_files(tmp_path):
-    """Every key of a run.json, an attack.json and a baseline's row is described, and every header of a file."""
+    """Every key of a run.json, an attack.json and a baseline's row is described, and every header
+    of a file.
+    """
     from leakbench.gate.baseline import GateRow
 
     run = leakbench.train("fedgn", out=tmp_path, **TINY)
     attacked = leakbench.attack(run, "prototype_leakage").path
     from leakbench.base.files import read_json
 
-    sections = {part.split("\n", 1)[0]: part for part in re.split(r"^#{2,3} ", DOCS["formats.md"], flags=re.MULTILINE)}
+    sections = {
+        part.split("\n", 1)[0]: part
+        for part in re.split(r"^#{2,3} ", DOCS["formats.md"], flags=re.MULTILINE)
+    }
     for found, section in (
         (read_json(run.path / "run.json"), "run.json"),
         (read_json(attacked / "attack.json"), "The attack folder"),
@@ -272,7 +330,9 @@ def test_keys_of_json_files(tmp_path):
 def test_documented_functions_have_the_documented_names():
     """What the pages call exists, with the arguments they give it."""
     for page, text in PAGES.items():
-        for name, arguments in re.findall(r"leakbench\.([a-z]+)\(([^()]*(?:\([^()]*\)[^()]*)*)\)", "\n".join(blocks(text))):
+        for name, arguments in re.findall(
+            r"leakbench\.([a-z]+)\(([^()]*(?:\([^()]*\)[^()]*)*)\)", "\n".join(blocks(text))
+        ):
             function = getattr(leakbench, name)
             keywords = set(re.findall(r"(?:^|[ (,])(\w+)=", textwrap.dedent(arguments)))
             parameters = inspect.signature(function).parameters

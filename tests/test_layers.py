@@ -14,7 +14,8 @@ import leakbench
 import reports
 
 OURS = {p.__name__: Path(p.__path__[0]) for p in (leakbench, attacks, defenses, reports)}
-# The rooms of leakbench, bottom up, and what each may import; ``tasks`` are plugins, like ``defenses``. Nothing is excepted.
+# The rooms of leakbench, bottom up, and what each may import; ``tasks`` are plugins, like
+# ``defenses``. Nothing is excepted.
 BELOW = {
     "base": (),
     "statistics": ("base",),
@@ -36,8 +37,20 @@ BELOW["pipeline"] = (*SCORED, "reporting")
 BELOW["reproduce"] = BELOW["api"] = (*BELOW["pipeline"], "pipeline")
 BELOW["cli"] = (*BELOW["reproduce"], "api", "reproduce")
 # Those who read it (the papers' tables show it), and those who write it.
-MAY_OPEN = {"scoring.truth", "scoring.score", "metrics.prototype_pairs", "reporting.pictures", "reporting.maps"} | {
-    *("reproduce.prototype_views", "reproduce.context_curve", "record.training", "record.recorder", "reproduce.excerpt_parts")
+MAY_OPEN = {
+    "scoring.truth",
+    "scoring.score",
+    "metrics.prototype_pairs",
+    "reporting.pictures",
+    "reporting.maps",
+} | {
+    *(
+        "reproduce.prototype_views",
+        "reproduce.context_curve",
+        "record.training",
+        "record.recorder",
+        "reproduce.excerpt_parts",
+    )
 }
 MAY_NAME = {"gate.rows"}  # compares the hashes of its files, as run.json lists them
 
@@ -74,12 +87,17 @@ def roots(names):
 def test_imports_point_down(package):
     """Methods, attacks and reports know the core and themselves; the core knows none of them."""
     assert modules(package)
-    wrong = {name: roots(imported(tree)) & (set(OURS) - {"leakbench", package}) for name, tree in modules(package).items()}
+    wrong = {
+        name: roots(imported(tree)) & (set(OURS) - {"leakbench", package})
+        for name, tree in modules(package).items()
+    }
     assert {n: w for n, w in wrong.items() if w} == {}
 
 
 def room_of(name):
-    """The room of a dotted name below leakbench; "" for the package itself, which only names its rooms."""
+    """The room of a dotted name below leakbench; "" for the package itself, which only names its
+    rooms.
+    """
     parts = name.split(".")
     return parts[1] if len(parts) > 1 and parts[1] not in ("__main__",) else ""
 
@@ -98,28 +116,47 @@ def test_every_room_imports_only_what_lies_below_it():
 def test_nothing_below_the_top_imports_the_package_itself():
     """``leakbench`` leads everywhere, so an import of it would hide an arrow."""
     trees = {n: t for n, t in modules("leakbench").items() if room_of(n) not in ("", "cli")}
-    assert [n for n, tree in trees.items() if "leakbench" in targets(tree, set(modules("leakbench")))] == []
+    assert [
+        n for n, tree in trees.items() if "leakbench" in targets(tree, set(modules("leakbench")))
+    ] == []
 
 
 def test_only_the_command_line_imports_the_command_line_and_the_papers_tables():
     for package in ("attacks", "defenses", "reports"):
         found = {n: {room_of(i) for i in imported(tree)} for n, tree in modules(package).items()}
-        assert [n for n, rooms in found.items() if rooms & {"cli", "reproduce", "api", "pipeline"}] == []
+        assert [
+            n for n, rooms in found.items() if rooms & {"cli", "reproduce", "api", "pipeline"}
+        ] == []
 
 
 def opens_truth(tree):
-    """Does it import leakbench.scoring.truth, or spell a path that goes there? Docstrings and messages may say the word."""
+    """Does it import leakbench.scoring.truth, or spell a path that goes there? Docstrings and
+    messages may say the word.
+    """
     bare = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-    words = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in bare]
-    joined = [n.right for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+    words = [
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in bare
+    ]
+    joined = [
+        n.right for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)
+    ]
     spelt = any(isinstance(n, ast.Constant) and n.value == "truth" for n in joined) or any(
         w.startswith("truth/") or "/truth" in w for w in words
     )
-    return spelt or any(i == "leakbench.scoring.truth" or i.startswith("leakbench.scoring.truth.") for i in imported(tree))
+    return spelt or any(
+        i == "leakbench.scoring.truth" or i.startswith("leakbench.scoring.truth.")
+        for i in imported(tree)
+    )
 
 
 def test_only_scoring_and_the_writers_open_the_truth():
-    found = {n.removeprefix("leakbench.") for n, tree in modules("leakbench").items() if opens_truth(tree)}
+    found = {
+        n.removeprefix("leakbench.")
+        for n, tree in modules("leakbench").items()
+        if opens_truth(tree)
+    }
     assert {n for n in found - MAY_OPEN - MAY_NAME if not n.startswith("metrics.")} == set()
     # The test does find those who do.
     assert {"scoring.truth", "scoring.score", "record.training", "record.recorder"} <= found
@@ -147,7 +184,9 @@ def reachable(graph, start):
 
 
 def targets(tree, every):
-    """Modules of ``every`` that a module takes a name from: ``from p import m`` leads to p.m where that is one, else to p."""
+    """Modules of ``every`` that a module takes a name from: ``from p import m`` leads to p.m where
+    that is one, else to p.
+    """
     out = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -173,13 +212,28 @@ def test_no_import_cycles(package):
 def test_the_search_for_cycles_finds_one():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     assert {n for n in graph if n in reachable(graph, n)} == {"a", "b", "c"}
-    tree = ast.parse("import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    import c\nclass K:\n    from d import e, g\n")
+    tree = ast.parse(
+        "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    import c\nclass K:\n    from d"
+        " import e, g\n"
+    )
     assert imported(tree) == {"a", "b", "c", "d", "d.e", "d.g"}
     assert targets(tree, {"a", "b", "c", "d", "d.e"}) == {"a", "b", "c", "d", "d.e"}
     assert targets(tree, {"a", "b", "c", "d", "d.e", "d.g"}) == {"a", "b", "c", "d.e", "d.g"}
 
 
-HEAVY = ("torch", "torchvision", "lpips", "breaching", "sklearn", "scipy", "pandas", "matplotlib", "dcor", "jinja2", "numba")
+HEAVY = (
+    "torch",
+    "torchvision",
+    "lpips",
+    "breaching",
+    "sklearn",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "dcor",
+    "jinja2",
+    "numba",
+)
 ASK = f"""
 import sys
 from leakbench.cli import run
@@ -189,9 +243,15 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["attack", "-h"], ["trian"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["train", "--help"], ["attack", "-h"], ["trian"]],
+    ids=" ".join,
+)
 def test_help_and_mistakes_import_nothing_heavy(words):
-    done = subprocess.run([sys.executable, "-c", ASK, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == (2 if words == ["trian"] else 0), done.stderr
     assert done.stderr.strip().splitlines()[-1] == "LOADED"
 
@@ -203,18 +263,31 @@ def test_importing_leakbench_and_its_functions_is_light():
 
 
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
-CALLS = ("torch.load", "torch.save", "torch.manual_seed", "np.random.seed", "numpy.random.seed", "random.seed", "eval", "exec")
+CALLS = (
+    "torch.load",
+    "torch.save",
+    "torch.manual_seed",
+    "np.random.seed",
+    "numpy.random.seed",
+    "random.seed",
+    "eval",
+    "exec",
+)
 
 
 @pytest.mark.parametrize("package", OURS)
 def test_no_pickle_and_no_global_dice_anywhere(package):
     for name, tree in modules(package).items():
-        allowed = {"pickle"} if name == "leakbench.data.image_files" else set()  # CIFAR's own format, by an allow-list
+        # CIFAR's own format, by an allow-list.
+        allowed = {"pickle"} if name == "leakbench.data.image_files" else set()
         assert not roots(imported(tree)) & FORBIDDEN - allowed, name
         called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
         assert not called & set(CALLS), name
         assert not [
-            c for c in called if c.startswith(("np.random.", "numpy.random.")) and not c.endswith(("default_rng", "SeedSequence"))
+            c
+            for c in called
+            if c.startswith(("np.random.", "numpy.random."))
+            and not c.endswith(("default_rng", "SeedSequence"))
         ], name
 
 
@@ -222,5 +295,15 @@ def test_no_pickle_and_no_global_dice_anywhere(package):
 def test_methods_touch_no_files(package):
     """What crosses is what a party function returns; what an attack finds is what it returns."""
     for name, tree in modules(package).items():
-        assert not roots(imported(tree)) & {"os", "pathlib", "shutil", "subprocess", "socket", "tempfile", "safetensors"}, name
-        assert "open" not in {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}, name
+        assert not roots(imported(tree)) & {
+            "os",
+            "pathlib",
+            "shutil",
+            "subprocess",
+            "socket",
+            "tempfile",
+            "safetensors",
+        }, name
+        assert "open" not in {
+            ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)
+        }, name

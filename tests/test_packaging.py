@@ -1,4 +1,6 @@
-"""What a clone and an installed wheel hold: one version, pins without addresses, every file that is needed, and none that is not."""
+"""What a clone and an installed wheel hold: one version, pins without addresses, every file that is
+needed, and none that is not.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")  # e.g. run from an unpacked archive
     done = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
@@ -45,31 +50,43 @@ def text_of(path: Path) -> str:
 
 
 def test_one_version():
-    citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    changes = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    citation = re.search(
+        r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    changes = re.search(
+        r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert PROJECT["project"]["version"] == leakbench.__version__ == citation[1] == changes[1]
 
 
 def test_no_lock_file_is_committed():
     assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-    assert not [p for p in tracked() if p.name in ("uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock")]
+    assert not [
+        p for p in tracked() if p.name in ("uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock")
+    ]
 
 
 def test_no_registry_is_named():
-    found = [(p.relative_to(ROOT).as_posix(), h) for p in tracked() for h in HOSTS if h in text_of(p)]
+    found = [
+        (p.relative_to(ROOT).as_posix(), h) for p in tracked() for h in HOSTS if h in text_of(p)
+    ]
     assert found == []
 
 
 def test_only_ci_knows_what_lies_beside_the_clone():
     beside = "../" + "shared"
-    assert [p.relative_to(ROOT).as_posix() for p in tracked() if beside in text_of(p)] == [".ci/run"]
+    assert [p.relative_to(ROOT).as_posix() for p in tracked() if beside in text_of(p)] == [
+        ".ci/run"
+    ]
 
 
 def test_pins_are_names_and_versions():
     pins = PROJECT["tool"]["uv"]["constraint-dependencies"]
     assert [p for p in pins if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[0-9][0-9a-z.+]*", p)] == []
     assert len({p.split("==")[0] for p in pins}) == len(pins)
-    assert not {"sources", "index", "find-links", "index-url", "extra-index-url"} & set(PROJECT["tool"]["uv"])
+    assert not {"sources", "index", "find-links", "index-url", "extra-index-url"} & set(
+        PROJECT["tool"]["uv"]
+    )
 
 
 def _name(requirement: str) -> str:
@@ -77,7 +94,9 @@ def _name(requirement: str) -> str:
 
 
 def test_direct_dependencies_have_a_range_and_a_pin():
-    pinned = {p.split("==")[0]: p.split("==")[1] for p in PROJECT["tool"]["uv"]["constraint-dependencies"]}
+    pinned = {
+        p.split("==")[0]: p.split("==")[1] for p in PROJECT["tool"]["uv"]["constraint-dependencies"]
+    }
     direct = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
     assert [d for d in direct if ">=" not in d or "@" in d] == []
     assert [d for d in direct if _name(d) not in pinned] == []
@@ -95,11 +114,22 @@ def _numbers(version: str) -> list[int]:
 def test_every_import_is_a_declared_dependency():
     ours = {"leakbench", "attacks", "defenses", "reports"}
     # Beside a renamed one: breaching's own configuration, and jinja2's own strings.
-    modules = {"sklearn": "scikit-learn", "hydra": "breaching", "omegaconf": "breaching", "markupsafe": "jinja2"}
+    modules = {
+        "sklearn": "scikit-learn",
+        "hydra": "breaching",
+        "omegaconf": "breaching",
+        "markupsafe": "jinja2",
+    }
     declared = {_name(d) for d in PROJECT["project"]["dependencies"]}
     for path in (p for folder in ours for p in (ROOT / folder).rglob("*.py")):
-        for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
-            known = module in sys.stdlib_module_names or module in ours or modules.get(module, module) in declared
+        for module in re.findall(
+            r"^\s*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            known = (
+                module in sys.stdlib_module_names
+                or module in ours
+                or modules.get(module, module) in declared
+            )
             assert known, f"{path.relative_to(ROOT)} imports {module}"
 
 
@@ -124,7 +154,8 @@ def test_public_names():
         assert getattr(leakbench, name) is not None
     commands = ("train", "attack", "score", "report", "check", "load")
     assert set(commands) <= set(leakbench.__all__)
-    # Modules of some of these names exist; importing them must not put them in the functions' place.
+    # Modules of some of these names exist; importing them must not put them in the functions'
+    # place.
     importlib.import_module("leakbench.attacking.attack")
     importlib.import_module("leakbench.reporting.data")
     for name in commands:
@@ -157,7 +188,11 @@ def test_a_built_wheel_holds_them_too(tmp_path):
     uv = shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed")
-    subprocess.run([uv, "build", "--wheel", "--out-dir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
+    subprocess.run(
+        [uv, "build", "--wheel", "--out-dir", str(tmp_path), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("leakbench", "attacks", "defenses", "reports"):
@@ -169,6 +204,13 @@ def test_a_built_wheel_holds_them_too(tmp_path):
 def test_ci_runs_what_the_readme_names():
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
-    for command in ("run pytest", "run pytest -m slow", "run leakbench demo", "ruff check", "ruff format --check", "run mypy"):
+    for command in (
+        "run pytest",
+        "run pytest -m slow",
+        "run leakbench demo",
+        "ruff check",
+        "ruff format --check",
+        "run mypy",
+    ):
         assert command in ci
     assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0

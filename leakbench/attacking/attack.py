@@ -1,4 +1,6 @@
-"""The contract of an attack: ``run`` is small and sees a view; the call around it is final and checks what comes out."""
+"""The contract of an attack: ``run`` is small and sees a view; the call around it is final and
+checks what comes out.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
 
 
 class Attack(Spec):
-    """Fields are hyperparameters. An attack never sees the truth; what it declares in ``threat`` is all it can read.
+    """Fields are hyperparameters. An attack never sees the truth; what it declares in ``threat`` is
+    all it can read.
 
-    ``over``: "stages", each audited round is attacked with what was sent until then; "all", one attack over all rounds.
-    ``curve``: also at every surveyed round, for curves over rounds. ``variants``: the settings that are run where no attack
-    is named. ``order``: place within its rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
-    something may be no unit; such clients are counted in missing.csv. ``class_mean``: of a reconstruction, is its blind guess the class
-    mean of auxiliary data?
+    ``over``: "stages", each audited round is attacked with what was sent until then; "all", one
+    attack over all rounds. ``curve``: also at every surveyed round, for curves over rounds.
+    ``variants``: the settings that are run where no attack is named. ``order``: place within its
+    rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
+    something may be no unit; such clients are counted in missing.csv. ``class_mean``: of a
+    reconstruction, is its blind guess the class mean of auxiliary data?
     """
 
     about: ClassVar[str]
@@ -40,7 +44,9 @@ class Attack(Spec):
     class_mean: ClassVar[bool] = True
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
-    seed: int = Field(0, ge=0, description="the attack's own dice; the run's seed is never shown to it")
+    seed: int = Field(
+        0, ge=0, description="the attack's own dice; the run's seed is never shown to it"
+    )
 
     @property
     @abstractmethod
@@ -49,24 +55,37 @@ class Attack(Spec):
 
     @property
     def floor_threat(self) -> ThreatModel:
-        """What the blind guess may read, where that is more than the attack (auxiliary data for a class mean)."""
+        """What the blind guess may read, where that is more than the attack (auxiliary data for a
+        class mean).
+        """
         return self.threat
 
     def obstacle(self, recording: Recording) -> str:
-        """Why this attack does not fit what the run shared, or what an excerpt or export kept of that; empty where it fits."""
-        sent = {(s["kind"], s["receiver"]) for s in recording.run.meta["sent"] if s["sender"] == "client"}
+        """Why this attack does not fit what the run shared, or what an excerpt or export kept of
+        that; empty where it fits.
+        """
+        sent = {
+            (s["kind"], s["receiver"])
+            for s in recording.run.meta["sent"]
+            if s["sender"] == "client"
+        }
         lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:
                 return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
         if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
-            return "this run was exported without the labels of private batches, which the attack is granted"
+            return (
+                "this run was exported without the labels of private batches, which the attack is"
+                " granted"
+            )
         if "excerpt" not in recording.run.meta:
             return ""
         from leakbench.record.excerpts import lost
 
-        return lost(recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+        return lost(
+            recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows)
+        )
 
     def attacks(self, recording: Recording) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
@@ -97,24 +116,33 @@ class Attack(Spec):
         """The floor: the same units, guessed without any message of the victim."""
 
     @final
-    def __call__(self, view: View, *, blind: bool = False, progress: Callable[[str], None] = lambda _: None) -> list[Guess]:
+    def __call__(
+        self, view: View, *, blind: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> list[Guess]:
         """Run (or guess blindly), and check: finite, each unit once.
 
-        Raises:
-            MethodError: two guesses for one unit, or a guess that is not finite and does not say it failed.
+        Raises: MethodError: two guesses for one unit, or a guess that is not finite and does not
+            say it failed.
         """
         import hashlib
 
         import torch
 
-        key = hashlib.sha256(f"{type(self).__name__}/{self.seed}/{view.round}/{blind}".encode()).digest()
+        key = hashlib.sha256(
+            f"{type(self).__name__}/{self.seed}/{view.round}/{blind}".encode()
+        ).digest()
         rng = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
         progress("blind guess" if blind else "control" if view.control else "attack")
         guesses = (self.blind if blind else self.run)(view, rng)
         names = [(g.unit, g.round, g.probe) for g in guesses]
         if len(set(names)) != len(names):
-            raise MethodError(f"{type(self).__name__} guessed one unit twice at round {view.round}.")
+            raise MethodError(
+                f"{type(self).__name__} guessed one unit twice at round {view.round}."
+            )
         for g in guesses:
             if not g.failed and not all(bool(t.isfinite().all()) for t in g.tensors.values()):
-                raise MethodError(f"{type(self).__name__}: the guess for {g.unit} is not finite; report it as failed instead.")
+                raise MethodError(
+                    f"{type(self).__name__}: the guess for {g.unit} is not finite; report it as"
+                    " failed instead."
+                )
         return guesses

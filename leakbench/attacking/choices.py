@@ -23,8 +23,12 @@ class Choice:
     def title(self) -> str:
         """The name with what differs from the defaults."""
         fields = type(self.attack).model_fields
-        changed = {k: v for k, v in self.attack.parameters().items() if v != fields[k].get_default()}
-        return self.name + (f"({', '.join(f'{k}={v}' for k, v in changed.items())})" if changed else "")
+        changed = {
+            k: v for k, v in self.attack.parameters().items() if v != fields[k].get_default()
+        }
+        return self.name + (
+            f"({', '.join(f'{k}={v}' for k, v in changed.items())})" if changed else ""
+        )
 
 
 def build(name: str, params: dict[str, Any]) -> Choice:
@@ -40,7 +44,8 @@ def variants(names: Sequence[str] | None = None) -> list[Choice]:
 
 
 def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list[Choice]:
-    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every one that fits.
+    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every
+    one that fits.
 
     ``known``: all ``variants``, for who asks about many runs.
     """
@@ -57,7 +62,9 @@ def fitting(run: Run, known: Sequence[Choice] | None = None) -> list[str]:
 
 
 def unfit(run: Run, known: Sequence[Choice] | None = None) -> dict[str, str]:
-    """{attack: why it does not fit what this run shared}, of those that fit in none of their settings; ``known``: all ``variants``."""
+    """{attack: why it does not fit what this run shared}, of those that fit in none of their
+    settings; ``known``: all ``variants``.
+    """
     recording = Recording(run)
     why: dict[str, list[str]] = {}
     for c in known or variants():

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 class Guess:
     """What an attack claims about one client at one round.
 
-    ``unit``: "client/3". ``accepted``: by the attack's own self-check, without the truth. ``failed``: why the attack has
-    no guess for this unit (then ``tensors`` is empty, and the unit scores what the blind guess scores). ``flags``: what a
-    reader should know about this guess (loss_did_not_fall, gradient_vanished, restarts_disagree).
+    ``unit``: "client/3". ``accepted``: by the attack's own self-check, without the truth.
+    ``failed``: why the attack has no guess for this unit (then ``tensors`` is empty, and the unit
+    scores what the blind guess scores). ``flags``: what a reader should know about this guess
+    (loss_did_not_fall, gradient_vanished, restarts_disagree).
     """
 
     unit: str

@@ -1,4 +1,6 @@
-"""attack: run one attack on one run folder, save its guesses, then score them. Guessing never opens the truth."""
+"""attack: run one attack on one run folder, save its guesses, then score them. Guessing never opens
+the truth.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         return [("all", stages["final"])]
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
-    between = [t for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()]
+    between = [
+        t for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()
+    ]
     curve = [("curve", t) for t in between[:: max(1, -(-len(between) // CURVE))]]
     wanted = attack.stages_of(recording)
     chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
@@ -55,8 +59,11 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     return sorted([*chosen, *curve], key=lambda s: s[1])
 
 
-def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None) -> Path:
-    """Run the attack, its blind guess and its control in every round it looks at; save ``guess.safetensors``.
+def guess(
+    recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
+) -> Path:
+    """Run the attack, its blind guess and its control in every round it looks at; save
+    ``guess.safetensors``.
 
     Of a run that was exported there is no control, unless nothing is defended in it.
 
@@ -66,7 +73,10 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
     """
     run = recording.run
     if not run.done:
-        raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first; the same command resumes it.")
+        raise UsageError(
+            f"{run.path} is not complete (status: {run.status}). Train it first; the same command"
+            " resumes it."
+        )
     why = attack.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
@@ -75,7 +85,13 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
     roles = ROLES if recording.controlled else ROLES[:2]
     for i, (stage, t) in enumerate(todo):
         views = {
-            role: View(attack.floor_threat if role == "floor" else attack.threat, recording, t, control=role == "control") for role in roles
+            role: View(
+                attack.floor_threat if role == "floor" else attack.threat,
+                recording,
+                t,
+                control=role == "control",
+            )
+            for role in roles
         }
         made: dict[Role, list[Guess]] = {}
         for role in roles:
@@ -84,7 +100,10 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
             made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
     if not any(g.role == "attack" for g in found):
-        raise UsageError(f"{name} found nothing to attack in {run.id}: no message of the kinds {list(attack.threat.kinds)} was kept.")
+        raise UsageError(
+            f"{name} found nothing to attack in {run.id}: no message of the kinds"
+            f" {list(attack.threat.kinds)} was kept."
+        )
     fresh = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / "guess.safetensors", found)
@@ -97,7 +116,9 @@ def guess(recording: Recording, name: str, attack: Attack, *, progress: Progress
 def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     """Leave a note in the run folder that this attack failed, and why."""
     meta = _meta(recording, name, attack, 0.0)
-    write_json(folder_of(recording, name, attack) / "attack.json", {**meta, "status": f"failed: {why}"})
+    write_json(
+        folder_of(recording, name, attack) / "attack.json", {**meta, "status": f"failed: {why}"}
+    )
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -125,8 +146,18 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
 def _save(path: Path, found: list[Guessed]) -> None:
     table = [
         {
-            **{"role": g.role, "stage": g.stage, "unit": g.guess.unit, "round": g.guess.round, "probe": g.guess.probe},
-            **{"accepted": g.guess.accepted, "failed": g.guess.failed, "flags": sorted(g.guess.flags)},
+            **{
+                "role": g.role,
+                "stage": g.stage,
+                "unit": g.guess.unit,
+                "round": g.guess.round,
+                "probe": g.guess.probe,
+            },
+            **{
+                "accepted": g.guess.accepted,
+                "failed": g.guess.failed,
+                "flags": sorted(g.guess.flags),
+            },
         }
         for g in found
     ]
@@ -142,13 +173,23 @@ def saved(folder: Path) -> list[Guessed]:
     tree, meta = read_tree(folder / "guess.safetensors")
     out = []
     for i, g in enumerate(meta["guesses"]):
-        guess = Guess(g["unit"], g["round"], tree.get(str(i), {}), g["accepted"], g["probe"], g["failed"], tuple(g["flags"]))
+        guess = Guess(
+            g["unit"],
+            g["round"],
+            tree.get(str(i), {}),
+            g["accepted"],
+            g["probe"],
+            g["failed"],
+            tuple(g["flags"]),
+        )
         out.append(Guessed(g["role"], g["stage"], guess))
     return out
 
 
 def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Is this attack on this run there already, scored (if it can be), and made by this version of leakbench?"""
+    """Is this attack on this run there already, scored (if it can be), and made by this version of
+    leakbench?
+    """
     path = folder_of(recording, name, attack) / "attack.json"
     if not path.exists():
         return False

@@ -16,7 +16,8 @@ Leaks = Literal["up", "down"]
 class Score:
     """One independent unit's score; ``cluster`` is the unit itself where units are independent.
 
-    ``failed``: the attack made a guess, but not what the metric counts (it never got there): counted as a failed unit.
+    ``failed``: the attack made a guess, but not what the metric counts (it never got there):
+    counted as a failed unit.
     """
 
     unit: str
@@ -29,13 +30,15 @@ class Score:
 class Metric:
     """How a guess is turned into scores, and how they are to be read.
 
-    ``score(guess, answer)`` is the only code that sees guess and truth together. ``floor`` stands in for the blind
-    guess where a formula gives its score exactly; ``floor_of`` = "attack" hands it the attack's own guess instead (to pair
-    it at random). ``control`` likewise stands in for the guess on the control transcript. ``exact``: scores are counted over
-    everything there is, nothing is sampled, so their mean has no width. ``needs``: tensors without which the metric does not
-    apply to a guess. ``beside``: further numbers per unit that stand in units.csv only. ``version`` counts changes of meaning.
-    ``remark``: of all guesses, one answer and all scores of a row, what a reader would miss in it (a line in missing.csv) or "";
-    where it raises NotMeasured there is that line and no row.
+    ``score(guess, answer)`` is the only code that sees guess and truth together. ``floor`` stands
+    in for the blind guess where a formula gives its score exactly; ``floor_of`` = "attack" hands it
+    the attack's own guess instead (to pair it at random). ``control`` likewise stands in for the
+    guess on the control transcript. ``exact``: scores are counted over everything there is, nothing
+    is sampled, so their mean has no width. ``needs``: tensors without which the metric does not
+    apply to a guess. ``beside``: further numbers per unit that stand in units.csv only. ``version``
+    counts changes of meaning. ``remark``: of all guesses, one answer and all scores of a row, what
+    a reader would miss in it (a line in missing.csv) or ""; where it raises NotMeasured there is
+    that line and no row.
     """
 
     name: str

@@ -18,7 +18,9 @@ from leakbench.record.messages import Message
 
 
 class _Private(dict[str, Any]):
-    """A client's private tensors in the attacker's copy of the method: guesses, and a note of what was read."""
+    """A client's private tensors in the attacker's copy of the method: guesses, and a note of what
+    was read.
+    """
 
     def __init__(self, group: str, guesses: dict[str, Any], read: dict[str, Any]) -> None:
         super().__init__(guesses)
@@ -52,10 +54,11 @@ class _Guessed(Rng):
 class Replay:
     """The method's own loss where ``message`` (an update) was made.
 
-    ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or "draw/mix", with a guess of the
-    right shape made by the method's own ``start`` on the attacker's dice. Whoever knows better passes it as ``private``.
-    ``sizes``: the examples of each local SGD step, in order; private inputs and draws are taken as the same in all of them.
-    ``phase``: the name of the loss. ``dtype``: what the attacker computes in; the recording's unless given.
+    ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or
+    "draw/mix", with a guess of the right shape made by the method's own ``start`` on the attacker's
+    dice. Whoever knows better passes it as ``private``. ``sizes``: the examples of each local SGD
+    step, in order; private inputs and draws are taken as the same in all of them. ``phase``: the
+    name of the loss. ``dtype``: what the attacker computes in; the recording's unless given.
     """
 
     def __init__(
@@ -69,7 +72,11 @@ class Replay:
         dtype: torch.dtype | None = None,
     ) -> None:
         self.dtype, self.sizes = dtype or view.dtype, tuple(sizes)
-        self.message, self.method, self.phase = replace(message, payload=self._cast(message.payload)), view.loss_method(), phase
+        self.message, self.method, self.phase = (
+            replace(message, payload=self._cast(message.payload)),
+            view.loss_method(),
+            phase,
+        )
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = self._mail(view)
@@ -86,7 +93,9 @@ class Replay:
         self.loss(self.blank, {}, read=self.unknown)
 
     def _mail(self, view: View) -> dict[str, Tree]:
-        """What the victim had received when it trained: this round's earlier mail over what lasts from before round 1."""
+        """What the victim had received when it trained: this round's earlier mail over what lasts
+        from before round 1.
+        """
         m = self.message
         mail = {}
         for kind in view.threat.kinds:
@@ -99,17 +108,37 @@ class Replay:
     def _cast(self, payload: Tree) -> Tree:
         return tmap(lambda t: t.to(self.dtype) if t.is_floating_point() else t, payload)
 
-    def _me(self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]) -> Client:
+    def _me(
+        self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]
+    ) -> Client:
         def group(name: str) -> _Private:
-            given = {k.removeprefix(f"{name}/"): v for k, v in private.items() if k.startswith(f"{name}/")}
-            return _Private(name, unflat({**flat(start.get(name, {})), **given}) if start.get(name) or given else {}, read)
+            given = {
+                k.removeprefix(f"{name}/"): v
+                for k, v in private.items()
+                if k.startswith(f"{name}/")
+            }
+            return _Private(
+                name,
+                unflat({**flat(start.get(name, {})), **given}) if start.get(name) or given else {},
+                read,
+            )
 
         index = torch.tensor(party(self.message.sender), device=self.device)
         rng = _Guessed(self._seed, "attack", index, self.dtype)
         rng.given, rng.read = private, read
         net = Net(self.module, self.inbox.get("model", {}))
         count = torch.tensor(1, device=self.device)
-        return Client(index, count, self.message.round, self.facts, group("own"), group("state"), self.inbox, net, rng)
+        return Client(
+            index,
+            count,
+            self.message.round,
+            self.facts,
+            group("own"),
+            group("state"),
+            self.inbox,
+            net,
+            rng,
+        )
 
     def loss(
         self,
@@ -123,7 +152,14 @@ class Replay:
         net = Net(self.module, {**self.inbox.get("model", {}), **(weights or {})})
         return self.loss_of(net, batch, private, read=read)
 
-    def loss_of(self, net: Any, batch: Batch, private: Mapping[str, Tensor], *, read: dict[str, Any] | None = None) -> Tensor:
+    def loss_of(
+        self,
+        net: Any,
+        batch: Batch,
+        private: Mapping[str, Tensor],
+        *,
+        read: dict[str, Any] | None = None,
+    ) -> Tensor:
         """The same with another ``net`` in the victim's place."""
         me = self._me(private, self._start, {} if read is None else read)
         me.net = net
@@ -132,33 +168,48 @@ class Replay:
         return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The update that the SGD steps on ``batch`` would have sent; differentiable in the batch and in ``private``."""
+        """The update that the SGD steps on ``batch`` would have sent; differentiable in the batch
+        and in ``private``.
+        """
         return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """D loss / d (each trained tensor that the update holds), differentiable in the batch and in ``private``.
+        """D loss / d (each trained tensor that the update holds), differentiable in the batch and
+        in ``private``.
 
-        Of several steps: the sum of their gradients, each at the weights that the one before it led to. ``batch``: the examples of
-        all steps, in order.
+        Of several steps: the sum of their gradients, each at the weights that the one before it led
+        to. ``batch``: the examples of all steps, in order.
         """
         model = self.inbox["model"]
-        leaves = {k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained}
-        total = self._slope(leaves, Batch(batch.x[: self.sizes[0]], batch.y[: self.sizes[0]]), private)
+        leaves = {
+            k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained
+        }
+        total = self._slope(
+            leaves, Batch(batch.x[: self.sizes[0]], batch.y[: self.sizes[0]]), private
+        )
         done = self.sizes[0]
         for size in self.sizes[1:]:
             moved = {k: v - self.rate * total[k] for k, v in leaves.items()}
-            more = self._slope(moved, Batch(batch.x[done : done + size], batch.y[done : done + size]), private)
+            more = self._slope(
+                moved, Batch(batch.x[done : done + size], batch.y[done : done + size]), private
+            )
             total, done = {k: g + more[k] for k, g in total.items()}, done + size
         return total
 
-    def _slope(self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _slope(
+        self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """The gradient of one step, by its ``weights``."""
         loss = self.loss(batch, private, weights=weights)
-        grads = torch.autograd.grad(loss, list(weights.values()), create_graph=True, materialize_grads=True)
+        grads = torch.autograd.grad(
+            loss, list(weights.values()), create_graph=True, materialize_grads=True
+        )
         return dict(zip(weights, grads, strict=True))
 
     def observed(self) -> dict[str, Tensor]:
-        """The gradient (of several steps: their sum) that the recorded update is: minus the update over the rate, trained tensors only."""
+        """The gradient (of several steps: their sum) that the recorded update is: minus the update
+        over the rate, trained tensors only.
+        """
         return {k: -v / self.rate for k, v in self.message.payload.items() if k in self.trained}
 
     @property

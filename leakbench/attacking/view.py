@@ -1,4 +1,6 @@
-"""What an attack is given: the transcript through the eyes of a declared observer up to a round, and nothing else."""
+"""What an attack is given: the transcript through the eyes of a declared observer up to a round,
+and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ Knowledge = Literal["method", "facts", "labels", "aux_data", "true_prototypes", 
 
 
 class ThreatModel(Spec):
-    """Who the attacker is, what it reads, what it already knows. Declared by an attack, enforced by ``View``, printed with every number.
+    """Who the attacker is, what it reads, what it already knows. Declared by an attack, enforced by
+    ``View``, printed with every number.
 
-    ``rounds``: "last", each sender's newest message of each kind; "audited", the messages of the attacked round and of the
-    one before; "all".
+    ``rounds``: "last", each sender's newest message of each kind; "audited", the messages of the
+    attacked round and of the one before; "all".
     """
 
     observer: str = Field("server", pattern=r"^(server|aggregator|outsider|client/\d+)$")
@@ -35,7 +38,8 @@ class ThreatModel(Spec):
 
 
 class View:
-    """The only thing an attack is given. Everything undeclared raises ``ThreatViolation`` and names itself.
+    """The only thing an attack is given. Everything undeclared raises ``ThreatViolation`` and names
+    itself.
 
     Args:
         threat: what was declared.
@@ -44,10 +48,15 @@ class View:
         control: look at what would have been sent with nothing defended.
     """
 
-    def __init__(self, threat: ThreatModel, recording: Recording, round: int, *, control: bool = False) -> None:
+    def __init__(
+        self, threat: ThreatModel, recording: Recording, round: int, *, control: bool = False
+    ) -> None:
         unknown = [k for k in threat.kinds if k not in KINDS]
         if unknown:
-            raise UsageError(f"the threat model reads messages of kind {unknown[0]!r}, which does not exist. Known: {', '.join(KINDS)}.")
+            raise UsageError(
+                f"the threat model reads messages of kind {unknown[0]!r}, which does not exist."
+                f" Known: {', '.join(KINDS)}."
+            )
         self.threat, self.round, self.control = threat, round, control
         self._recording = recording
         passed = recording.control if control else recording.transcript
@@ -72,12 +81,19 @@ class View:
             return [m for m in seen if m.round in (0, self.round - 1, self.round)]
         if self.threat.rounds == "last":
             newest = self._newest_sent()
-            fresh = [m for m in seen if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round)]
-            return list({(m.kind, m.sender, m.receiver): m for m in fresh}.values())  # of a round's phases the last one
+            fresh = [
+                m
+                for m in seen
+                if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round)
+            ]
+            # Of a round's phases the last one.
+            return list({(m.kind, m.sender, m.receiver): m for m in fresh}.values())
         return seen
 
     def _newest_sent(self) -> dict[tuple[str, int], int]:
-        """{(kind, party): the newest round in which it sent one}: an older message that was kept is not its newest."""
+        """{(kind, party): the newest round in which it sent one}: an older message that was kept is
+        not its newest.
+        """
         out: dict[tuple[str, int], int] = {}
         for kind in self.threat.kinds:
             rows = self._recording.traffic.get(kind)
@@ -86,38 +102,56 @@ class View:
         return out
 
     def same_as(self, other: View) -> bool:
-        """Would an attack see the very same through ``other``? (A control where nothing was defended.)"""
+        """Would an attack see the very same through ``other``? (A control where nothing was
+        defended.)
+        """
         undefended = self._recording.method.undefended() == self._recording.method
-        return undefended and len(self._seen) == len(other._seen) and all(a is b for a, b in zip(self._seen, other._seen, strict=True))
+        return (
+            undefended
+            and len(self._seen) == len(other._seen)
+            and all(a is b for a, b in zip(self._seen, other._seen, strict=True))
+        )
 
     def messages(
-        self, kind: str, *, sender: str | None = None, round: int | None = None, phase: int | None = None, probe: bool = False
+        self,
+        kind: str,
+        *,
+        sender: str | None = None,
+        round: int | None = None,
+        phase: int | None = None,
+        probe: bool = False,
     ) -> list[Message]:
-        """Messages of one kind, oldest first; with ``probe`` the single-image updates instead of the real ones.
+        """Messages of one kind, oldest first; with ``probe`` the single-image updates instead of
+        the real ones.
 
         Raises:
             ThreatViolation: the kind is not declared.
         """
         if kind not in self.threat.kinds:
             raise ThreatViolation(
-                f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model."
+                f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)};"
+                " declare the kind in the threat model."
             )
         wanted = {"sender": sender, "round": round, "phase": phase}
         return [
             m
             for m in self._seen
-            if m.kind == kind and (m.probe is not None) == probe and all(v is None or getattr(m, k) == v for k, v in wanted.items())
+            if m.kind == kind
+            and (m.probe is not None) == probe
+            and all(v is None or getattr(m, k) == v for k, v in wanted.items())
         ]
 
     def traffic(self, kind: str) -> Tensor:
-        """(messages, 3) int32 round, sender, receiver of all of this kind that the observer saw pass, kept or not.
+        """(messages, 3) int32 round, sender, receiver of all of this kind that the observer saw
+        pass, kept or not.
 
         Raises:
             ThreatViolation: the kind is not declared.
         """
         if kind not in self.threat.kinds:
             raise ThreatViolation(
-                f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)}; declare the kind in the threat model."
+                f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)};"
+                " declare the kind in the threat model."
             )
         rows = self._recording.traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
         rows = rows[rows[:, 0] <= self.round]
@@ -127,13 +161,17 @@ class View:
         return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
 
     def know(self, name: Knowledge) -> Any:
-        """Side knowledge: ``labels`` {(sender, round, phase, probe): (B,)}, ``aux_data`` examples, ``method``, ``facts``.
+        """Side knowledge: ``labels`` {(sender, round, phase, probe): (B,)}, ``aux_data`` examples,
+        ``method``, ``facts``.
 
         Raises:
             ThreatViolation: it is not declared.
         """
         if name not in self.threat.knows:
-            raise ThreatViolation(f"{name!r} is not in the declared knowledge {list(self.threat.knows)}; declare it in the threat model.")
+            raise ThreatViolation(
+                f"{name!r} is not in the declared knowledge {list(self.threat.knows)}; declare it"
+                " in the threat model."
+            )
         if name == "method":
             return self._recording.method.undefended() if self.control else self._recording.method
         if name == "facts":
@@ -169,6 +207,8 @@ class View:
         return self._recording.device
 
     def loss_method(self) -> Defense:
-        """The method whose loss made the updates, in the control too: only uplinks are undefended there (knows "method")."""
+        """The method whose loss made the updates, in the control too: only uplinks are undefended
+        there (knows "method").
+        """
         self.know("method")
         return self._recording.method

@@ -1,4 +1,6 @@
-"""Files: safetensors and JSON only, written under another name and renamed, read with one sentence when damaged."""
+"""Files: safetensors and JSON only, written under another name and renamed, read with one sentence
+when damaged.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from leakbench.base.tree import Tree
 
 SCHEMA = 1
-# Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would else read back as such a cell.
+# Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would
+# else read back as such a cell.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -28,8 +31,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     """Replace ``path`` in one step: a reader sees the old file or the new one, never half of one.
 
-    ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses nothing, and what a
-    power cut damages is found by its SHA-256.
+    ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses
+    nothing, and what a power cut damages is found by its SHA-256.
 
     Raises:
         UsageError: the place cannot be written.
@@ -45,12 +48,17 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True) if part.parent.is_dir() else None
-        raise UsageError(f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or make room there.") from None
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or"
+            " make room there."
+        ) from None
 
 
 def write_json(path: Path, value: Any) -> None:
     """Sorted JSON without NaN."""
-    write_bytes(path, (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(
+        path, (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
+    )
 
 
 def read_json(path: Path) -> Any:
@@ -67,17 +75,23 @@ def read_json(path: Path) -> Any:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
     if not isinstance(schema, int) or schema > SCHEMA:
-        raise BrokenFile(f"{path} has schema {schema}, this leakbench reads schema {SCHEMA} and older. Update leakbench.")
+        raise BrokenFile(
+            f"{path} has schema {schema}, this leakbench reads schema {SCHEMA} and older. Update"
+            " leakbench."
+        )
     return value
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """One line per row, every column, full precision, `true` and `false` for booleans.
 
-    Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and is no number) has a `'` before it,
-    which ``read_csv`` takes away again.
+    Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and
+    is no number) has a `'` before it, which ``read_csv`` takes away again.
     """
-    lines = [",".join(_quoted(c) for c in columns), *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows)]
+    lines = [
+        ",".join(_quoted(c) for c in columns),
+        *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows),
+    ]
     write_bytes(path, ("\n".join(lines) + "\n").encode())
 
 
@@ -98,12 +112,17 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     lacking = [c for c in columns if c not in header]
     if lacking or any(None in r or None in r.values() for r in rows):
-        raise BrokenFile(f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make it again.")
+        raise BrokenFile(
+            f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make"
+            " it again."
+        )
     return [{k: v[1:] if _QUOTED.match(v) else v for k, v in r.items()} for r in rows]
 
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
-    """A tree as safetensors: names joined by '/', ``meta`` as JSON under `leakbench` in the header."""
+    """A tree as safetensors: names joined by '/', ``meta`` as JSON under `leakbench` in the
+    header.
+    """
     from safetensors.torch import save
 
     from leakbench.base.tree import flat
@@ -155,7 +174,9 @@ def digest(path: Path) -> str:
 
 
 def digests(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """{name below ``folder``: SHA-256}, hidden files and the names that begin with one of ``without`` left out."""
+    """{name below ``folder``: SHA-256}, hidden files and the names that begin with one of
+    ``without`` left out.
+    """
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
     names = {p.relative_to(folder).as_posix(): p for p in files}
     return {n: digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
@@ -172,18 +193,23 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
         if not path.is_file():
             raise BrokenFile(f"{path} is missing, though {folder.name} lists it. Make it again.")
         if digest(path) != sha:
-            raise BrokenFile(f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it again.")
+            raise BrokenFile(
+                f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it"
+                " again."
+            )
 
 
 def inside(folder: Path, name: str) -> Path:
     """The file ``name`` below ``folder``; neither `..` nor a link leads out of it.
 
-    Raises:
-        BrokenFile: it lies elsewhere: a run folder may come from a stranger, and must not make us read other files.
+    Raises: BrokenFile: it lies elsewhere: a run folder may come from a stranger, and must not make
+        us read other files.
     """
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise BrokenFile(f"{path} leads out of {folder.name}, so it is not read. Put the file itself there.")
+        raise BrokenFile(
+            f"{path} leads out of {folder.name}, so it is not read. Put the file itself there."
+        )
     return path
 
 
@@ -205,7 +231,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     text = str(value)
-    return f"'{text}" if isinstance(value, str) and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+    return (
+        f"'{text}"
+        if isinstance(value, str) and _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+        else text
+    )
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Many trainings or attacks, in this process or side by side; one that fails does not stop the others."""
+"""Many trainings or attacks, in this process or side by side; one that fails does not stop the
+others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each un
 
 @dataclass(frozen=True)
 class Job:
-    """``work(*args, progress=...)`` under a name that people read; ``work`` is a function of a module."""
+    """``work(*args, progress=...)`` under a name that people read; ``work`` is a function of a
+    module.
+    """
 
     name: str
     work: Callable[..., Any]
@@ -32,8 +36,8 @@ class Job:
 class Outcome:
     """What a job returned, or why it failed (one sentence).
 
-    ``wrong``: what the user gave is the reason; ``damaged``: an artifact is. Else the method or the attack failed, or the
-    process that was at the job was killed.
+    ``wrong``: what the user gave is the reason; ``damaged``: an artifact is. Else the method or the
+    attack failed, or the process that was at the job was killed.
     """
 
     name: str
@@ -44,9 +48,11 @@ class Outcome:
 
 
 def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
-    """Do them all, ``workers`` at a time, each with its share of the cores; outcomes in the order of ``jobs``.
+    """Do them all, ``workers`` at a time, each with its share of the cores; outcomes in the order
+    of ``jobs``.
 
-    A worker that is killed fails the one job that it was at. Workers end when this process does, however it ends.
+    A worker that is killed fails the one job that it was at. Workers end when this process does,
+    however it ends.
     """
     if workers <= 1 or len(jobs) <= 1:
         return [do(job, tell) for job in jobs]
@@ -82,12 +88,23 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 def do(job: Job, tell: Tell) -> Outcome:
     """Do it here."""
     try:
-        return Outcome(job.name, job.work(*job.args, progress=lambda done, total, what: tell(job.name, done, total, what)))
+        return Outcome(
+            job.name,
+            job.work(
+                *job.args, progress=lambda done, total, what: tell(job.name, done, total, what)
+            ),
+        )
     except LeakbenchError as error:
-        return Outcome(job.name, error=str(error), wrong=isinstance(error, UsageError), damaged=isinstance(error, BrokenFile))
+        return Outcome(
+            job.name,
+            error=str(error),
+            wrong=isinstance(error, UsageError),
+            damaged=isinstance(error, BrokenFile),
+        )
 
 
-# Processes for jobs, each with a pipe of its own: one that is killed takes nobody along, and none outlives the one that began it.
+# Processes for jobs, each with a pipe of its own: one that is killed takes nobody along, and none
+# outlives the one that began it.
 News = tuple[str, int, int, str]  # what ``Tell`` is told
 
 
@@ -99,7 +116,9 @@ class Fault:
 
 
 class Worker:
-    """A process that does one job after another; after it was killed, the next job gets a new process."""
+    """A process that does one job after another; after it was killed, the next job gets a new
+    process.
+    """
 
     pipe: Connection  # our end, once there was a job
 
@@ -107,7 +126,10 @@ class Worker:
         """One of ``workers``, which share the cores."""
         import torch
 
-        self._settings = (max(1, (os.cpu_count() or 1) // workers), torch.are_deterministic_algorithms_enabled())
+        self._settings = (
+            max(1, (os.cpu_count() or 1) // workers),
+            torch.are_deterministic_algorithms_enabled(),
+        )
         self._process: Any = None
 
     def give(self, job: Job) -> None:
@@ -115,7 +137,9 @@ class Worker:
         if self._process is None:
             context = get_context("spawn")
             self.pipe, there = context.Pipe()
-            self._process = context.Process(target=_serve, args=(there, *self._settings), daemon=True)
+            self._process = context.Process(
+                target=_serve, args=(there, *self._settings), daemon=True
+            )
             with _deaf():
                 self._process.start()
             there.close()  # now the pipe ends when the process does
@@ -135,9 +159,18 @@ class Worker:
         self._process.join(5)
         code = self._process.exitcode or 0
         self.end()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code} before the job was done"
-        memory = " (so does a system that runs out of memory: try fewer --jobs)" if code == -9 else ""
-        return f"its process {how}{memory}; what was finished is kept, and the same command goes on from there."
+        how = (
+            f"was killed by signal {-code}"
+            if code < 0
+            else f"ended with exit status {code} before the job was done"
+        )
+        memory = (
+            " (so does a system that runs out of memory: try fewer --jobs)" if code == -9 else ""
+        )
+        return (
+            f"its process {how}{memory}; what was finished is kept, and the same command goes on"
+            " from there."
+        )
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -198,7 +231,9 @@ def _sparing(say: Callable[[News], None]) -> Tell:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C from their first moment: the one that started them ends them, without a traceback each."""
+    """Processes started in here ignore Ctrl-C from their first moment: the one that started them
+    ends them, without a traceback each.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

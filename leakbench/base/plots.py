@@ -1,4 +1,6 @@
-"""Figures as files: the same input gives the same bytes, as SVG whose text stays text, and as PNG."""
+"""Figures as files: the same input gives the same bytes, as SVG whose text stays text,
+and as PNG.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 from leakbench.base.files import write_bytes
 
 # No date and no random ids in the file; no state shared between figures.
-STYLE = {"svg.hashsalt": "leakbench", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+STYLE = {
+    "svg.hashsalt": "leakbench",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 def style() -> Any:

@@ -18,18 +18,25 @@ _PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "sci
 @cache
 def versions() -> dict[str, str]:
     """{"leakbench": ..., "python": ..., and the packages that numbers depend on}."""
-    return {"leakbench": __version__, "python": platform.python_version(), **{p: version(p) for p in _PACKAGES}}
+    return {
+        "leakbench": __version__,
+        "python": platform.python_version(),
+        **{p: version(p) for p in _PACKAGES},
+    }
 
 
 @cache
 def source() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout that leakbench runs from; ("", False) where it was installed without one."""
+    """(commit, dirty) of the checkout that leakbench runs from; ("", False) where it was installed
+    without one.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "", False
 
     def git(*args: str) -> str:
-        done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        line = ["git", "-C", str(root), *args]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
         return done.stdout.strip() if done.returncode == 0 else ""
 
     return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
@@ -38,7 +45,13 @@ def source() -> tuple[str, bool]:
 def provenance(device: str, dtype: str) -> dict[str, Any]:
     """What stands in run.json and attack.json."""
     commit, dirty = source()
-    return {"versions": versions(), "commit": commit, "dirty": dirty, "device": device, "dtype": dtype}
+    return {
+        "versions": versions(),
+        "commit": commit,
+        "dirty": dirty,
+        "device": device,
+        "dtype": dtype,
+    }
 
 
 def device(wanted: str) -> str:
@@ -53,7 +66,10 @@ def device(wanted: str) -> str:
         raise UsageError(f"device {wanted!r} is not known. Use auto, cpu or cuda.")
     there = torch.cuda.is_available()
     if wanted == "cuda" and not there:
-        raise UsageError("device cuda was asked for, but torch sees no GPU. Use --device auto or cpu, or see `leakbench doctor`.")
+        raise UsageError(
+            "device cuda was asked for, but torch sees no GPU. Use --device auto or cpu, or see"
+            " `leakbench doctor`."
+        )
     return "cuda" if there and wanted != "cpu" else "cpu"
 
 

@@ -1,4 +1,6 @@
-"""What there is: an entry point names a package; each public module in it is one method, named after its file."""
+"""What there is: an entry point names a package; each public module in it is one method, named
+after its file.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from leakbench.base.errors import UnknownName, UsageError
 
 API = 1
 KINDS = ("defenses", "attacks", "wrappers", "tasks", "reports")
-_ONE = {"defenses": "defense", "attacks": "attack", "wrappers": "wrapper", "tasks": "task", "reports": "report"}
+_ONE = {
+    "defenses": "defense",
+    "attacks": "attack",
+    "wrappers": "wrapper",
+    "tasks": "task",
+    "reports": "report",
+}
 
 
 def _packages(kind: str) -> Iterator[ModuleType]:
@@ -26,18 +34,25 @@ def _packages(kind: str) -> Iterator[ModuleType]:
     """
     for point in _points(entry_points, f"leakbench.{kind}", tuple(sys.path)):
         package = _imported(point.value)
-        where = ", ".join(getattr(package, "__path__", [])) or getattr(package, "__file__", point.value)
+        where = ", ".join(getattr(package, "__path__", [])) or getattr(
+            package, "__file__", point.value
+        )
         if getattr(package, "LEAKBENCH_API", None) != API:
             raise UsageError(
-                f"the package {point.value!r} at {where} is not a leakbench method package (LEAKBENCH_API = {API} is missing): "
-                "another folder of that name shadows ours; rename it or run leakbench from elsewhere."
+                f"the package {point.value!r} at {where} is not a leakbench method package"
+                f" (LEAKBENCH_API = {API} is missing): another folder of that name shadows ours;"
+                " rename it or run leakbench from elsewhere."
             )
         yield package
 
 
 @lru_cache(maxsize=16)
-def _points(look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of a group, sorted; every installed distribution is read for it, so once for each ``path``."""
+def _points(
+    look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]
+) -> tuple[EntryPoint, ...]:
+    """The entry points of a group, sorted; every installed distribution is read for it, so once for
+    each ``path``.
+    """
     return tuple(sorted(look(group=group), key=lambda p: (p.value, p.name)))
 
 
@@ -46,7 +61,8 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (ImportError, SyntaxError) as error:
         raise UsageError(
-            f"the module {name!r} cannot be imported ({error}): mend or uninstall it, or run leakbench from elsewhere."
+            f"the module {name!r} cannot be imported ({error}): mend or uninstall it, or run"
+            " leakbench from elsewhere."
         ) from error
 
 
@@ -64,7 +80,8 @@ def names(kind: str) -> dict[str, str]:
             name = module.name.replace("_", "-") if kind == "tasks" else module.name
             if name in found:
                 raise UsageError(
-                    f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and {package.__name__}; rename one of the files."
+                    f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and"
+                    f" {package.__name__}; rename one of the files."
                 )
             found[name] = f"{package.__name__}.{module.name}"
     return dict(sorted(found.items()))
@@ -86,10 +103,14 @@ def load(kind: str, name: str) -> type[Any]:
     own = [
         v
         for n, v in vars(module).items()
-        if isinstance(v, type) and issubclass(v, Spec) and v.__module__ == module.__name__ and not n.startswith("_")
+        if isinstance(v, type)
+        and issubclass(v, Spec)
+        and v.__module__ == module.__name__
+        and not n.startswith("_")
     ]
     if len(own) != 1:
         raise UsageError(
-            f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines {[c.__name__ for c in own]}."
+            f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines"
+            f" {[c.__name__ for c in own]}."
         )
     return own[0]

@@ -13,7 +13,9 @@ from leakbench.base.errors import UsageError, suggestion
 
 
 class Spec(BaseModel):
-    """Fields are hyperparameters with ranges; unknown keys, wrong types and values out of range are errors."""
+    """Fields are hyperparameters with ranges; unknown keys, wrong types and values out of range are
+    errors.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -21,13 +23,16 @@ class Spec(BaseModel):
     def build(cls, values: Mapping[str, Any], what: str) -> Self:
         """The object, or one sentence naming every wrong field of ``what``.
 
-        Values come from a command line or a JSON or TOML file, so a list may stand for a tuple and 1 for 1.0.
+        Values come from a command line or a JSON or TOML file, so a list may stand for a tuple and
+        1 for 1.0.
 
         Raises:
             UsageError: a field is unknown, of the wrong type or out of range.
         """
         try:
-            return cls.model_validate_json(json.dumps({k: cls._worded(k, v) for k, v in values.items()}, allow_nan=False))
+            return cls.model_validate_json(
+                json.dumps({k: cls._worded(k, v) for k, v in values.items()}, allow_nan=False)
+            )
         except ValidationError as error:
             raise UsageError(_sentence(cls, what, error)) from None
         except (TypeError, ValueError) as error:
@@ -35,7 +40,9 @@ class Spec(BaseModel):
 
     @classmethod
     def _worded(cls, name: str, value: Any) -> Any:
-        """``value``; but a word again where the field chooses among words and one of them ("true") was read as JSON."""
+        """``value``; but a word again where the field chooses among words and one of them ("true")
+        was read as JSON.
+        """
         words = get_args(cls.model_fields[name].annotation) if name in cls.model_fields else ()
         word = json.dumps(value) if value is None or isinstance(value, bool | int) else None
         return word if word in words and value not in words else value
@@ -71,9 +78,14 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
         elif problem["type"] == "tuple_type":
             # A shell takes the quotes off ["a"] unless it is told not to.
             items = (
-                [t.strip() for t in problem["input"].strip("[]").split(",")] if isinstance(problem["input"], str) else [problem["input"]]
+                [t.strip() for t in problem["input"].strip("[]").split(",")]
+                if isinstance(problem["input"], str)
+                else [problem["input"]]
             )
-            parts.append(f"{name} = {problem['input']!r}: expected a list, for example '{name}={json.dumps(items)}'.")
+            parts.append(
+                f"{name} = {problem['input']!r}: expected a list, for example"
+                f" '{name}={json.dumps(items)}'."
+            )
         else:
             message = problem["msg"][0].lower() + problem["msg"][1:]
             parts.append(f"{name} = {problem['input']!r}: {message}.")

@@ -1,8 +1,10 @@
-"""Named random streams: a draw is a pure function of (seed, domain, round, phase, step, name, party).
+"""Named random streams: a draw is a pure function of (seed, domain, round, phase, step, name,
+party).
 
-There is no state to save or restore, so a resumed run draws what the uninterrupted one would have drawn, whatever engine
-runs and whoever else draws. Numbers are SplitMix64 (Steele, Lea, Flood 2014) started at a SHA-256 of the name; round,
-step and party are mixed in as integers, so everything runs on any device and under vmap.
+There is no state to save or restore, so a resumed run draws what the uninterrupted one would have
+drawn, whatever engine runs and whoever else draws. Numbers are SplitMix64 (Steele, Lea, Flood 2014)
+started at a SHA-256 of the name; round, step and party are mixed in as integers, so everything runs
+on any device and under vmap.
 """
 
 from __future__ import annotations
@@ -51,7 +53,15 @@ class Rng:
     """
 
     def __init__(
-        self, seed: int, domain: str, party: Tensor, dtype: torch.dtype, *, round: int = 0, phase: str = "", step: int = 0
+        self,
+        seed: int,
+        domain: str,
+        party: Tensor,
+        dtype: torch.dtype,
+        *,
+        round: int = 0,
+        phase: str = "",
+        step: int = 0,
     ) -> None:
         self.seed, self.domain, self.party, self.dtype = seed, domain, party, dtype
         self.round, self.phase, self.step = round, phase, step
@@ -59,12 +69,16 @@ class Rng:
 
     def at(self, phase: str, step: int = 0) -> Rng:
         """The same party's dice in another phase or local step."""
-        rng = type(self)(self.seed, self.domain, self.party, self.dtype, round=self.round, phase=phase, step=step)
+        rng = type(self)(
+            self.seed, self.domain, self.party, self.dtype, round=self.round, phase=phase, step=step
+        )
         rng.log = self.log
         return rng
 
     def always(self) -> Rng:
-        """The same party's dice outside all rounds: a draw that is the same whenever it is asked for."""
+        """The same party's dice outside all rounds: a draw that is the same whenever it is asked
+        for.
+        """
         rng = type(self)(self.seed, self.domain, self.party, self.dtype)
         rng.log = self.log
         return rng
@@ -101,9 +115,21 @@ class Rng:
 
     def beta(self, name: str, a: int, *shape: int) -> Tensor:
         """Beta(a, a) for a whole a: the middle one of 2a - 1 uniforms."""
-        return self._draw(name, lambda: self._unit(name, (*shape, 2 * a - 1)).sort(-1).values[..., a - 1].to(self.dtype))
+        return self._draw(
+            name,
+            lambda: (
+                self._unit(name, (*shape, 2 * a - 1)).sort(-1).values[..., a - 1].to(self.dtype)
+            ),
+        )
 
 
-def shared(seed: int, domain: str, dtype: torch.dtype = torch.float64, *, round: int = 0, device: torch.device | str = "cpu") -> Rng:
+def shared(
+    seed: int,
+    domain: str,
+    dtype: torch.dtype = torch.float64,
+    *,
+    round: int = 0,
+    device: torch.device | str = "cpu",
+) -> Rng:
     """Dice that belong to no client: selection, initial weights, audits, splits."""
     return Rng(seed, domain, torch.tensor(SHARED, device=device), dtype, round=round)

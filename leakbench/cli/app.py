@@ -1,4 +1,6 @@
-"""The commands of interface page (1). Each reads folders, calls the library, prints a table; nothing is computed here."""
+"""The commands of interface page (1). Each reads folders, calls the library, prints a table;
+nothing is computed here.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,26 @@ app = typer.Typer(
 )
 
 Settings = Annotated[
-    list[str], typer.Option("-s", "--set", metavar="K=V", help="A parameter; a comma list sweeps; dotted keys name whose it is.")
+    list[str],
+    typer.Option(
+        "-s",
+        "--set",
+        metavar="K=V",
+        help="A parameter; a comma list sweeps; dotted keys name whose it is.",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
-Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs.")]
-Attacks = Annotated[list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs."),
+]
+Attacks = Annotated[
+    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")
+]
 
 
 def _version(value: bool) -> None:
@@ -39,13 +52,19 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False) -> None:
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
     pass
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where runs and report go.")] = Path("leakbench-demo"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where runs and report go.")] = Path(
+        "leakbench-demo"
+    ),
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -57,20 +76,41 @@ def demo(
 
 @app.command()
 def train(
-    spec: Annotated[Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")] = None,
-    defense: Annotated[list[str], typer.Option("-d", "--defense", metavar="DEFENSE", help="A federated method; may be repeated.")] = [],  # noqa: B006
-    task: Annotated[str | None, typer.Option("-t", "--task", help="A task; digits unless given.")] = None,
+    spec: Annotated[
+        Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")
+    ] = None,
+    defense: Annotated[
+        list[str],
+        typer.Option(
+            "-d", "--defense", metavar="DEFENSE", help="A federated method; may be repeated."
+        ),
+    ] = [],  # noqa: B006
+    task: Annotated[
+        str | None, typer.Option("-t", "--task", help="A task; digits unless given.")
+    ] = None,
     setting: Settings = [],  # noqa: B006
-    wrapper: Annotated[list[str], typer.Option("-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire; may be repeated.")] = [],  # noqa: B006
-    rounds: Annotated[int | None, typer.Option(min=1, help="Communication rounds; the task's own number unless given.")] = None,
+    wrapper: Annotated[
+        list[str],
+        typer.Option(
+            "-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire; may be repeated."
+        ),
+    ] = [],  # noqa: B006
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Communication rounds; the task's own number unless given."),
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, loop or fused.")] = None,
     device: Device = "auto",
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     record: Annotated[str | None, typer.Option(metavar="POLICY", help="standard or all.")] = None,
     jobs: Jobs = 1,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Only deterministic kernels.")] = False,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path("runs"),
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Only deterministic kernels.")
+    ] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
+        "runs"
+    ),
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -80,10 +120,21 @@ def train(
 
     plan = options.read_spec(spec) if spec else options.Plan()
     options.amend(
-        plan, defense, wrapper, setting, {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record}, seeds
+        plan,
+        defense,
+        wrapper,
+        setting,
+        {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record},
+        seeds,
     )
     return commands.train(
-        plan, out, device=device, jobs=jobs, deterministic=deterministic, console=Console(quiet, verbose), as_json=as_json
+        plan,
+        out,
+        device=device,
+        jobs=jobs,
+        deterministic=deterministic,
+        console=Console(quiet, verbose),
+        as_json=as_json,
     )
 
 
@@ -101,11 +152,25 @@ def attack(
     """Replay attacks on recorded runs. Without -a, every attack that fits what a run shared."""
     from leakbench.cli import commands
 
-    return commands.attack(run, attack, setting, device=device, jobs=jobs, console=Console(quiet, verbose), as_json=as_json)
+    return commands.attack(
+        run,
+        attack,
+        setting,
+        device=device,
+        jobs=jobs,
+        console=Console(quiet, verbose),
+        as_json=as_json,
+    )
 
 
 @app.command()
-def score(run: Runs, attack: Attacks = [], quiet: Quiet = False, verbose: Verbose = False, as_json: AsJson = False) -> int:  # noqa: B006
+def score(
+    run: Runs,
+    attack: Attacks = [],  # noqa: B006
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
     """Score saved guesses again. Never reruns an attack."""
     from leakbench.cli import commands
 
@@ -115,19 +180,38 @@ def score(run: Runs, attack: Attacks = [], quiet: Quiet = False, verbose: Verbos
 @app.command()
 def report(
     run: Runs,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the report goes.")] = Path("report"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the report goes.")] = Path(
+        "report"
+    ),
     title: Annotated[str, typer.Option(help="The page's title.")] = "leakbench",
     formats: Annotated[
-        str, typer.Option("--format", help="A comma list of `leakbench list reports`; the CSV files are always written.")
+        str,
+        typer.Option(
+            "--format",
+            help="A comma list of `leakbench list reports`; the CSV files are always written.",
+        ),
     ] = "html,csv,json,figures",
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     redact: Annotated[
         bool,
-        typer.Option("--redact", help="Without private images, reconstructions and maps; what an earlier report left in DIR is deleted."),
+        typer.Option(
+            "--redact",
+            help=(
+                "Without private images, reconstructions and maps; what an earlier report left in"
+                " DIR is deleted."
+            ),
+        ),
     ] = False,
-    against: Annotated[Path | None, typer.Option(metavar="DIR", help="Another report's folder, or runs: say what moved since.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Another report's folder, or runs: say what moved since."),
+    ] = None,
     check: Annotated[
-        Path | None, typer.Option(metavar="leakage.json", help="A baseline: show what `leakbench check` says; the exit code stays 0.")
+        Path | None,
+        typer.Option(
+            metavar="leakage.json",
+            help="A baseline: show what `leakbench check` says; the exit code stays 0.",
+        ),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -156,7 +240,13 @@ def export(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The archive (tar).")],
     without_truth: Annotated[
         bool,
-        typer.Option("--without-truth", help="Only what crossed the wire: no private data, no control, labels, probes, guesses, seed."),
+        typer.Option(
+            "--without-truth",
+            help=(
+                "Only what crossed the wire: no private data, no control, labels, probes, guesses,"
+                " seed."
+            ),
+        ),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -166,7 +256,10 @@ def export(
     from leakbench.cli import commands
 
     if not without_truth:
-        raise UsageError("export is for handing a run to others: say --without-truth. To move a whole run, copy its folder.")
+        raise UsageError(
+            "export is for handing a run to others: say --without-truth. To move a whole run, copy"
+            " its folder."
+        )
     return commands.export(run, out, console=Console(quiet), as_json=as_json)
 
 
@@ -175,31 +268,70 @@ def check(
     run: Runs,
     baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
     update: Annotated[bool, typer.Option("--update", help="Write the new baseline.")] = False,
-    accept: Annotated[list[str], typer.Option(metavar="ROW", help="With --update: a row that may be worse; * stands for anything.")] = [],  # noqa: B006
-    gate: Annotated[list[str], typer.Option(metavar="ROW", help="A row to gate beside the default ones; * stands for anything.")] = [],  # noqa: B006
+    accept: Annotated[
+        list[str],
+        typer.Option(
+            metavar="ROW", help="With --update: a row that may be worse; * stands for anything."
+        ),
+    ] = [],  # noqa: B006
+    gate: Annotated[
+        list[str],
+        typer.Option(
+            metavar="ROW", help="A row to gate beside the default ones; * stands for anything."
+        ),
+    ] = [],  # noqa: B006
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compare with a committed baseline. Exit 0 fine, 1 leaks more or utility lost, 3 cannot tell."""
+    """Compare with a committed baseline. Exit 0 fine, 1 leaks more or utility lost, 3
+    cannot tell.
+    """
     from leakbench.cli import commands
 
-    return commands.check(run, baseline, update=update, accept=accept, named=gate, console=Console(quiet), as_json=as_json)
+    return commands.check(
+        run,
+        baseline,
+        update=update,
+        accept=accept,
+        named=gate,
+        console=Console(quiet),
+        as_json=as_json,
+    )
 
 
 @app.command()
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A table or figure; --list names them.")] = None,
-    scale: Annotated[str, typer.Option(help="smoke: minutes on two cores; small: hours; full: the paper's setting, for a GPU.")] = "smoke",
-    listed: Annotated[bool, typer.Option("--list", help="Name what there is, and about how long each takes.")] = False,
-    seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A table or figure; --list names them.")
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="smoke: minutes on two cores; small: hours; full: the paper's setting, for a GPU."
+        ),
+    ] = "smoke",
+    listed: Annotated[
+        bool, typer.Option("--list", help="Name what there is, and about how long each takes.")
+    ] = False,
+    seeds: Annotated[
+        str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")
+    ] = None,
     only: Annotated[
-        list[str], typer.Option(metavar="LABEL", help="A row to make, e.g. 'FedGN(0.1)', or a data set; may be repeated.")
+        list[str],
+        typer.Option(
+            metavar="LABEL",
+            help="A row to make, e.g. 'FedGN(0.1)', or a data set; may be repeated.",
+        ),
     ] = [],  # noqa: B006
     jobs: Jobs = 1,
     device: Device = "auto",
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where tables, figures and excerpts go.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Where tables, figures and excerpts go.")
+    ] = Path("results"),
     runs: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
-    excerpts: Annotated[bool, typer.Option(help="Small copies of the runs for later attacks (not at scale smoke).")] = True,
+    excerpts: Annotated[
+        bool, typer.Option(help="Small copies of the runs for later attacks (not at scale smoke).")
+    ] = True,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -211,7 +343,9 @@ def reproduce(
     if listed:
         return _reproduce.listing(as_json=as_json)
     if name is None:
-        raise UsageError("no table or figure was named; leakbench reproduce --list shows which there are.")
+        raise UsageError(
+            "no table or figure was named; leakbench reproduce --list shows which there are."
+        )
     return _reproduce.run(
         name,
         scale,
@@ -231,7 +365,9 @@ def reproduce(
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND]", help="One of the lists: defenses, attacks, ...; all unless given."),
+        typer.Argument(
+            metavar="[KIND]", help="One of the lists: defenses, attacks, ...; all unless given."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -242,8 +378,13 @@ def list_(
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `leakbench list`.")], as_json: AsJson = False) -> int:
-    """What one of them is and how to set it. What a method shares, an attack's threat model, parameters with ranges, paper."""
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `leakbench list`.")],
+    as_json: AsJson = False,
+) -> int:
+    """What one of them is and how to set it. What a method shares, an attack's threat model,
+    parameters with ranges, paper.
+    """
     from leakbench.cli import show as _show
 
     return _show.one(name, as_json=as_json)

@@ -17,10 +17,32 @@ from leakbench.cli.options import Plan
 
 SOME_FAILED = PartFailed.exit_code
 TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
-ATTACKED = ("run", "attack", "metric", "stage", "probe", "value", "low", "high", "n", "floor", "control", "flags")
+ATTACKED = (
+    "run",
+    "attack",
+    "metric",
+    "stage",
+    "probe",
+    "value",
+    "low",
+    "high",
+    "n",
+    "floor",
+    "control",
+    "flags",
+)
 
 
-def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool, console: Console, as_json: bool) -> int:
+def train(
+    plan: Plan,
+    out: Path,
+    *,
+    device: str,
+    jobs: int,
+    deterministic: bool,
+    console: Console,
+    as_json: bool,
+) -> int:
     """Train every run of the plan; the table says where each lies and what its utility is."""
     import torch
 
@@ -33,13 +55,19 @@ def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool,
     provenance.device(device)
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    plan.attacks = [(name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks]
-    specs = list({s.folder(): s for s in (make_spec(**s) for s in plan.specs())}.values())  # a sweep may name one run twice
+    plan.attacks = [
+        (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
+    ]
+    # A sweep may name one run twice.
+    specs = list({s.folder(): s for s in (make_spec(**s) for s in plan.specs())}.values())
     for spec in specs:
         made = parts(spec)
-        made.task.module(made.task.facts(made.method))  # its name is checked here: what is misspelt is said before anything is trained
+        # Its name is checked here: what is misspelt is said before anything is trained.
+        made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
-    done = _do([Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs], jobs, console)
+    done = _do(
+        [Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs], jobs, console
+    )
     rows = []
     for outcome in done:
         if outcome.error:
@@ -49,8 +77,17 @@ def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool,
             console.say(f"{run.path} is complete; it was not trained again.")
         last = folders.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
         numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
-        rows.append({"run": str(run.path), "engine": run.meta["engine"], **numbers, "chance": run.meta["utility"]["chance"]})
-        uncovered = [s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]]
+        rows.append(
+            {
+                "run": str(run.path),
+                "engine": run.meta["engine"],
+                **numbers,
+                "chance": run.meta["utility"]["chance"],
+            }
+        )
+        uncovered = [
+            s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]
+        ]
         if run.spec["wrappers"] and uncovered:
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
@@ -60,7 +97,14 @@ def train(plan: Plan, out: Path, *, device: str, jobs: int, deterministic: bool,
 
 
 def attack(
-    names: Sequence[str], attacks: Sequence[str], given: Sequence[str], *, device: str, jobs: int, console: Console, as_json: bool
+    names: Sequence[str],
+    attacks: Sequence[str],
+    given: Sequence[str],
+    *,
+    device: str,
+    jobs: int,
+    console: Console,
+    as_json: bool,
 ) -> int:
     """Attack every run; the table has every number at an audited stage."""
     from leakbench import api, pipeline
@@ -76,17 +120,31 @@ def attack(
     todo: list[Job] = []
     for run in found:
         if not run.done:
-            console.warn(f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it first.")
+            console.warn(
+                f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it"
+                " first."
+            )
             continue
         recording = Recording(run, where)
         for choice in chosen or choices.planned(recording):
-            seconds = choice.attack.seconds(recording) if not choice.attack.obstacle(recording) else 0.0
+            seconds = (
+                choice.attack.seconds(recording) if not choice.attack.obstacle(recording) else 0.0
+            )
             if not chosen and seconds > pipeline.LONGEST:
-                console.warn(f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name it with -a to run it.")
+                console.warn(
+                    f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name"
+                    " it with -a to run it."
+                )
                 continue
-            (console.detail if chosen else console.say)(f"{choice.title} on {run.id}: about {math.ceil(seconds)} s")
+            (console.detail if chosen else console.say)(
+                f"{choice.title} on {run.id}: about {math.ceil(seconds)} s"
+            )
             todo.append(
-                Job(f"{choice.title} on {run.id}", pipeline.attack, (str(run.path), choice.name, choice.attack.parameters(), where))
+                Job(
+                    f"{choice.title} on {run.id}",
+                    pipeline.attack,
+                    (str(run.path), choice.name, choice.attack.parameters(), where),
+                )
             )
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
@@ -111,7 +169,11 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
         if name not in known:
             raise UnknownName("attack", name, known)
     todo = [
-        Job(f"{folder.name} on {run.id}", pipeline.score, (str(run.path), folder.name, folder.meta["params"]))
+        Job(
+            f"{folder.name} on {run.id}",
+            pipeline.score,
+            (str(run.path), folder.name, folder.meta["params"]),
+        )
         for run in folders.find(names)
         for folder in run.attacks
         if (not attacks or folder.name in attacks) and not folder.status.startswith("failed")
@@ -136,7 +198,9 @@ def report(
     console: Console,
     as_json: bool,
 ) -> int:
-    """Write the report; stdout gets the trade-off at the last stage and where the page is, or the folder where none was asked for."""
+    """Write the report; stdout gets the trade-off at the last stage and where the page is, or the
+    folder where none was asked for.
+    """
     from leakbench import api
     from leakbench.record import columns, folders
 
@@ -146,7 +210,16 @@ def report(
     with console.busy("reading runs and writing the report"):
         found = folders.find(names)
         verdict = None if baseline is None else api.check(found, baseline=baseline)
-        api.report(found, out, title=title, formats=wanted, check=verdict, baseline=baseline, redact=redact, against=against)
+        api.report(
+            found,
+            out,
+            title=title,
+            formats=wanted,
+            check=verdict,
+            baseline=baseline,
+            redact=redact,
+            against=against,
+        )
     made = out / "index.html" if "html" in wanted else out
     rows = folders.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
@@ -168,7 +241,9 @@ def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
 
     found = folders.find([name])
     if len(found) != 1:
-        raise UsageError(f"{name} holds {len(found)} runs, and an archive is of one. Name one run folder.")
+        raise UsageError(
+            f"{name} holds {len(found)} runs, and an archive is of one. Name one run folder."
+        )
     for text in api.export(found[0], out):
         console.warn(f"{found[0].path}: {text}")
     size = out.stat().st_size
@@ -177,14 +252,23 @@ def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
 
 
 def check(
-    names: Sequence[str], baseline: Path, *, update: bool, accept: Sequence[str], named: Sequence[str], console: Console, as_json: bool
+    names: Sequence[str],
+    baseline: Path,
+    *,
+    update: bool,
+    accept: Sequence[str],
+    named: Sequence[str],
+    console: Console,
+    as_json: bool,
 ) -> int:
     """Compare with the baseline, or write it."""
     from leakbench import api
     from leakbench.record import folders
 
     if accept and not update:
-        raise UsageError("--accept goes with --update: it names rows that the new baseline may make worse.")
+        raise UsageError(
+            "--accept goes with --update: it names rows that the new baseline may make worse."
+        )
     compare = partial(api.update, accept=accept) if update else api.check
     with console.busy("reading runs and comparing"):
         verdict = compare(folders.find(names), baseline=baseline, named=named)
@@ -197,12 +281,16 @@ def check(
 
 
 def exit_code(done: Sequence[Outcome], console: Console) -> int:
-    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user gave is wrong."""
+    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what
+    the user gave is wrong.
+    """
     failed = [o for o in done if o.error]
     said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
     for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
         console.warn(f"leakbench: {sentence}")
-    if any(o.damaged for o in failed) or (failed and len(failed) == len(done) and all(o.wrong for o in failed)):
+    if any(o.damaged for o in failed) or (
+        failed and len(failed) == len(done) and all(o.wrong for o in failed)
+    ):
         return UsageError.exit_code
     return SOME_FAILED if failed else 0
 
@@ -220,8 +308,15 @@ def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     routed = keys.route(keys.settings(given), list(attacks), "attack")
     for owner, values in routed.items():
         if owner not in attacks:
-            raise UsageError(f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with -a.{suggestion(owner, attacks)}")
-    return [choices.build(name, p) for name in dict.fromkeys(attacks) for p in keys.product(routed.get(name, {}))]
+            raise UsageError(
+                f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with"
+                f" -a.{suggestion(owner, attacks)}"
+            )
+    return [
+        choices.build(name, p)
+        for name in dict.fromkeys(attacks)
+        for p in keys.product(routed.get(name, {}))
+    ]
 
 
 def _do(todo: Sequence[Job], workers: int, console: Console) -> list[Outcome]:

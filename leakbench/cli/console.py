@@ -1,4 +1,6 @@
-"""What a person sees: progress and warnings on stderr, the result on stdout. Plain text where it is no terminal."""
+"""What a person sees: progress and warnings on stderr, the result on stdout. Plain text where it is
+no terminal.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Console:
 
     @contextmanager
     def progress(self, total: int) -> Iterator[Tell]:
-        """Bars for jobs: one line each while it runs, on a terminal; else a line when a job begins."""
+        """Bars for jobs: one line each while it runs, on a terminal; else a line when a job
+        begins.
+        """
         if self.quiet:
             yield lambda *_: None
             return
@@ -77,7 +81,13 @@ class Console:
             def tell(name: str, done: int, of: int, what: str) -> None:
                 if name not in rows:
                     rows[name] = bars.add_task(name, total=of)
-                bars.update(rows[name], completed=done, total=of, description=f"{name}  {what}", visible=done < of)
+                bars.update(
+                    rows[name],
+                    completed=done,
+                    total=of,
+                    description=f"{name}  {what}",
+                    visible=done < of,
+                )
 
             yield tell
 
@@ -93,9 +103,14 @@ def emit_json(value: Any) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """Rows on stdout; ``columns``: key -> heading. Numbers are rounded to three places here, never in a file."""
+    """Rows on stdout; ``columns``: key -> heading. Numbers are rounded to three places here, never
+    in a file.
+    """
     cells = [[_cell(r[k]) for k in columns] for r in rows]
-    widths = [max(len(h), *(len(c[i]) for c in cells)) if cells else len(h) for i, h in enumerate(columns.values())]
+    widths = [
+        max(len(h), *(len(c[i]) for c in cells)) if cells else len(h)
+        for i, h in enumerate(columns.values())
+    ]
     emit("  ".join(h.ljust(w) for h, w in zip(columns.values(), widths, strict=True)).rstrip())
     for line in cells:
         emit("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())

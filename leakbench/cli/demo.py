@@ -1,4 +1,6 @@
-"""demo: the whole of leakbench on data that comes with scikit-learn, in about three minutes on two cores."""
+"""demo: the whole of leakbench on data that comes with scikit-learn, in about three minutes on two
+cores.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from leakbench.record.policy import Policy
 from leakbench.record.runspec import RunSpec, make_spec
 
 JOBS = 2
-HIDDEN = {"kinds": ["prototype"], "clip": 1.0, "noise": 0.3}  # the same noise as FedGN's, put on another method's messages
+# The same noise as FedGN's, put on another method's messages.
+HIDDEN = {"kinds": ["prototype"], "clip": 1.0, "noise": 0.3}
 NOISY = {"kinds": ["update"], "clip": 0.05, "noise": 0.1}
 
 # Prototypes: what is gained, and what the paper's own measure says is given away.
@@ -37,11 +40,18 @@ INVERSION = {"targets": 4, "at": ["final"], "restarts": 2, "steps": 120}
 
 def specs() -> list[RunSpec]:
     """Ten runs, one seed each: modest on purpose, and the report says so."""
-    leakage = [("prototype_leakage", {}), ("prototype_leakage", {"candidates": "public"}), ("prototype_averaging", {})]
+    leakage = [
+        ("prototype_leakage", {}),
+        ("prototype_leakage", {"candidates": "public"}),
+        ("prototype_averaging", {}),
+    ]
     inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
-    few, none = Policy(probes=1), Policy(probes=0, audited=1)  # what is not attacked need not fill the disk
+    # What is not attacked need not fill the disk.
+    few, none = (Policy(probes=1), Policy(probes=0, audited=1))
     pairs = [make_spec(task="digit-pairs", attacks=leakage, record=none, **s) for s in PAIRS]
-    return pairs + [make_spec(task="digits", rounds=150, attacks=inversion, record=few, **s) for s in DIGITS]
+    return pairs + [
+        make_spec(task="digits", rounds=150, attacks=inversion, record=few, **s) for s in DIGITS
+    ]
 
 
 def run(out: Path, console: Console) -> int:
@@ -49,7 +59,10 @@ def run(out: Path, console: Console) -> int:
     from leakbench import api
     from leakbench.record import columns, folders
 
-    console.say(f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits, {JOBS} at a time")
+    console.say(
+        f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits,"
+        f" {JOBS} at a time"
+    )
     todo = [Job(s.folder(), whole, (s, str(out / "runs"))) for s in specs()]
     with console.progress(len(todo)) as tell:
         done = jobs.run(todo, workers=JOBS, tell=tell)
@@ -57,7 +70,10 @@ def run(out: Path, console: Console) -> int:
     console.say("writing the report")
     page = api.report(found, out / "report", title="leakbench demo") / "index.html"
     summary.tradeoff(folders.read_table(page.with_name("tradeoff.csv"), columns.TRADEOFF))
-    emit(f"\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report: {page}")
+    emit(
+        "\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report:"
+        f" {page}"
+    )
     failed = [o for o in done if o.error]
     for outcome in failed:
         console.warn(f"failed: {outcome.name}: {outcome.error}")

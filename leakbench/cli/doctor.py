@@ -29,7 +29,9 @@ def _versions() -> dict[str, Any]:
 
     commit, dirty = provenance.source()
     where = f", commit {commit[:10]}{' (changed)' if dirty else ''}" if commit else ""
-    return _item("versions", ", ".join(f"{k} {v}" for k, v in provenance.versions().items()) + where)
+    return _item(
+        "versions", ", ".join(f"{k} {v}" for k, v in provenance.versions().items()) + where
+    )
 
 
 def _device() -> dict[str, Any]:
@@ -39,7 +41,9 @@ def _device() -> dict[str, Any]:
 
     if torch.cuda.is_available():
         return _item("device", f"{torch.cuda.get_device_name()}, and {os.cpu_count()} CPU cores")
-    return _item("device", f"CPU, {os.cpu_count()} cores", do="No GPU is needed for digits and digit-pairs.")
+    return _item(
+        "device", f"CPU, {os.cpu_count()} cores", do="No GPU is needed for digits and digit-pairs."
+    )
 
 
 def _data() -> dict[str, Any]:
@@ -54,7 +58,10 @@ def _data() -> dict[str, Any]:
     if not absent:
         return _item("data", text)
     looked = "; ".join(f"{name} ({sets.layouts(name)})" for name in absent)
-    do = "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the folder that has it."
+    do = (
+        "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the"
+        " folder that has it."
+    )
     if sets.HAR in absent:
         do += f' uci-har cannot be fetched: take it from UCI\'s page "{har_files.PAGE}".'
     return _item("data", f"{text}; not in {places.data()}: {looked}", ok=False, do=do)
@@ -66,5 +73,10 @@ def _lpips() -> dict[str, Any]:
     try:
         path = lpips.find()
     except lpips.WeightsNotFound as error:
-        return _item("LPIPS weights", "not found; perceptual distance is left out of reports", ok=False, do=str(error))
+        return _item(
+            "LPIPS weights",
+            "not found; perceptual distance is left out of reports",
+            ok=False,
+            do=str(error),
+        )
     return _item("LPIPS weights", str(path))

@@ -14,7 +14,8 @@ Values = dict[str, list[Any]]  # key -> the values it sweeps over
 
 
 def settings(given: Sequence[str]) -> Values:
-    """{"sigma": [0.1, 0.3]} of `-s sigma=0.1,0.3`; a value is JSON, or else text; a comma list sweeps.
+    """{"sigma": [0.1, 0.3]} of `-s sigma=0.1,0.3`; a value is JSON, or else text; a comma list
+    sweeps.
 
     Raises:
         UsageError: something has no `=`, or a key comes twice.
@@ -25,7 +26,9 @@ def settings(given: Sequence[str]) -> Values:
         if not sign or not key:
             raise UsageError(f"-s {text!r}: expected KEY=VALUE, for example -s sigma=0.1.")
         if key in out:
-            raise UsageError(f"-s {key} was given twice; sweep with a comma list, for example -s {key}=1,2.")
+            raise UsageError(
+                f"-s {key} was given twice; sweep with a comma list, for example -s {key}=1,2."
+            )
         out[key] = [_value(v) for v in _listed(value)]
     return out
 
@@ -59,13 +62,17 @@ def seeds(text: str) -> list[int]:
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not found or (found[2] and int(found[2]) < int(found[1])):
-            raise UsageError(f"--seeds {text!r}: expected a seed, a range or a list, for example 7, 0-2 or 0,4,7.")
+            raise UsageError(
+                f"--seeds {text!r}: expected a seed, a range or a list, for example 7, 0-2 or"
+                " 0,4,7."
+            )
         out += range(int(found[1]), int(found[2] or found[1]) + 1)
     return list(dict.fromkeys(out))
 
 
 def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
-    """Whose key is it? A bare key belongs to the one method in ``names``, a dotted key to what it names.
+    """Whose key is it? A bare key belongs to the one method in ``names``, a dotted key to what it
+    names.
 
     Raises:
         UsageError: a bare key with several methods named, or a dotted key that names none of them.
@@ -77,7 +84,10 @@ def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
             if len(names) != 1:
                 several = f"with {len(names)} {what}s" if names else f"without a named {what}"
                 example = f"{names[0]}.{key}" if names else f"NAME.{key}"
-                raise UsageError(f"-s {key}: {several} only a dotted key says whose parameter it is; write -s {example}=VALUE.")
+                raise UsageError(
+                    f"-s {key}: {several} only a dotted key says whose parameter it is; write -s"
+                    f" {example}=VALUE."
+                )
             owner, field_name = names[0], key
         out.setdefault(owner, {})[field_name] = value
     return out

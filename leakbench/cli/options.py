@@ -25,7 +25,9 @@ def _single(values: Values) -> dict[str, Any]:
     """
     for key, several in values.items():
         if len(several) != 1:
-            raise UsageError(f"-s record.{key}: one record policy serves all runs; give a single value.")
+            raise UsageError(
+                f"-s record.{key}: one record policy serves all runs; give a single value."
+            )
     return {k: v[0] for k, v in values.items()}
 
 
@@ -52,7 +54,9 @@ class Plan:
             "rounds": self.rounds,
             "engine": self.engine,
             "dtype": self.dtype,
-            "record": Policy.build({"name": self.record, **_single(self.record_values)}, "--record"),
+            "record": Policy.build(
+                {"name": self.record, **_single(self.record_values)}, "--record"
+            ),
             "attacks": self.attacks,
         }
         wraps = [[(name, p) for p in product(v)] for name, v in self.wrappers]
@@ -60,7 +64,14 @@ class Plan:
             for params, task, wrapped, seed in itertools.product(
                 product(values), product(self.task_values), itertools.product(*wraps), self.seeds
             ):
-                yield {**common, "defense": name, "params": params, "task_params": task, "wrappers": list(wrapped), "seed": seed}
+                yield {
+                    **common,
+                    "defense": name,
+                    "params": params,
+                    "task_params": task,
+                    "wrappers": list(wrapped),
+                    "seed": seed,
+                }
 
 
 def read_spec(path: Path) -> Plan:
@@ -73,7 +84,9 @@ def read_spec(path: Path) -> Plan:
         with path.open("rb") as file:
             table = tomllib.load(file)
     except FileNotFoundError:
-        raise UsageError(f"{path} does not exist. Give a SPEC.toml, or a defense with -d.") from None
+        raise UsageError(
+            f"{path} does not exist. Give a SPEC.toml, or a defense with -d."
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read as TOML ({error}).") from None
     for key in table:
@@ -93,7 +106,9 @@ def read_spec(path: Path) -> Plan:
     plan.rounds = _of_type(table["rounds"], int, f"{path}: rounds") if "rounds" in table else None
     given = table.get("seeds", [0])
     plan.seeds = (
-        [_of_type(s, int, f"{path}: seeds") for s in given] if isinstance(given, list) else [_of_type(given, int, f"{path}: seeds")]
+        [_of_type(s, int, f"{path}: seeds") for s in given]
+        if isinstance(given, list)
+        else [_of_type(given, int, f"{path}: seeds")]
     )
     for key in ("engine", "dtype", "record"):
         setattr(plan, key, _of_type(table.get(key, getattr(plan, key)), str, f"{path}: {key}"))
@@ -116,12 +131,19 @@ def _method(table: Mapping[str, Any], what: str) -> tuple[str, Values]:
 
 def _of_type(value: Any, kind: type, what: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise UsageError(f"{what} = {value!r}: expected {'text' if kind is str else 'a whole number'}.")
+        raise UsageError(
+            f"{what} = {value!r}: expected {'text' if kind is str else 'a whole number'}."
+        )
     return value
 
 
 def amend(
-    plan: Plan, defenses: Sequence[str], wrappers: Sequence[str], given: Sequence[str], single: Mapping[str, Any], seeds: str | None
+    plan: Plan,
+    defenses: Sequence[str],
+    wrappers: Sequence[str],
+    given: Sequence[str],
+    single: Mapping[str, Any],
+    seeds: str | None,
 ) -> None:
     """Lay the command line over a SPEC.toml's plan.
 
@@ -140,9 +162,12 @@ def amend(
         plan.seeds = keys.seeds(seeds)
     if not plan.defenses:
         raise UsageError(
-            "no defense was given. Name one with -d, for example leakbench train -d fedgn; `leakbench list defenses` shows them."
+            "no defense was given. Name one with -d, for example leakbench train -d fedgn;"
+            " `leakbench list defenses` shows them."
         )
-    routed = keys.route(keys.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense")
+    routed = keys.route(
+        keys.settings(given), list(dict.fromkeys(name for name, _ in plan.defenses)), "defense"
+    )
     owners = [*plan.wrappers, *plan.defenses]
     for owner, values in routed.items():
         if owner in ("task", "model"):
@@ -155,4 +180,6 @@ def amend(
         else:
             key = f"{owner}.{next(iter(values))}"
             parts = ["task", "model", "record", *(name for name, _ in owners)]
-            raise UsageError(f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, parts)}")
+            raise UsageError(
+                f"-s {key}: {owner!r} is no part of this run.{suggestion(owner, parts)}"
+            )

@@ -1,4 +1,6 @@
-"""reproduce: run or resume what a table or figure of a paper needs, then print and write its numbers beside ours."""
+"""reproduce: run or resume what a table or figure of a paper needs, then print and write its
+numbers beside ours.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def listing(*, as_json: bool) -> int:
     from leakbench.reproduce.catalogue import RECIPES
 
     if as_json:
-        emit_json({n: {"about": r.about, "time": {s: x.time for s, x in r.scales.items()}} for n, r in RECIPES.items()})
+        emit_json(
+            {
+                n: {"about": r.about, "time": {s: x.time for s, x in r.scales.items()}}
+                for n, r in RECIPES.items()
+            }
+        )
         return 0
     for name, recipe in RECIPES.items():
         emit(f"{name}: {recipe.about}")
@@ -53,7 +60,9 @@ def run(
 
     where = provenance.device(device)
     recipe = catalogue.find(name)
-    planned = plan.plan(recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None, runs=runs)
+    planned = plan.plan(
+        recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None, runs=runs
+    )
     for p in {p.setting.dataset: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setting.dataset}: {p.lacking}")
     todo = make.jobs(planned, str(runs), where)
@@ -64,29 +73,51 @@ def run(
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
         datasets = list(dict.fromkeys(p.setting.dataset for p in planned))
-        said = [o.judge(lines, d) for d in datasets for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
+        said = [
+            o.judge(lines, d)
+            for d in datasets
+            for o in recipe.orders_of(scale)
+            if not o.datasets or d in o.datasets
+        ]
         drawn = figures.draw(recipe, scale, lines, {k: f.runs for k, f in found.items()}, out)
         files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
         if excerpts and recipe.scales[scale].excerpts:
             files += _excerpts([r for f in found.values() for r in f.runs], out / "runs", console)
     if as_json:
-        emit_json({"recipe": name, "scale": scale, "rows": lines, "statements": [asdict(s) for s in said], "files": list(map(str, files))})
+        emit_json(
+            {
+                "recipe": name,
+                "scale": scale,
+                "rows": lines,
+                "statements": [asdict(s) for s in said],
+                "files": list(map(str, files)),
+            }
+        )
     else:
         for dataset in datasets:
             mine = [r for r in lines if r["dataset"] == dataset]
-            emit(f"{recipe.about}\n{write.title(mine)}, {scale}; the paper's number, and ours with its 95 % interval")
+            emit(
+                f"{recipe.about}\n{write.title(mine)}, {scale}; the paper's number, and ours with"
+                " its 95 % interval"
+            )
             table(write.wide(recipe, mine), write.headings(recipe, mine))
             emit("")
             for s in (s for s in said if s.dataset == dataset):
                 emit(f"* {s.sentence}")
             emit("")
         emit("\n".join(map(str, files)))
-    failed = any(o.value.failed for o in done if not o.error) or any(p.lacking and p.wanted for p in planned)
+    failed = any(o.value.failed for o in done if not o.error) or any(
+        p.lacking and p.wanted for p in planned
+    )
     return max(commands.exit_code(done, console), PartFailed.exit_code if failed else 0)
 
 
-def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console) -> Mapping[tuple[str, str], Found]:
-    """The complete runs of every case, of those too that were not asked for now; and what is to be said of the rest."""
+def _found(
+    planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console
+) -> Mapping[tuple[str, str], Found]:
+    """The complete runs of every case, of those too that were not asked for now; and what is to be
+    said of the rest.
+    """
     from leakbench.record import folders as _runs
     from leakbench.reproduce import plan
     from leakbench.reproduce.rows import Found
@@ -116,7 +147,9 @@ def _found(planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, cons
 
 
 def _excerpts(made: Sequence[Run], out: Path, console: Console) -> list[Path]:
-    """One per run that shared prototypes, wherever the run is used; what is there of this very run stays."""
+    """One per run that shared prototypes, wherever the run is used; what is there of this very run
+    stays.
+    """
     from leakbench.reproduce.excerpt import excerpt, is_of
 
     paths = []

@@ -37,8 +37,15 @@ def _lines(kind: str) -> dict[str, str]:
 
         return {name: _first(f) for name, f in sorted(MODELS.items())}
     if kind == "metrics":
-        metrics = {m.name: m for name in registry.names("attacks") for m in registry.load("attacks", name).metrics}
-        return {n: f"per {m.unit}, {m.low:g} to {m.high:g}, leaks {m.leaks}" for n, m in sorted(metrics.items())}
+        metrics = {
+            m.name: m
+            for name in registry.names("attacks")
+            for m in registry.load("attacks", name).metrics
+        }
+        return {
+            n: f"per {m.unit}, {m.low:g} to {m.high:g}, leaks {m.leaks}"
+            for n, m in sorted(metrics.items())
+        }
     return {name: _first(registry.load(kind, name)) for name in registry.names(kind)}
 
 
@@ -60,7 +67,10 @@ def one(name: str, *, as_json: bool) -> int:
     kinds = [kind for kind, lines in known.items() if name in lines]
     if not kinds:
         raise UnknownName("name", name, [n for lines in known.values() for n in lines])
-    facts = [_facts(k, registry.load(k, name)) if k in registry.KINDS else _line(k, known[k][name]) for k in kinds]
+    facts = [
+        _facts(k, registry.load(k, name)) if k in registry.KINDS else _line(k, known[k][name])
+        for k in kinds
+    ]
     if as_json:
         emit_json(facts)
         return 0
@@ -71,7 +81,8 @@ def one(name: str, *, as_json: bool) -> int:
             for line in about.get(key, []):
                 emit(f"  {key}: {line}")
         for p in about["parameters"]:
-            default = p["default"] if isinstance(p["default"], str) else json.dumps(p["default"])  # as -s takes it
+            # As -s takes it.
+            default = p["default"] if isinstance(p["default"], str) else json.dumps(p["default"])
             words = shlex.quote(f"{p['name']}={default}")
             emit("  ".join(w for w in (f"  -s {words}", p["range"], p["description"]) if w))
     return 0
@@ -82,7 +93,10 @@ def _line(kind: str, about: str) -> dict[str, Any]:
 
 
 def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
-    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": _plain(" ".join((inspect.getdoc(cls) or "").split()))}
+    about: dict[str, Any] = {
+        "kind": kind.removesuffix("s"),
+        "about": _plain(" ".join((inspect.getdoc(cls) or "").split())),
+    }
     about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
     if kind == "defenses":
         about["shares"] = _shares(cls)
@@ -91,9 +105,15 @@ def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
         task = cls.build({}, "task")
-        fits = [m for m in registry.names("defenses") if task.one_class_each or registry.load("defenses", m).outputs != "embedding"]
+        fits = [
+            m
+            for m in registry.names("defenses")
+            if task.one_class_each or registry.load("defenses", m).outputs != "embedding"
+        ]
         tables = {m: task.defaults(m) for m in fits}
-        about["tables"] = [f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in tables.items() if t]
+        about["tables"] = [
+            f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in tables.items() if t
+        ]
     about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
     return about
 
@@ -116,16 +136,26 @@ def _shares(cls: type[Any]) -> list[str]:
     fed.step()
     fed.end()
     return [
-        f"{s['sender']} -> {s['receiver']}: {s['kind']}, {s['bytes'] // s['messages']} bytes a message (task digits)"
+        f"{s['sender']} -> {s['receiver']}: {s['kind']}, {s['bytes'] // s['messages']} bytes a"
+        " message (task digits)"
         for s in fed.traffic.table()
     ]
 
 
 def _parameter(name: str, field: Any) -> dict[str, Any]:
     limits = {type(m).__name__: m for m in field.metadata}
-    words = [f"{sign} {getattr(limits[k], k.lower())}" for k, sign in (("Ge", ">="), ("Gt", ">"), ("Le", "<="), ("Lt", "<")) if k in limits]
+    words = [
+        f"{sign} {getattr(limits[k], k.lower())}"
+        for k, sign in (("Ge", ">="), ("Gt", ">"), ("Le", "<="), ("Lt", "<"))
+        if k in limits
+    ]
     choices = getattr(field.annotation, "__args__", ())
     if not words and choices and all(isinstance(c, str) for c in choices):
         words = [" | ".join(choices)]
     default = "" if field.is_required() else field.default
-    return {"name": name, "default": default, "range": ", ".join(words), "description": field.description or ""}
+    return {
+        "name": name,
+        "default": default,
+        "range": ", ".join(words),
+        "description": field.description or "",
+    }

@@ -1,4 +1,6 @@
-"""The trade-off on a terminal: what each setting gains, and what the paper's own and the best attacks reach."""
+"""The trade-off on a terminal: what each setting gains, and what the paper's own and the best
+attacks reach.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ Row = Mapping[str, Any]
 Setting = tuple[str, str, str, str]  # task, defense, its parameters, wrappers: as in tradeoff.csv
 
 # Shown where a reader looks first; the others say the same in other units.
-FIRST = ("p_leak", "p_leak_public", "identification", "psnr", "dcor2_corrected", "context_accuracy", "exposure", "label_overlap")
+FIRST = (
+    "p_leak",
+    "p_leak_public",
+    "identification",
+    "psnr",
+    "dcor2_corrected",
+    "context_accuracy",
+    "exposure",
+    "label_overlap",
+)
 HEADS = {
     "task": "task",
     "setting": "setting",
@@ -27,7 +38,12 @@ HEADS = {
     "n": "n",
     "note": "note",
 }
-NOTES = {"control_failed": "attack too weak to judge", "dead_run": "dead run", "failed_units": "failed units", "probe": "probes"}
+NOTES = {
+    "control_failed": "attack too weak to judge",
+    "dead_run": "dead run",
+    "failed_units": "failed units",
+    "probe": "probes",
+}
 
 
 def tradeoff(rows: Sequence[Row]) -> None:
@@ -45,7 +61,9 @@ def tradeoff(rows: Sequence[Row]) -> None:
 
 def _line(several: Sequence[Row], setting: str) -> dict[str, Any]:
     one = several[0]
-    paper = [r for r in several if r["rung"] == "paper" and r["attack"] not in ("cascade", "any_attack")]
+    paper = [
+        r for r in several if r["rung"] == "paper" and r["attack"] not in ("cascade", "any_attack")
+    ]
     by_name = {r["attack"]: r for r in several}
     worst = by_name.get("any_attack", one)
     flags = {f for r in several for f in r["flags"].split("|")}
@@ -76,15 +94,18 @@ def _value(row: Row | None) -> str:
 
 
 def labels(rows: Sequence[Row]) -> dict[Setting, str]:
-    """What each setting is called, in the command line's words: fedhide(alpha=0.1, k=5) + clip_noise.
+    """What each setting is called, in the command line's words: fedhide(alpha=0.1, k=5) +
+    clip_noise.
 
-    Told are the fields that a method adds to the base's, and what differs between settings that would else look alike.
+    Told are the fields that a method adds to the base's, and what differs between settings that
+    would else look alike.
     """
     found: dict[Setting, list[tuple[str, dict[str, Any]]]] = {}
     for r in rows:
         parts = [(w["name"], w["params"]) for w in json.loads(r["wrappers"])]
         found[_setting(r)] = [(r["defense"], json.loads(r["defense_params"])), *parts]
-    families: dict[tuple[str, ...], list[Setting]] = defaultdict(list)  # of one task, with the same names
+    # Of one task, with the same names.
+    families: dict[tuple[str, ...], list[Setting]] = defaultdict(list)
     for key, parts in found.items():
         families[key[0], *(name for name, _ in parts)].append(key)
     told = {}
@@ -93,7 +114,11 @@ def labels(rows: Sequence[Row]) -> dict[Setting, str]:
             texts = []
             for place, (name, params) in enumerate(found[key]):
                 own = _own(name, params) if place == 0 else set()
-                differ = {k for k, v in params.items() if any(found[other][place][1].get(k) != v for other in family)}
+                differ = {
+                    k
+                    for k, v in params.items()
+                    if any(found[other][place][1].get(k) != v for other in family)
+                }
                 texts.append(_called(name, {k: v for k, v in params.items() if k in own | differ}))
             told[key] = " + ".join(texts)
     return told
@@ -108,10 +133,18 @@ def _called(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _own(name: str, params: Mapping[str, Any]) -> set[str]:
-    """The fields that the method adds to the base's; a switch, a word or a 0 only where it is not the method's own."""
+    """The fields that the method adds to the base's; a switch, a word or a 0 only where it is not
+    the method's own.
+    """
     from leakbench.base import registry
     from leakbench.federation.defense import Defense
 
-    fields = registry.load("defenses", name).model_fields if name in registry.names("defenses") else {}
-    plain = {k for k, f in fields.items() if params.get(k) == f.get_default() and (isinstance(params[k], str) or not params[k])}
+    fields = (
+        registry.load("defenses", name).model_fields if name in registry.names("defenses") else {}
+    )
+    plain = {
+        k
+        for k, f in fields.items()
+        if params.get(k) == f.get_default() and (isinstance(params[k], str) or not params[k])
+    }
     return {*(fields or params)} - {*Defense.model_fields, "lam", "margin", "server_lr"} - plain

@@ -1,6 +1,8 @@
-"""The official file formats of MNIST (idx), CIFAR-10 and CIFAR-100 (pickled Python dicts, or binary rows): bytes in, tensors out.
+"""The official file formats of MNIST (idx), CIFAR-10 and CIFAR-100 (pickled Python dicts, or binary
+rows): bytes in, tensors out.
 
-A file may hold fewer rows than the official one, and may be packed by gzip; anything else that is not as its format says is a BrokenFile.
+A file may hold fewer rows than the official one, and may be packed by gzip; anything else that is
+not as its format says is a BrokenFile.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _CORES = ("numpy.core", "numpy._core")  # numpy 1's name and numpy 2's
 
 
 class _Arrays(pickle.Unpickler):
-    """Makes lists, dicts, strings and numpy arrays; whatever else a pickle asks for is refused before it is looked up."""
+    """Makes lists, dicts, strings and numpy arrays; whatever else a pickle asks for is refused
+    before it is looked up.
+    """
 
     admitted = {
         ("numpy", "ndarray"): np.ndarray,
@@ -45,7 +49,9 @@ class _Arrays(pickle.Unpickler):
 
 
 def cifar_python(key: str, classes: int) -> Reader:
-    """Reader of CIFAR's "Python version": pickled dicts with `data` (n, 3072) and a list of classes called ``key``."""
+    """Reader of CIFAR's "Python version": pickled dicts with `data` (n, 3072) and a list of classes
+    called ``key``.
+    """
 
     def one(path: Path) -> Labelled:
         try:
@@ -63,7 +69,9 @@ def cifar_python(key: str, classes: int) -> Reader:
 
 
 def cifar_binary(labels: int, classes: int) -> Reader:
-    """Reader of CIFAR's "binary version": rows of ``labels`` bytes, the class the last of them, and 3,072 bytes of image."""
+    """Reader of CIFAR's "binary version": rows of ``labels`` bytes, the class the last of them, and
+    3,072 bytes of image.
+    """
 
     def one(path: Path) -> Labelled:
         raw, row = _bytes(path), labels + 3072
@@ -108,7 +116,9 @@ def _broken(path: Path, why: str) -> BrokenFile:
     return BrokenFile(f"{path} is damaged or not what its name says ({why}). Fetch it again.")
 
 
-def _checked(path: Path, pixels: NDArray[Any], labels: NDArray[Any], shape: tuple[int, ...], classes: int) -> Labelled:
+def _checked(
+    path: Path, pixels: NDArray[Any], labels: NDArray[Any], shape: tuple[int, ...], classes: int
+) -> Labelled:
     """The rows of one file as tensors, once they can be images and classes."""
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != prod(shape):
         raise _broken(path, f"images of {prod(shape)} bytes were expected")
@@ -121,4 +131,8 @@ def _checked(path: Path, pixels: NDArray[Any], labels: NDArray[Any], shape: tupl
 
 
 def _joined(parts: list[Labelled]) -> Labelled:
-    return parts[0] if len(parts) == 1 else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
+    return (
+        parts[0]
+        if len(parts) == 1
+        else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
+    )

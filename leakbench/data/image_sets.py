@@ -1,4 +1,6 @@
-"""Where MNIST, CIFAR-10 and CIFAR-100 lie: in ``places.data()``, in one of their official layouts, or fetched there by torchvision."""
+"""Where MNIST, CIFAR-10 and CIFAR-100 lie: in ``places.data()``, in one of their official layouts,
+or fetched there by torchvision.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Layout:
         """Each file; where only the same packed by gzip is there, that one."""
         plain = [root / self.folder / n for n in names]
         packed = [p.with_name(f"{p.name}.gz") for p in plain]
-        return [q if q.is_file() and not p.is_file() else p for p, q in zip(plain, packed, strict=True)]
+        return [
+            q if q.is_file() and not p.is_file() else p for p, q in zip(plain, packed, strict=True)
+        ]
 
     def missing(self, root: Path) -> list[Path]:
         """The files that are not there."""
@@ -40,10 +44,22 @@ _IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
 
 # Set -> its layouts; the first is the one in which torchvision fetches it.
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "mnist": (Layout("MNIST/raw", tuple(f"train-{n}" for n in _IDX), tuple(f"t10k-{n}" for n in _IDX), files.mnist),),
+    "mnist": (
+        Layout(
+            "MNIST/raw",
+            tuple(f"train-{n}" for n in _IDX),
+            tuple(f"t10k-{n}" for n in _IDX),
+            files.mnist,
+        ),
+    ),
     "cifar10": (
         Layout("cifar-10-batches-py", _BATCHES, ("test_batch",), files.cifar_python("labels", 10)),
-        Layout("cifar-10-batches-bin", tuple(f"{b}.bin" for b in _BATCHES), ("test_batch.bin",), files.cifar_binary(1, 10)),
+        Layout(
+            "cifar-10-batches-bin",
+            tuple(f"{b}.bin" for b in _BATCHES),
+            ("test_batch.bin",),
+            files.cifar_binary(1, 10),
+        ),
     ),
     "cifar100": (
         Layout("cifar-100-python", ("train",), ("test",), files.cifar_python("fine_labels", 100)),
@@ -55,7 +71,9 @@ TORCHVISION = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 
 
 def found(name: str) -> Path | None:
-    """The folder that holds all files of the set ``name`` ("mnist", "cifar10", "cifar100"), or None. Nothing is fetched."""
+    """The folder that holds all files of the set ``name`` ("mnist", "cifar10", "cifar100"), or
+    None. Nothing is fetched.
+    """
     layout = _layout(name)
     return places.data() / layout.folder if layout else None
 
@@ -66,7 +84,8 @@ def layouts(name: str) -> str:
 
 
 def load(name: str) -> tuple[Labelled, Labelled]:
-    """The official training and test set of ``name``: images (n, C, H, W) uint8 and classes (n,) int64 of each.
+    """The official training and test set of ``name``: images (n, C, H, W) uint8 and classes (n,)
+    int64 of each.
 
     Where the set is nowhere, torchvision fetches it, and a line on stderr says so.
 
@@ -75,7 +94,9 @@ def load(name: str) -> tuple[Labelled, Labelled]:
         UsageError: the set is nowhere and cannot be fetched.
     """
     layout = _layout(name) or _fetched(name)
-    train, test = (layout.read(layout.paths(places.data(), names)) for names in (layout.train, layout.test))
+    train, test = (
+        layout.read(layout.paths(places.data(), names)) for names in (layout.train, layout.test)
+    )
     return train, test
 
 
@@ -84,17 +105,24 @@ def _layout(name: str) -> Layout | None:
 
 
 def _fetched(name: str) -> Layout:
-    """Torchvision's download, made in a folder of its own and moved to its place whole: several processes may want it at once."""
+    """Torchvision's download, made in a folder of its own and moved to its place whole: several
+    processes may want it at once.
+    """
     root = places.data()
     for layout in LAYOUTS[name]:
         lacking = layout.missing(root)
         if len(lacking) < len(layout.train + layout.test):
-            raise BrokenFile(f"{lacking[0]} is missing beside the other files of {name}. Put it there too.")
+            raise BrokenFile(
+                f"{lacking[0]} is missing beside the other files of {name}. Put it there too."
+            )
     layout = LAYOUTS[name][0]
     sys.stderr.write(f"{name} is not in {root}: torchvision fetches it\n")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as fresh, redirect_stdout(sys.stderr):
+        with (
+            tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as fresh,
+            redirect_stdout(sys.stderr),
+        ):
             _download(name, fresh)
             (root / layout.folder).parent.mkdir(parents=True, exist_ok=True)
             (Path(fresh) / layout.folder).rename(root / layout.folder)
@@ -102,8 +130,9 @@ def _fetched(name: str) -> Layout:
         if layout.missing(root):  # else another process was first
             why = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
             raise UsageError(
-                f"{name} is not in {root} ({layouts(name)} with the official files) and could not be fetched there ({why}): "
-                "put it there, or set LEAKBENCH_DATA to the folder that has it."
+                f"{name} is not in {root} ({layouts(name)} with the official files) and could not"
+                f" be fetched there ({why}): put it there, or set LEAKBENCH_DATA to the folder that"
+                " has it."
             ) from None
     return layout
 

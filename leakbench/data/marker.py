@@ -1,4 +1,5 @@
-"""A planted context: a marker in all inputs of some clients, so that an attacker's inference of it can be counted.
+"""A planted context: a marker in all inputs of some clients, so that an attacker's inference of it
+can be counted.
 
 One function makes both the clients' data and the attacker's marked copies of auxiliary data.
 """
@@ -17,10 +18,12 @@ KINDS = ("square", "bump")
 def paste(x: Tensor, kind: str) -> Tensor:
     """A copy of the inputs ``x`` (..., C, H, W) with the marker ``kind``.
 
-    "square", images in [0, 1] (or uint8): channel 0 is 1 (255) on a square near the upper left corner, of 32 pixels the rows and
-    columns 2 to 6 as in FLea's demonstration; on other sides in proportion, at least 2 x 2 pixels (8x8: rows and columns 0, 1).
-    "bump", sensors (..., 1, time, axes), standardised: half a sine of height 3 (standard deviations) added to the first axis, from
-    an eighth of the window on and a sixteenth of it long (128 samples: 16 to 23, 0.16 s). FLea has no marker for sensors.
+    "square", images in [0, 1] (or uint8): channel 0 is 1 (255) on a square near the upper left
+    corner, of 32 pixels the rows and columns 2 to 6 as in FLea's demonstration; on other sides in
+    proportion, at least 2 x 2 pixels (8x8: rows and columns 0, 1). "bump", sensors (..., 1, time,
+    axes), standardised: half a sine of height 3 (standard deviations) added to the first axis, from
+    an eighth of the window on and a sixteenth of it long (128 samples: 16 to 23, 0.16 s). FLea has
+    no marker for sensors.
 
     Raises:
         UsageError: there is no such marker.
@@ -43,9 +46,10 @@ def paste(x: Tensor, kind: str) -> Tensor:
 def marked(clients: int, stream: str) -> Tensor:
     """(C,) bool: half of the clients, rounded down, by a named stream of the task.
 
-    FLea's Section 4.4 marks half of the *images*. Here a client's every input has the marker or none has: a property of the client
-    (its camera, the paper's own motive in Section 2.4) is what a context attacker infers, and a mean of ten of a client's images,
-    which FedMix sends, is all marked or all clear.
+    FLea's Section 4.4 marks half of the *images*. Here a client's every input has the marker or
+    none has: a property of the client (its camera, the paper's own motive in Section 2.4) is what a
+    context attacker infers, and a mean of ten of a client's images, which FedMix sends, is all
+    marked or all clear.
     """
     out = torch.zeros(clients, dtype=torch.bool)
     out[shared(0, f"{stream}/context").permutation("clients", clients)[: clients // 2]] = True

@@ -1,4 +1,6 @@
-"""The data sets that are read from files, by name: where they are, and what to do where they are not."""
+"""The data sets that are read from files, by name: where they are, and what to do where they are
+not.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,6 @@ def absent(name: str) -> str:
     if name != HAR:
         how = f"leakbench train -t {name} -d fedavg --rounds 1 lets torchvision fetch them"
     return (
-        f"{name} is not in {places.data()} (looked for {layouts(name)}): put the files there, or set LEAKBENCH_DATA to the folder that "
-        f"has them; {how}."
+        f"{name} is not in {places.data()} (looked for {layouts(name)}): put the files there, or"
+        f" set LEAKBENCH_DATA to the folder that has them; {how}."
     )

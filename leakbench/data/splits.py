@@ -1,6 +1,8 @@
-"""Who holds which training examples: rules that deal rows to clients, each row at most once, by named streams of the task alone.
+"""Who holds which training examples: rules that deal rows to clients, each row at most once, by
+named streams of the task alone.
 
-A split is a list of C tensors of row numbers, ascending, disjoint, together all of the rows that it was given.
+A split is a list of C tensors of row numbers, ascending, disjoint, together all of the rows that it
+was given.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ MU = (0.01, 1000.0)
 
 
 def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
-    """The rows of n that are kept where clients hold ``mean_local_size`` examples on average (0: all n), ascending.
+    """The rows of n that are kept where clients hold ``mean_local_size`` examples on average (0:
+    all n), ascending.
 
     Drawn at random whatever their class; a smaller size is a part of a larger one.
 
@@ -31,20 +34,24 @@ def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
     size = clients * mean_local_size or n
     if size > n:
         raise UsageError(
-            f"task.mean_local_size = {mean_local_size} with {clients} clients needs {size} training examples, but there are {n}: "
-            f"use at most {n // clients}, or fewer clients."
+            f"task.mean_local_size = {mean_local_size} with {clients} clients needs {size} training"
+            f" examples, but there are {n}: use at most {n // clients}, or fewer clients."
         )
-    return torch.arange(n) if size == n else _rng(stream, "size").permutation("rows", n)[:size].sort().values
+    return (
+        torch.arange(n)
+        if size == n
+        else _rng(stream, "size").permutation("rows", n)[:size].sort().values
+    )
 
 
-def split(y: Tensor, *, clients: int, classes: int, rule: Rule, param: float, stream: str) -> list[Tensor]:
+def split(
+    y: Tensor, *, clients: int, classes: int, rule: Rule, param: float, stream: str
+) -> list[Tensor]:
     """The rows of each client.
 
-    Args:
-        y: (n,) int64, the class of each example, 0 to ``classes`` - 1.
-        clients: C.
-        classes: K.
-        rule: "class": client c has the examples of class c (C = K). "qua": see ``qua``. "dir": see ``dirichlet``. "iid": a random
+    Args: y: (n,) int64, the class of each example, 0 to ``classes`` - 1. clients: C. classes: K.
+        rule: "class": client c has the examples of class c (C = K). "qua": see ``qua``. "dir": see
+        ``dirichlet``. "iid": a random
             permutation cut evenly. "shards": see ``shards``.
         param: q, mu or the shards per client; not used by "class" and "iid".
         stream: of the task; the same stream and arguments give the same split.
@@ -54,13 +61,21 @@ def split(y: Tensor, *, clients: int, classes: int, rule: Rule, param: float, st
     """
     if rule == "class":
         if clients != classes:
-            raise UsageError(f"task.clients = {clients} with split class: expected {classes}, one client per class; or use another split.")
+            raise UsageError(
+                f"task.clients = {clients} with split class: expected {classes}, one client per"
+                " class; or use another split."
+            )
         return _nobody_without([(y == c).nonzero().flatten() for c in range(clients)], rule)
     if clients > len(y):
-        raise UsageError(f"task.clients = {clients}, but there are {len(y)} training examples: use at most so many clients.")
+        raise UsageError(
+            f"task.clients = {clients}, but there are {len(y)} training examples: use at most so"
+            " many clients."
+        )
     rng = _rng(stream, rule)
     if rule == "qua":
-        return _nobody_without(qua(y, clients, classes, _whole(rule, param, most=classes), rng), rule)
+        return _nobody_without(
+            qua(y, clients, classes, _whole(rule, param, most=classes), rng), rule
+        )
     if rule == "dir":
         return dirichlet(y, clients, classes, param, stream)
     if rule == "shards":
@@ -72,28 +87,37 @@ def holders(clients: int, classes: int, q: int, rng: Rng) -> Tensor:
     """(C, K) bool: client c has class c mod K and q - 1 others drawn at random."""
     out = torch.zeros(clients, classes, dtype=torch.bool)
     for c in range(clients):
-        others = 1 + rng.permutation(f"others/{c}", classes - 1)[: q - 1] if classes > 1 else torch.zeros(0, dtype=torch.long)
+        others = (
+            1 + rng.permutation(f"others/{c}", classes - 1)[: q - 1]
+            if classes > 1
+            else torch.zeros(0, dtype=torch.long)
+        )
         out[c, (c + torch.cat([torch.zeros(1, dtype=torch.long), others])) % classes] = True
     return out
 
 
 def qua(y: Tensor, clients: int, classes: int, q: int, rng: Rng) -> list[Tensor]:
-    """FLea's Qua(q): every client has exactly q classes; each class is shuffled and cut evenly among its holders.
+    """FLea's Qua(q): every client has exactly q classes; each class is shuffled and cut evenly
+    among its holders.
 
     So sizes vary around the mean as the number of a class's holders does.
 
-    Raises:
-        UsageError: fewer clients than classes (one would be nobody's), or a class has fewer examples than holders.
+    Raises: UsageError: fewer clients than classes (one would be nobody's), or a class has fewer
+        examples than holders.
     """
     if clients < classes:
-        raise UsageError(f"task.clients = {clients} with split qua: expected at least {classes}, or a class would be nobody's.")
+        raise UsageError(
+            f"task.clients = {clients} with split qua: expected at least {classes}, or a class"
+            " would be nobody's."
+        )
     held, mine = holders(clients, classes, q, rng), _dealt(clients)
     for k in range(classes):
         rows, who = _shuffled(y, k, rng), held[:, k].nonzero().flatten()
         if len(rows) < len(who):
             raise UsageError(
-                f"split qua with q = {q} and {clients} clients: class {k} has {len(rows)} training examples for {len(who)} holders; "
-                "use fewer clients, a smaller split_param or a larger mean_local_size."
+                f"split qua with q = {q} and {clients} clients: class {k} has {len(rows)} training"
+                f" examples for {len(who)} holders; use fewer clients, a smaller split_param or a"
+                " larger mean_local_size."
             )
         for c, part in zip(who.tolist(), rows.tensor_split(len(who)), strict=True):
             mine[c].append(part)
@@ -101,23 +125,32 @@ def qua(y: Tensor, clients: int, classes: int, q: int, rng: Rng) -> list[Tensor]
 
 
 def dirichlet(y: Tensor, clients: int, classes: int, mu: float, stream: str) -> list[Tensor]:
-    """Dir(mu): each class is dealt in shares drawn from a symmetric Dirichlet over the clients, until everybody has ``LEAST``.
+    """Dir(mu): each class is dealt in shares drawn from a symmetric Dirichlet over the clients,
+    until everybody has ``LEAST``.
 
-    Class after class; a client that has its even share of all examples already gets none of the classes that follow. All is
-    drawn again until every client has ``LEAST`` = 2 examples. Under a small mu that never happens to many clients at once, so
-    more than ``TOGETHER`` = 50 are parted into groups of equal size, each class is cut evenly among the groups, and each group
-    draws for itself. FLea's code does so too (parts of 100, on HAR of 75, at least as many examples as classes or 3); its paper
-    says "Dirichlet" and no more.
+    Class after class; a client that has its even share of all examples already gets none of the
+    classes that follow. All is drawn again until every client has ``LEAST`` = 2 examples. Under a
+    small mu that never happens to many clients at once, so more than ``TOGETHER`` = 50 are parted
+    into groups of equal size, each class is cut evenly among the groups, and each group draws for
+    itself. FLea's code does so too (parts of 100, on HAR of 75, at least as many examples as
+    classes or 3); its paper says "Dirichlet" and no more.
 
     Raises:
         UsageError: mu is out of range, or ``TRIES`` draws left somebody with too few.
     """
     if not MU[0] <= mu <= MU[1]:
-        raise UsageError(f"task.split_param = {mu} with split dir: expected a concentration from {MU[0]} to {MU[1]}.")
+        raise UsageError(
+            f"task.split_param = {mu} with split dir: expected a concentration from {MU[0]} to"
+            f" {MU[1]}."
+        )
     rng, groups = _rng(stream, "dir"), -(-clients // TOGETHER)
     sizes = [len(g) for g in torch.arange(clients).tensor_split(groups)]
     cut = [_shuffled(y, k, rng).tensor_split(groups) for k in range(classes)]
-    return [rows for g, size in enumerate(sizes) for rows in _group([parts[g] for parts in cut], size, mu, f"{stream}/{g}")]
+    return [
+        rows
+        for g, size in enumerate(sizes)
+        for rows in _group([parts[g] for parts in cut], size, mu, f"{stream}/{g}")
+    ]
 
 
 def _group(by_class: list[Tensor], clients: int, mu: float, stream: str) -> list[Tensor]:
@@ -128,25 +161,37 @@ def _group(by_class: list[Tensor], clients: int, mu: float, stream: str) -> list
     for attempt in range(TRIES if n >= LEAST * clients else 0):
         rng, ends, held = _rng(stream, "dir", attempt), [], torch.zeros(clients, dtype=torch.long)
         for k, rows in enumerate(by_class):
-            gamma = torch.as_tensor(gammaincinv(mu, rng.uniform(str(k), clients).numpy())) * (held < n / clients)
+            gamma = torch.as_tensor(gammaincinv(mu, rng.uniform(str(k), clients).numpy())) * (
+                held < n / clients
+            )
             upto = (gamma.cumsum(0) / gamma.sum() * len(rows)).nan_to_num().long()
             upto[-1] = len(rows)
             ends.append(upto)
             held += upto.diff(prepend=torch.zeros(1, dtype=torch.long))
         if int(held.min()) >= LEAST:
-            parts = [rows.tensor_split(upto[:-1]) for rows, upto in zip(by_class, ends, strict=True)]
+            parts = [
+                rows.tensor_split(upto[:-1]) for rows, upto in zip(by_class, ends, strict=True)
+            ]
             return _rows([[p[c] for p in parts] for c in range(clients)])
     raise UsageError(
-        f"split dir with mu = {mu}: {n} training examples among {clients} clients leave somebody with fewer than {LEAST} in each of "
-        f"{TRIES} draws; use a larger split_param, fewer clients or a larger mean_local_size."
+        f"split dir with mu = {mu}: {n} training examples among {clients} clients leave somebody"
+        f" with fewer than {LEAST} in each of {TRIES} draws; use a larger split_param, fewer"
+        " clients or a larger mean_local_size."
     )
 
 
 def shards(y: Tensor, clients: int, each: int, rng: Rng) -> list[Tensor]:
-    """McMahan et al. 2017, Section 3: sorted by class (shuffled within), cut into ``each`` shards a client, dealt at random."""
+    """McMahan et al. 2017, Section 3: sorted by class (shuffled within), cut into ``each`` shards a
+    client, dealt at random.
+    """
     rows = torch.cat([_shuffled(y, k, rng) for k in range(int(y.max()) + 1)])
     pieces = rows.tensor_split(clients * each)
-    return _rows([[pieces[int(p)] for p in some] for some in rng.permutation("deal", clients * each).view(clients, each)])
+    return _rows(
+        [
+            [pieces[int(p)] for p in some]
+            for some in rng.permutation("deal", clients * each).view(clients, each)
+        ]
+    )
 
 
 def _rng(stream: str, what: str, attempt: int = 0) -> Rng:
@@ -162,7 +207,10 @@ def _shuffled(y: Tensor, k: int, rng: Rng) -> Tensor:
 def _whole(rule: str, param: float, *, most: int) -> int:
     if param != int(param) or not 1 <= param <= most:
         what = "classes" if rule == "qua" else "shards"
-        raise UsageError(f"task.split_param = {param:g} with split {rule}: expected a whole number of {what} a client, 1 to {most}.")
+        raise UsageError(
+            f"task.split_param = {param:g} with split {rule}: expected a whole number of {what} a"
+            f" client, 1 to {most}."
+        )
     return int(param)
 
 
@@ -178,5 +226,8 @@ def _nobody_without(parts: list[Tensor], rule: str) -> list[Tensor]:
     """Only ``class`` and ``qua`` can leave a client without examples: where a class has none."""
     empty = [c for c, rows in enumerate(parts) if not len(rows)]
     if empty:
-        raise UsageError(f"split {rule}: client {empty[0]} would have no training examples; use a larger mean_local_size.")
+        raise UsageError(
+            f"split {rule}: client {empty[0]} would have no training examples; use a larger"
+            " mean_local_size."
+        )
     return parts

@@ -13,14 +13,17 @@ from leakbench.base.streams import Rng
 from leakbench.federation.parties import Batch
 from leakbench.federation.task import TaskData
 
-Augment = Callable[[Tensor, Rng], Tensor]  # images (*party, B, ...) and the step's dice -> images of the same shape
+# Images (*party, B, ...) and the step's dice -> images of the same shape.
+Augment = Callable[[Tensor, Rng], Tensor]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,) where they differ.
+    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,)
+    where they differ.
 
-    ``chosen`` (M,): the clients. ``rng``: whose draws augment their batches; one draw per client, step and image.
+    ``chosen`` (M,): the clients. ``rng``: whose draws augment their batches; one draw per client,
+    step and image.
     """
 
     chosen: Tensor
@@ -34,11 +37,15 @@ class Plan:
         return self.ragged[j] if self.even is None else list(self.even[j])
 
     def batches(self, data: TaskData, j: int) -> Sequence[Batch]:
-        """The same, as examples, augmented; each is made when it is asked for: ten epochs of photographs are larger than a memory."""
+        """The same, as examples, augmented; each is made when it is asked for: ten epochs of
+        photographs are larger than a memory.
+        """
         return _Lazy(self.rows(j), lambda rows, s: self._batch(data, rows, self.chosen[j], s))
 
     def first(self, data: TaskData, some: slice = slice(None)) -> Batch:
-        """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B); needs ``even``."""
+        """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B);
+        needs ``even``.
+        """
         if self.even is None:
             raise ValueError("clients' steps differ: take them one by one")
         return self._batch(data, self.even[some, 0], self.chosen[some], 0)
@@ -47,7 +54,18 @@ class Plan:
         x = data.train.images(rows)
         if self.augment is not None:
             r = self.rng
-            x = self.augment(x, Rng(r.seed, "augment", party, data.train.dtype, round=r.round, phase=r.phase, step=step))
+            x = self.augment(
+                x,
+                Rng(
+                    r.seed,
+                    "augment",
+                    party,
+                    data.train.dtype,
+                    round=r.round,
+                    phase=r.phase,
+                    step=step,
+                ),
+            )
         return Batch(x, data.train.y[rows])
 
 
@@ -82,10 +100,12 @@ def plan(
     epochs: int,
     augment: Augment | None = None,
 ) -> Plan:
-    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients ``chosen`` (M,).
+    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients
+    ``chosen`` (M,).
 
-    Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out (as long as every
-    client has a complete one); by epochs they are used. ``augment``: a task's, for what the steps see.
+    Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out
+    (as long as every client has a complete one); by epochs they are used. ``augment``: a task's,
+    for what the steps see.
     """
     counts, width = data.counts[chosen], data.rows.shape[1]
     least = int(counts.min())
@@ -98,8 +118,23 @@ def plan(
         orders.append(data.rows[chosen[:, None], order.argsort(1)])  # (M, width), padding last
     full = least // batch
     if steps and full:
-        even = torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[:, :steps]
+        even = torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[
+            :, :steps
+        ]
         return Plan(chosen, even, [], dice, augment)
-    ragged = [[b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None] for j, c in enumerate(counts.tolist())]
-    alike = len({tuple(len(b) for b in r) for r in ragged}) == 1 and len({len(b) for b in ragged[0]}) <= 1 and bool(ragged[0])
-    return Plan(chosen, torch.stack([torch.stack(r) for r in ragged]) if alike else None, ragged, dice, augment)
+    ragged = [
+        [b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None]
+        for j, c in enumerate(counts.tolist())
+    ]
+    alike = (
+        len({tuple(len(b) for b in r) for r in ragged}) == 1
+        and len({len(b) for b in ragged[0]}) <= 1
+        and bool(ragged[0])
+    )
+    return Plan(
+        chosen,
+        torch.stack([torch.stack(r) for r in ragged]) if alike else None,
+        ragged,
+        dice,
+        augment,
+    )

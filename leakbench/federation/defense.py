@@ -1,8 +1,10 @@
-"""The contract of a federated method: a choreography (before, round, after) of functions that one party runs.
+"""The contract of a federated method: a choreography (before, round, after) of functions that one
+party runs.
 
-A party function reads ``me`` (or ``server``) and the public parameters ``self``, changes that party's own state, and
-returns what it sends: {kind: tensor or dict of tensors}. There is no other way across. The loss is a pure function of
-(net, batch, me): engines differentiate and vectorise it, attackers replay it.
+A party function reads ``me`` (or ``server``) and the public parameters ``self``, changes that
+party's own state, and returns what it sends: {kind: tensor or dict of tensors}. There is no other
+way across. The loss is a pure function of (net, batch, me): engines differentiate and vectorise it,
+attackers replay it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ Sent = Mapping[str, Any] | None
 
 
 class Choreography(Protocol):
-    """The verbs of a round; the federation is the only thing that has them. ``t``: the number of the round, from 1 on."""
+    """The verbs of a round; the federation is the only thing that has them. ``t``: the number of
+    the round, from 1 on.
+    """
 
     @property
     def t(self) -> int:
@@ -35,33 +39,54 @@ class Choreography(Protocol):
         """Run a function of every chosen client; what they return goes to the server."""
 
     def train(self, fn: Any, *, steps: int | None = None, epochs: int | None = None) -> None:
-        """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
+        """Every chosen client trains the model it received on the loss ``fn`` and sends the
+        update.
+        """
 
 
 class Defense(Spec):
-    """FedAvg in its own words (McMahan et al. 2017, Algorithm 1); a method overrides what it does differently."""
+    """FedAvg in its own words (McMahan et al. 2017, Algorithm 1); a method overrides what it does
+    differently.
+    """
 
-    fusible: ClassVar[bool] = True  # nobody reads a single update (server) or a trained local model (client)
-    one_by_one: ClassVar[tuple[str, ...]] = ()  # client functions that vmap cannot run: slower, never wrong
+    fusible: ClassVar[bool] = (
+        True  # nobody reads a single update (server) or a trained local model (client)
+    )
+    one_by_one: ClassVar[
+        tuple[str, ...]
+    ] = ()  # client functions that vmap cannot run: slower, never wrong
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
-    distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""  # how its prototypes are compared, if it has any
+    distance: ClassVar[Literal["", "cosine", "euclidean"]] = (
+        ""  # how its prototypes are compared, if it has any
+    )
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
 
-    average: Literal["plain", "weighted"] = Field("plain", description="weighted by the clients' counts, which are then sent")
-    select: Literal["random", "round_robin"] = Field("random", description="how a round's clients are chosen")
-    fraction: float = Field(1.0, gt=0, le=1, description="share of the clients in a round, rounded, at least one")
+    average: Literal["plain", "weighted"] = Field(
+        "plain", description="weighted by the clients' counts, which are then sent"
+    )
+    select: Literal["random", "round_robin"] = Field(
+        "random", description="how a round's clients are chosen"
+    )
+    fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the clients in a round, rounded, at least one"
+    )
     batch: int = Field(16, ge=1, description="examples in a local step")
     steps: int = Field(1, ge=0, description="local steps; 0: by epochs")
     epochs: int = Field(0, ge=0, description="local epochs when steps is 0")
     optimizer: Literal["sgd", "adam", "adam_each_step"] = Field(
         "sgd",
-        description="of the local steps, without momentum, begun anew each round; adam_each_step: at every step, so lr sign(gradient)",
+        description=(
+            "of the local steps, without momentum, begun anew each round; adam_each_step: at every"
+            " step, so lr sign(gradient)"
+        ),
     )
     lr: float = Field(0.1, gt=0, description="local learning rate of the model")
-    own_lr: float = Field(0.1, ge=0, description="local learning rate of what the client keeps for itself")
+    own_lr: float = Field(
+        0.1, ge=0, description="local learning rate of what the client keeps for itself"
+    )
     decay: float = Field(1.0, gt=0, le=1, description="factor on both rates per round")
 
-    # the story ------------------------------------------------------------------------------------------------------
+    # the story ------------------------------------------------------------------------------------
     def before(self, fed: Choreography) -> None:
         """Phases before round 1, with every client; what is sent to all here lasts."""
 
@@ -76,13 +101,15 @@ class Defense(Spec):
     def after(self, fed: Choreography) -> None:
         """Phases after the last round, with every client."""
 
-    # what exists ----------------------------------------------------------------------------------------------------
+    # what exists ----------------------------------------------------------------------------------
     def module(self, module: nn.Module, facts: Facts) -> nn.Module:
         """The task's architecture, or one with more stages."""
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
-        """True for model tensors (here ``name`` of submodule ``module``) that never leave the client."""
+        """True for model tensors (here ``name`` of submodule ``module``) that never leave the
+        client.
+        """
         return False
 
     def start(self, me: Client) -> None:
@@ -95,20 +122,26 @@ class Defense(Spec):
         """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
         return self.decay ** max(round - 1, 0)
 
-    # who does what in a round ---------------------------------------------------------------------------------------
+    # who does what in a round ---------------------------------------------------------------------
     def downlink(self, server: Server) -> Sent:
-        """Server to every selected client; wrap a payload in ``Each`` to send every receiver its own row."""
+        """Server to every selected client; wrap a payload in ``Each`` to send every receiver its
+        own row.
+        """
         return {"model": server.model}
 
     def prepare(self, me: Client) -> Sent:
         """Client, before local training: mail into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Client's loss for one local step, (). Pure: no ``no_grad``, no ``item``, no ``if`` on a tensor."""
+        """Client's loss for one local step, (). Pure: no ``no_grad``, no ``item``, no ``if`` on a
+        tensor.
+        """
         return nn.functional.cross_entropy(net(batch.x), batch.y)
 
     def uplink(self, me: Client) -> Sent:
-        """Client to server, after local training, besides the update (which ``fed.train`` sends)."""
+        """Client to server, after local training, besides the update (which
+        ``fed.train`` sends).
+        """
 
     def aggregate(self, server: Server) -> Sent:
         """Server: the new model, and what the method does with the rest."""
@@ -116,9 +149,11 @@ class Defense(Spec):
         server.model = {k: v + step[k] if k in step else v for k, v in server.model.items()}
         return None
 
-    # for the evaluator and the scorer, neither of which is a party --------------------------------------------------
+    # for the evaluator and the scorer, neither of which is a party --------------------------------
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
-        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client (minus its distance, if euclidean)."""
+        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client (minus its
+        distance, if euclidean).
+        """
         return net(x)
 
     def secrets(self, me: Client) -> dict[str, Tree]:
@@ -126,11 +161,15 @@ class Defense(Spec):
         return {}
 
     def inputs(self, me: Client) -> dict[str, Tensor]:
-        """The examples behind what this client sends, row by row, for the truth: {"features": (n, ...)}."""
+        """The examples behind what this client sends, row by row, for the truth: {"features": (n,
+        ...)}.
+        """
         return {}
 
     def undefended(self) -> Self:
-        """The same method whose *uplinks* hide nothing: what it would have sent is the control transcript."""
+        """The same method whose *uplinks* hide nothing: what it would have sent is the control
+        transcript.
+        """
         return self
 
     def hides(self) -> bool:
@@ -139,13 +178,17 @@ class Defense(Spec):
 
 
 class Wrapper(Spec):
-    """Something on the wire, for any method: changes uplinks of ``kinds`` before they leave the client."""
+    """Something on the wire, for any method: changes uplinks of ``kinds`` before they leave the
+    client.
+    """
 
     linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
     sums: ClassVar[bool] = False  # True: the server receives only the sum
     paper: ClassVar[str] = ""
 
-    kinds: tuple[str, ...] = Field(("update",), min_length=1, description="the kinds of messages it covers")
+    kinds: tuple[str, ...] = Field(
+        ("update",), min_length=1, description="the kinds of messages it covers"
+    )
 
     def uplink(self, payload: Tree, me: Client) -> Tree:
         """What leaves the client instead of ``payload``."""

@@ -1,6 +1,7 @@
 """A desk runs one party's function on that party's tensors and on nothing else.
 
-Replace it by one in another process and the run stays the same: that is the test that no side channel exists.
+Replace it by one in another process and the run stays the same: that is the test that no side
+channel exists.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Mail(dict[str, Any]):
 
     def __missing__(self, kind: str) -> Any:
         raise MethodError(
-            f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that sums leaves only server.mean({kind!r})."
+            f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that"
+            f" sums leaves only server.mean({kind!r})."
         )
 
 
@@ -39,21 +41,50 @@ class _Single:
 
 
 class Desk:
-    """Holds what is public: method, wrappers, architecture, facts. The seed stands in for everyone's own dice."""
+    """Holds what is public: method, wrappers, architecture, facts. The seed stands in for
+    everyone's own dice.
+    """
 
     def __init__(
-        self, method: Defense, wrappers: Sequence[Wrapper], module: nn.Module, facts: Facts, seed: int, dtype: torch.dtype
+        self,
+        method: Defense,
+        wrappers: Sequence[Wrapper],
+        module: nn.Module,
+        facts: Facts,
+        seed: int,
+        dtype: torch.dtype,
     ) -> None:
-        self.method, self.wrappers, self.module, self.facts, self.seed, self.dtype = method, tuple(wrappers), module, facts, seed, dtype
+        self.method, self.wrappers, self.module, self.facts, self.seed, self.dtype = (
+            method,
+            tuple(wrappers),
+            module,
+            facts,
+            seed,
+            dtype,
+        )
         self.trained = {k for k, _ in module.named_parameters()}
 
-    def me(self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None) -> Client:
+    def me(
+        self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
+    ) -> Client:
         """A client from its own tensors ``each`` and what everybody received ``shared``."""
         inbox = Mail({**shared, **each["inbox"]})
         net = Net(self.module, {**inbox.get("model", {}), **each["kept"]})
         rng = Rng(self.seed, "defense", each["index"], self.dtype, round=t)
         own, state = dict(each["own"]), dict(each["state"])
-        return Client(each["index"], each["count"], t, self.facts, own, state, inbox, net, rng, data, each.get("local"))
+        return Client(
+            each["index"],
+            each["count"],
+            t,
+            self.facts,
+            own,
+            state,
+            inbox,
+            net,
+            rng,
+            data,
+            each.get("local"),
+        )
 
     def client(
         self,
@@ -64,7 +95,9 @@ class Desk:
         data: Callable[[], Batch] | None = None,
         log: dict[str, Tensor] | None = None,
     ) -> Tree:
-        """Run the client function ``name``: what it sends, after the wrappers, and its changed ``own`` and ``state``."""
+        """Run the client function ``name``: what it sends, after the wrappers, and its changed
+        ``own`` and ``state``.
+        """
         me = self.me(t, each, shared, data)
         me.rng.log = log
         sent = getattr(self.method, name)(me) or {}
@@ -72,10 +105,16 @@ class Desk:
         def changed(now: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
             return {k: v for k, v in now.items() if v is not was.get(k)}
 
-        return {"sent": self.wire(sent, me, name), "own": changed(me.own, each["own"]), "state": changed(me.state, each["state"])}
+        return {
+            "sent": self.wire(sent, me, name),
+            "own": changed(me.own, each["own"]),
+            "state": changed(me.state, each["state"]),
+        }
 
     def wire(self, sent: Tree, me: Client, phase: str) -> Tree:
-        """The uplinks of one client after every wrapper, in order; each wrapper, kind and phase has dice of its own."""
+        """The uplinks of one client after every wrapper, in order; each wrapper, kind and phase has
+        dice of its own.
+        """
         out = {}
         rng = me.rng
         for kind, payload in sent.items():
@@ -88,14 +127,31 @@ class Desk:
         me.rng = rng
         return out
 
-    def server(self, name: str, t: int, tree: Tree, means: Tree) -> tuple[Tree, Tree, set[str], dict[str, str]]:
-        """Run the server function ``name``: what it sends, its new model and state, the kinds that go to ``Each``, and its fallbacks."""
+    def server(
+        self, name: str, t: int, tree: Tree, means: Tree
+    ) -> tuple[Tree, Tree, set[str], dict[str, str]]:
+        """Run the server function ``name``: what it sends, its new model and state, the kinds that
+        go to ``Each``, and its fallbacks.
+        """
         index = torch.tensor(SHARED, device=tree["receivers"].device)
         rng = Rng(self.seed, "defense", index, self.dtype, round=t)
         share, inbox = tree.get("share"), Mail(tree["inbox"])
         model, state = dict(tree["model"]), dict(tree["state"])
-        server = Server(t, self.facts, model, state, tree["receivers"], rng, self.module, inbox, tree["senders"], share, dict(means))
-        if self.method.fusible and ("update" in server.inbox or "update" in means):  # fused rounds have only the mean
+        server = Server(
+            t,
+            self.facts,
+            model,
+            state,
+            tree["receivers"],
+            rng,
+            self.module,
+            inbox,
+            tree["senders"],
+            share,
+            dict(means),
+        )
+        # Fused rounds have only the mean.
+        if self.method.fusible and ("update" in server.inbox or "update" in means):
             server.mean("update")
             server.inbox["update"] = _Single()
         sent = getattr(self.method, name)(server) or {}
@@ -114,11 +170,16 @@ class Desk:
         path: str = "",
         log: dict[str, Tensor] | None = None,
     ) -> Tree:
-        """The reference: one client, a copy of the model, one step after another. ``path`` tells a probe's dice apart."""
+        """The reference: one client, a copy of the model, one step after another. ``path`` tells a
+        probe's dice apart.
+        """
         me = self.me(t, each, shared)
         me.rng.log = log
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
-        leaves = {**{f"model/{k}": v for k, v in weights.items() if k in self.trained}, **{f"own/{k}": v for k, v in me.own.items()}}
+        leaves = {
+            **{f"model/{k}": v for k, v in weights.items() if k in self.trained},
+            **{f"own/{k}": v for k, v in me.own.items()},
+        }
         optimizer, losses = Optimizer(self.method, t), []
         with training(self.module, True):
             for s, batch in enumerate(batches):
@@ -134,14 +195,22 @@ class Desk:
         own = {k[4:]: v.detach() for k, v in leaves.items() if k.startswith("own/")}
         me.rng = rng.at(name + path)
         mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)
-        return {**self.finish(me, {k: v.detach() for k, v in weights.items()}, own, each), "loss": mean}
+        return {
+            **self.finish(me, {k: v.detach() for k, v in weights.items()}, own, each),
+            "loss": mean,
+        }
 
     def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
         """Split a trained model into the update, which is sent, and what the client keeps."""
         received = me.inbox.get("model", {})
         update = {k: weights[k] - v for k, v in received.items() if v.is_floating_point()}
         sent = self.wire({"update": update}, me, "train")["update"] if update else {}
-        return {"update": sent, "own": own, "kept": {k: weights[k] for k in each["kept"]}, "local": weights}
+        return {
+            "update": sent,
+            "own": own,
+            "kept": {k: weights[k] for k in each["kept"]},
+            "local": weights,
+        }
 
 
 @contextmanager
@@ -151,9 +220,17 @@ def unwritten(who: str, given: Tree) -> Iterator[None]:
     Raises:
         MethodError: naming the function ``who`` and the tensor.
     """
-    leaves = [(name, t) for name, leaf in flat(given).items() for t in (leaf if isinstance(leaf, list) else [leaf]) if t is not None]
+    leaves = [
+        (name, t)
+        for name, leaf in flat(given).items()
+        for t in (leaf if isinstance(leaf, list) else [leaf])
+        if t is not None
+    ]
     before = [t._version for _, t in leaves]
     yield
     for (name, t), version in zip(leaves, before, strict=True):
         if t._version != version:
-            raise MethodError(f"{who} wrote into {name!r}, which it was given; assign a new tensor instead (x = x + 1, not x += 1).")
+            raise MethodError(
+                f"{who} wrote into {name!r}, which it was given; assign a new tensor instead (x = x"
+                " + 1, not x += 1)."
+            )

@@ -1,8 +1,9 @@
 """Two ways to run a round's local training, with one meaning.
 
-``loop`` is the plain reference: one client after another, each on a copy of the model. ``fused`` is exact where every
-client takes one SGD step from the same weights and nobody reads a single update: one vectorised loss over the clients,
-one backward pass through their sum. Both are proved equal in float64 by the tests, on every method.
+``loop`` is the plain reference: one client after another, each on a copy of the model. ``fused`` is
+exact where every client takes one SGD step from the same weights and nobody reads a single update:
+one vectorised loss over the clients, one backward pass through their sum. Both are proved equal in
+float64 by the tests, on every method.
 """
 
 from __future__ import annotations
@@ -44,33 +45,52 @@ def resolve(wanted: str, method: Defense, wrappers: Sequence[Wrapper]) -> Engine
     """
     why = obstacle(method, wrappers)
     if wanted == "fused" and why:
-        raise UsageError(f"engine fused is not exact for {type(method).__name__}: {why}. Use --engine loop or auto.")
+        raise UsageError(
+            f"engine fused is not exact for {type(method).__name__}: {why}. Use --engine loop or"
+            " auto."
+        )
     if wanted == "auto":
         return "loop" if why else "fused"
     return "fused" if wanted == "fused" else "loop"
 
 
-def loop(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, data: TaskData) -> Tree:
+def loop(
+    desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, data: TaskData
+) -> Tree:
     """Train the chosen clients one by one; every leaf of the result is stacked over them."""
     clients = range(len(each["index"]))
     return stack([desk.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients])
 
 
 def variance(updates: dict[str, Tensor]) -> Tensor:
-    """The variance of the local models over the clients, () float64: the mean over all parameters of the population variance.
+    """The variance of the local models over the clients, () float64: the mean over all parameters
+    of the population variance.
 
     ``updates``: (M, ...) each, from one model; they vary as the models do. One client's is 0.
     """
     total = sum(v.double().var(0, correction=0).sum() for v in updates.values())
-    return torch.as_tensor(total, dtype=torch.float64) / max(sum(v[0].numel() for v in updates.values()), 1)
+    return torch.as_tensor(total, dtype=torch.float64) / max(
+        sum(v[0].numel() for v in updates.values()), 1
+    )
 
 
-def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, share: Tensor, data: TaskData) -> Tree:
-    """One step of all chosen clients at once: the mean update, and each client's own new private parameters.
+def fused(
+    desk: Desk,
+    name: str,
+    t: int,
+    each: Tree,
+    inbox: Tree,
+    plan: Plan,
+    share: Tensor,
+    data: TaskData,
+) -> Tree:
+    """One step of all chosen clients at once: the mean update, and each client's own new private
+    parameters.
 
-    With L = sum_j M q_j L_j (q_j the averaging weights), the shared gradient over M is the averaged one, and a private
-    parameter of client j has M q_j times its own gradient, which is divided out. The sum is taken over groups of clients,
-    one backward pass each: on a CPU a batch of all of them does not fit into the cache.
+    With L = sum_j M q_j L_j (q_j the averaging weights), the shared gradient over M is the averaged
+    one, and a private parameter of client j has M q_j times its own gradient, which is divided out.
+    The sum is taken over groups of clients, one backward pass each: on a CPU a batch of all of them
+    does not fit into the cache.
     """
     n = len(each["index"])
     received = inbox.get("model", {})
@@ -79,21 +99,46 @@ def fused(desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, sh
     size = n if each["index"].is_cuda else min(n, max(1, GROUP // max(one, 1)))
     parts, total = [], [torch.zeros_like(v) for v in common.values()]
     for some in (slice(i, min(i + size, n)) for i in range(0, n, size)):
-        part, grads = _group(desk, name, t, tmap(lambda v, s=some: v[s], each), inbox, common, plan.first(data, some), share[some] * n)
+        part, grads = _group(
+            desk,
+            name,
+            t,
+            tmap(lambda v, s=some: v[s], each),
+            inbox,
+            common,
+            plan.first(data, some),
+            share[some] * n,
+        )
         parts.append(part)
         total = [a + g for a, g in zip(total, grads, strict=True)]
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
-    moved = Optimizer(desk.method, t).step({f"model/{k}": v for k, v in common.items()}, [g / n for g in total])
+    moved = Optimizer(desk.method, t).step(
+        {f"model/{k}": v for k, v in common.items()}, [g / n for g in total]
+    )
     delta = {k: moved[f"model/{k}"] - v for k, v in received.items() if k in common}
     floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
     delta |= weighted_mean({k: v - received[k] for k, v in floats.items()}, share)
-    return {"mean": delta, "own": out["own"], "kept": {k: {**out["buffers"], **out["kept"]}[k] for k in each["kept"]}, "loss": out["loss"]}
+    return {
+        "mean": delta,
+        "own": out["own"],
+        "kept": {k: {**out["buffers"], **out["kept"]}[k] for k in each["kept"]},
+        "loss": out["loss"],
+    }
 
 
 def _group(
-    desk: Desk, name: str, t: int, each: Tree, inbox: Tree, common: dict[str, Tensor], batch: Batch, scale: Tensor
+    desk: Desk,
+    name: str,
+    t: int,
+    each: Tree,
+    inbox: Tree,
+    common: dict[str, Tensor],
+    batch: Batch,
+    scale: Tensor,
 ) -> tuple[Tree, Sequence[Tensor]]:
-    """Some clients' step: what changed at each of them, and the gradient of sum_j scale_j L_j with respect to ``common``."""
+    """Some clients' step: what changed at each of them, and the gradient of sum_j scale_j L_j with
+    respect to ``common``.
+    """
     n = len(each["index"])
     received = inbox.get("model", {})
 
@@ -103,7 +148,9 @@ def _group(
     buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {
         k: v.clone() for k, v in each["kept"].items() if k not in desk.trained
     }
-    mine = {f"model/{k}": v for k, v in each["kept"].items() if k in desk.trained} | {f"own/{k}": v for k, v in each["own"].items()}
+    mine = {f"model/{k}": v for k, v in each["kept"].items() if k in desk.trained} | {
+        f"own/{k}": v for k, v in each["own"].items()
+    }
     mine = {k: v.detach().requires_grad_() for k, v in mine.items()}
     loss = getattr(desk.method, name)
 
@@ -115,11 +162,17 @@ def _group(
         return loss(me.net, Batch(e["x"], e["y"]), me)
 
     with training(desk.module, True):
-        losses = each_row(one, {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y})
+        losses = each_row(
+            one, {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
+        )
         scale = scale.to(losses.dtype)
-        grads = torch.autograd.grad((losses * scale).sum(), [*common.values(), *mine.values()], materialize_grads=True)
+        grads = torch.autograd.grad(
+            (losses * scale).sum(), [*common.values(), *mine.values()], materialize_grads=True
+        )
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
     mine = Optimizer(desk.method, t).step(mine, own_grads)
     kept = {k[6:]: v for k, v in mine.items() if k.startswith("model/")}
     own = {k[4:]: v for k, v in mine.items() if k.startswith("own/")}
-    return {"buffers": buffers, "kept": kept, "own": own, "loss": losses.detach()}, grads[: len(common)]
+    return {"buffers": buffers, "kept": kept, "own": own, "loss": losses.detach()}, grads[
+        : len(common)
+    ]

@@ -1,4 +1,6 @@
-"""What the evaluator measures between rounds: utility on the test set, and diagnostics. It is not a party."""
+"""What the evaluator measures between rounds: utility on the test set, and diagnostics. It is not a
+party.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
 CHUNK = 250  # test images at a time
-Answers = tuple[bool, Tensor]  # (are they class logits?, what ``predict`` says of every test example)
+# (are they class logits?, what ``predict`` says of every test example).
+Answers = tuple[bool, Tensor]
 
 
 @dataclass
@@ -37,7 +40,9 @@ class Evaluations:
 
 
 def evaluated(rounds: int, times: int) -> set[int]:
-    """The rounds after which utility is measured: ``times`` evenly spaced ones, the last among them."""
+    """The rounds after which utility is measured: ``times`` evenly spaced ones, the last among
+    them.
+    """
     return {max(1, round(rounds * (i + 1) / times)) for i in range(times)}
 
 
@@ -45,9 +50,9 @@ def evaluated(rounds: int, times: int) -> set[int]:
 def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     """(test units,) of the task's metric, whose mean is its value.
 
-    Methods whose ``predict`` says how well x fits one client: the clients' fits are those to their classes. Methods with
-    class logits: the global model's log-probabilities, or where clients keep parts, the mean over clients of what each
-    scores with its own.
+    Methods whose ``predict`` says how well x fits one client: the clients' fits are those to their
+    classes. Methods with class logits: the global model's log-probabilities, or where clients keep
+    parts, the mean over clients of what each scores with its own.
     """
     score = METRICS[fed.task.metric].score
     logits, fits = answers or _answers(fed)
@@ -55,18 +60,22 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     if logits:
         classes = torch.arange(fits.shape[-1], device=y.device)
         return torch.stack([score(f.double().log_softmax(-1), y == classes) for f in fits]).mean(0)
-    if bool((fed.data.client_class < 0).any()):  # no client stands for a class: every answer would count as wrong
+    # No client stands for a class: every answer would count as wrong.
+    if bool((fed.data.client_class < 0).any()):
         raise MethodError(
-            f"{type(fed.method).__name__}.predict says how well x fits a client, but clients of this task have several classes: let it "
-            "return class logits (n, classes)."
+            f"{type(fed.method).__name__}.predict says how well x fits a client, but clients of"
+            " this task have several classes: let it return class logits (n, classes)."
         )
     return score(fits.T, y == fed.data.client_class)
 
 
 def _answers(fed: Federation) -> Answers:
-    """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some at a time."""
+    """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some
+    at a time.
+    """
     test, each = fed.data.test, fed.tables()
-    plain = type(fed.method).predict is Defense.predict  # then a client's own and state make no difference
+    # Then a client's own and state make no difference.
+    plain = type(fed.method).predict is Defense.predict
     same = not any(fed.columns[k] for k in (("kept",) if plain else ("own", "state", "kept")))
     parts, logits = [], False
     for rows in _chunks(len(test), test.y.device):
@@ -88,7 +97,8 @@ def _chunks(n: int, device: torch.device) -> tuple[Tensor, ...]:
 def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) -> Tensor:
     """``ask`` of every client: at once, or one by one where each has a whole network of its own.
 
-    Then nothing can be shared, and convolutions whose weights differ between clients are several times slower at once.
+    Then nothing can be shared, and convolutions whose weights differ between clients are several
+    times slower at once.
     """
     if not fed.desk.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
         try:
@@ -100,19 +110,24 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
 
 @torch.no_grad()
 def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
-    """{name: value} after a round: training loss, norm of the mean update, how far apart the local models and how alike the true
-    prototypes are.
+    """{name: value} after a round: training loss, norm of the mean update, how far apart the local
+    models and how alike the true prototypes are.
 
-    ``local_variance``: mean over the trained parameters of the variance over the round's clients, before averaging (FedAA, Figure 5);
-    of a second training in a round, ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
+    ``local_variance``: mean over the trained parameters of the variance over the round's clients,
+    before averaging (FedAA, Figure 5); of a second training in a round, ``local_variance_<its
+    name>``. Not of rounds of one SGD step, which may be fused.
     """
     out = {}
     if fed.losses is not None:
         out["loss"] = float(fed.losses.double().mean())
-    for i, (name, variance) in enumerate(fed.variances.items()):  # of what is averaged; a second training has its name beside it
-        out["local_variance" if not i else f"local_variance_{name.removesuffix('_loss')}"] = float(variance)
+    # Of what is averaged; a second training has its name beside it.
+    for i, (name, variance) in enumerate(fed.variances.items()):
+        out["local_variance" if not i else f"local_variance_{name.removesuffix('_loss')}"] = float(
+            variance
+        )
     mean = fed.means.get("update")
-    if mean is None and "update" in fed.received and fed.share is not None:  # the loop: only the server's function averages
+    # The loop: only the server's function averages.
+    if mean is None and "update" in fed.received and fed.share is not None:
         mean = weighted_mean(fed.received["update"], fed.share)
     if mean:
         out["update_norm"] = float(sum(v.double().square().sum() for v in mean.values()) ** 0.5)
@@ -122,12 +137,18 @@ def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float
         n = len(w)
         out["prototype_mean_cosine"] = float(((w @ w.T).sum() - w.square().sum()) / (n * (n - 1)))
         if fed.method.distance == "euclidean":
-            out["prototype_distance_ratio"] = _distance_ratio(fed, true.double(), (answers or _answers(fed))[1])
+            out["prototype_distance_ratio"] = _distance_ratio(
+                fed, true.double(), (answers or _answers(fed))[1]
+            )
     return out
 
 
 def _distance_ratio(fed: Federation, true: Tensor, fits: Tensor) -> float:
-    """Mean distance between true prototypes over the test embeddings' mean distance to their own; a fit (C, n) is minus a distance."""
+    """Mean distance between true prototypes over the test embeddings' mean distance to their own; a
+    fit (C, n) is minus a distance.
+    """
     own = {c: i for i, c in enumerate(fed.data.client_class.tolist())}
     index = torch.tensor([own[y] for y in fed.data.test.y.tolist()], device=fits.device)
-    return float(torch.pdist(true).mean() / -fits.double().gather(0, index[None]).mean().clamp(max=-1e-12))
+    return float(
+        torch.pdist(true).mean() / -fits.double().gather(0, index[None]).mean().clamp(max=-1e-12)
+    )

@@ -1,4 +1,6 @@
-"""Runs a choreography: keeps every party's tensors in columns, carries messages, picks the engine, tells the recorder."""
+"""Runs a choreography: keeps every party's tensors in columns, carries messages, picks the engine,
+tells the recorder.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Ragged(RuntimeError):
 
 
 class Federation:
-    """The state of a run between phases, and the verbs that a choreography uses (``leakbench.federation.defense.Choreography``)."""
+    """The state of a run between phases, and the verbs that a choreography uses
+    (``leakbench.federation.defense.Choreography``).
+    """
 
     def __init__(
         self,
@@ -49,7 +53,9 @@ class Federation:
         self.facts = task.facts(method)
         self.data = data.to(self.device, dtype)
         self.augment = task.augment if type(task).augment is not Task.augment else None
-        self.module = method.module(task.module(self.facts), self.facts).to(self.device, dtype).eval()
+        self.module = (
+            method.module(task.module(self.facts), self.facts).to(self.device, dtype).eval()
+        )
         self.desk = Desk(method, self.wrappers, self.module, self.facts, seed, dtype)
         self.recorder: Observer[Federation] = recorder or Observer()
         self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
@@ -57,7 +63,10 @@ class Federation:
         self.fallbacks: dict[str, str] = {}  # phase -> why it could not be vectorised
         self.summed = {k for w in self.wrappers if w.sums for k in w.kinds}
         if self.summed and max(1, round(method.fraction * self.facts.clients)) < 2:
-            raise UsageError("a sum over one client is that client's own message: with secure_sum use a fraction of at least two clients.")
+            raise UsageError(
+                "a sum over one client is that client's own message: with secure_sum use a fraction"
+                " of at least two clients."
+            )
         self.everyone = torch.arange(self.facts.clients, device=self.device)
         self.lasting: dict[str, Tree] = {}  # what was sent to everybody before round 1
         self.local: dict[str, Tree] = {}  # the trained local models, where the method reads them
@@ -77,14 +86,23 @@ class Federation:
         self._open(self.everyone)
         self.server(self.method.start_server)
         each = [row(self.holdings(self.everyone), i) for i in range(n)]
-        made = [self.desk.client("start", 0, e, {"model": self.model}, self.data_of(i)) for i, e in enumerate(each)]
-        self.columns.update(own=stack([m["own"] for m in made]), state=stack([m["state"] for m in made]))
+        made = [
+            self.desk.client("start", 0, e, {"model": self.model}, self.data_of(i))
+            for i, e in enumerate(each)
+        ]
+        self.columns.update(
+            own=stack([m["own"] for m in made]), state=stack([m["state"] for m in made])
+        )
 
     def _kept_names(self, names: set[str]) -> set[str]:
-        owners = [(f"{path}.{k}".lstrip("."), m) for path, m in self.module.named_modules() for k in (*m._parameters, *m._buffers)]
+        owners = [
+            (f"{path}.{k}".lstrip("."), m)
+            for path, m in self.module.named_modules()
+            for k in (*m._parameters, *m._buffers)
+        ]
         return {name for name, module in owners if self.method.keeps(name, module)} & names
 
-    # the verbs ------------------------------------------------------------------------------------------------------
+    # the verbs ------------------------------------------------------------------------------------
     def server(self, fn: Callable[..., Any]) -> None:
         """Run a function of the server and deliver what it returns to this round's clients."""
         tree: Tree = {"model": self.model, "state": self.state, "inbox": self.received}
@@ -103,7 +121,8 @@ class Federation:
     def clients(self, fn: Callable[..., Any]) -> None:
         """Run a function of every chosen client and deliver what they return to the server."""
         name = fn.__name__
-        if getattr(type(self.method), name, None) is not getattr(Defense, name, self):  # the base's do nothing
+        # The base's do nothing.
+        if getattr(type(self.method), name, None) is not getattr(Defense, name, self):
             self._once(name)
             each = self.holdings(self.chosen)
             with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
@@ -114,8 +133,12 @@ class Federation:
             self.recorder.up(self, name, each, out["sent"])
         self.phase += 1
 
-    def train(self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None) -> None:
-        """Every chosen client trains the model it received on the loss ``fn`` and sends the update."""
+    def train(
+        self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None
+    ) -> None:
+        """Every chosen client trains the model it received on the loss ``fn`` and sends the
+        update.
+        """
         name, m = fn.__name__, self.method
         self._once(name)
         where = {"seed": self.seed, "round": self.t, "phase": self.phase}
@@ -131,25 +154,43 @@ class Federation:
             out = self._trained(name, each, todo, share)
         self._keep({"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
-        if out.get("update") and engines.obstacle(m, self.wrappers):  # else fused rounds would lack it
-            self.variances[name] = engines.variance({k: v for k, v in out["update"].items() if k in self.desk.trained})
+        # Else fused rounds would lack it.
+        if out.get("update") and engines.obstacle(m, self.wrappers):
+            self.variances[name] = engines.variance(
+                {k: v for k, v in out["update"].items() if k in self.desk.trained}
+            )
         self.local = {} if m.fusible else {"local": out["local"]}
         if out.get("mean"):  # fused: single updates were never made
             self.senders = self.chosen
             self.means["update"] = out["mean"]
-            self.traffic.up(self.t, "update", self.chosen, out["mean"], summed="update" in self.summed, stacked=False)
+            self.traffic.up(
+                self.t,
+                "update",
+                self.chosen,
+                out["mean"],
+                summed="update" in self.summed,
+                stacked=False,
+            )
         elif out.get("update"):
             self._arrive("update", out["update"])
         if "update" in self.summed and "update" in self.means:
             self.recorder.summed(self, "update", self.means["update"])
         self.phase += 1
 
-    # how it is done -------------------------------------------------------------------------------------------------
+    # how it is done -------------------------------------------------------------------------------
     def _trained(self, name: str, each: Tree, todo: Plan, share: Tensor) -> Tree:
-        if self.engine == "fused" and todo.even is not None and todo.even.shape[1] == 1 and name not in self.fallbacks:
+        if (
+            self.engine == "fused"
+            and todo.even is not None
+            and todo.even.shape[1] == 1
+            and name not in self.fallbacks
+        ):
             try:
-                out = engines.fused(self.desk, name, self.t, each, self.inbox, todo, share, self.data)
-            except RuntimeError as error:  # vmap refused the loss: the reference runs it, or raises what is really wrong
+                out = engines.fused(
+                    self.desk, name, self.t, each, self.inbox, todo, share, self.data
+                )
+            except RuntimeError as error:
+                # Vmap refused the loss: the reference runs it, or raises what is really wrong.
                 self.fallbacks[name] = str(error).splitlines()[0]
             else:
                 self.phases[name] = "fused"
@@ -158,7 +199,8 @@ class Federation:
         return engines.loop(self.desk, name, self.t, each, self.inbox, todo, self.data)
 
     def ask(self, desk: Desk, name: str, each: Tree, *, log: bool = False) -> Tree:
-        """Run the client function ``name`` of the clients ``each`` at ``desk``; leaves stacked over them.
+        """Run the client function ``name`` of the clients ``each`` at ``desk``; leaves stacked over
+        them.
 
         With ``log``, also the draws that each of them made.
         """
@@ -168,10 +210,16 @@ class Federation:
             draws: dict[str, Tensor] | None = {} if log else None
             return {**desk.client(name, self.t, e, inbox, data, draws), "draws": draws or {}}
 
-        if self.engine != "loop" and name not in self.method.one_by_one and name not in self.fallbacks:
+        if (
+            self.engine != "loop"
+            and name not in self.method.one_by_one
+            and name not in self.fallbacks
+        ):
             try:
                 out = each_row(lambda e: one(e, self._rows(e)), each)
-            except RuntimeError as error:  # ragged data, or vmap refused the function: one by one runs it, or raises what is wrong
+            except RuntimeError as error:
+                # Ragged data, or vmap refused the function: one by one runs it, or raises what is
+                # wrong.
                 self.fallbacks[name] = str(error).splitlines()[0]
             else:
                 self.phases[name] = "vectorised"
@@ -180,7 +228,9 @@ class Federation:
         return stack([one(row(each, j), self.data_of(int(i))) for j, i in enumerate(each["index"])])
 
     def undefended(self, name: str, each: Tree) -> Tree:
-        """What the clients ``each`` would send in ``name`` with nothing hidden and no wrappers, leaves stacked over them."""
+        """What the clients ``each`` would send in ``name`` with nothing hidden and no wrappers,
+        leaves stacked over them.
+        """
         desk = Desk(self.method.undefended(), (), self.module, self.facts, self.seed, self.dtype)
         return self.ask(desk, name, each)["sent"]
 
@@ -202,35 +252,56 @@ class Federation:
             self.received[kind] = payload
 
     def holdings(self, who: Tensor) -> Tree:
-        """What the clients ``who`` hold in this phase, (M, ...) each: their columns, their own mail, their trained models."""
+        """What the clients ``who`` hold in this phase, (M, ...) each: their columns, their own
+        mail, their trained models.
+        """
         everyone = who is self.everyone
 
         def pick(v: Tensor) -> Tensor:
             return v if everyone else v[who]
 
         columns = {k: tmap(pick, v) for k, v in self.columns.items()}
-        return {"index": who, "count": pick(self.data.counts), **columns, "inbox": self.each_inbox, **self.local}
+        return {
+            "index": who,
+            "count": pick(self.data.counts),
+            **columns,
+            "inbox": self.each_inbox,
+            **self.local,
+        }
 
     def _keep(self, new: Tree) -> None:
         for group, values in new.items():
             for name, value in values.items():
                 if name not in self.columns[group]:
                     what = f"{type(self.method).__name__}: {group}[{name!r}]"
-                    raise MethodError(f"{what} is not named in start(); a client keeps what start() made.")
+                    raise MethodError(
+                        f"{what} is not named in start(); a client keeps what start() made."
+                    )
                 if self.chosen is self.everyone:
                     self.columns[group][name] = value
                 else:
-                    self.columns[group][name] = tmap(lambda c, v: c.index_copy(0, self.chosen, v), self.columns[group][name], value)
+                    self.columns[group][name] = tmap(
+                        lambda c, v: c.index_copy(0, self.chosen, v),
+                        self.columns[group][name],
+                        value,
+                    )
 
     def _shares(self, counts: Tensor) -> Tensor:
-        weights = counts.double() if self.method.average == "weighted" else torch.ones_like(counts, dtype=torch.float64)
+        weights = (
+            counts.double()
+            if self.method.average == "weighted"
+            else torch.ones_like(counts, dtype=torch.float64)
+        )
         return weights / weights.sum()
 
     def _once(self, name: str) -> None:
-        """Draws are named after the function: a second call would repeat the first one's noise, and noise that repeats cancels."""
+        """Draws are named after the function: a second call would repeat the first one's noise, and
+        noise that repeats cancels.
+        """
         if name in self.ran:
             raise MethodError(
-                f"{self._named(name)} ran twice in one round and would draw the same noise again; give the second step its own name."
+                f"{self._named(name)} ran twice in one round and would draw the same noise again;"
+                " give the second step its own name."
             )
         self.ran.add(name)
 
@@ -257,20 +328,31 @@ class Federation:
         self.received: dict[str, Tree] = {}
         self.means: dict[str, Tree] = {}
         self.local, self.losses = {}, None
-        self.variances: dict[str, Tensor] = {}  # training -> mean variance of the local models that it made
+        self.variances: dict[
+            str, Tensor
+        ] = {}  # training -> mean variance of the local models that it made
         self.senders, self.share = who[:0], None
 
-    # the run --------------------------------------------------------------------------------------------------------
+    # the run --------------------------------------------------------------------------------------
     def choose(self, t: int) -> Tensor:
-        """The clients of round t, in order of their number; round robin goes through one shuffled order."""
+        """The clients of round t, in order of their number; round robin goes through one shuffled
+        order.
+        """
         n, m = self.facts.clients, self.method
         size = max(1, round(m.fraction * n))
         if size == n:
             return self.everyone
         if m.select == "round_robin":
             order = shared(self.seed, "select", device=self.device).permutation("clients", n)
-            return order[(torch.arange(size, device=self.device) + (t - 1) * size) % n].sort().values
-        return shared(self.seed, "select", round=t, device=self.device).permutation("clients", n)[:size].sort().values
+            return (
+                order[(torch.arange(size, device=self.device) + (t - 1) * size) % n].sort().values
+            )
+        return (
+            shared(self.seed, "select", round=t, device=self.device)
+            .permutation("clients", n)[:size]
+            .sort()
+            .values
+        )
 
     def begin(self) -> None:
         """Everything before round 1: round 0."""
@@ -295,14 +377,25 @@ class Federation:
 
     def snapshot(self) -> dict[str, Tree]:
         """Everything a later process needs to go on; random streams need nothing."""
-        return {"t": torch.tensor(self.t), "model": self.model, "server": self.state, **self.columns, "lasting": self.lasting}
+        return {
+            "t": torch.tensor(self.t),
+            "model": self.model,
+            "server": self.state,
+            **self.columns,
+            "lasting": self.lasting,
+        }
 
     def restore(self, saved: dict[str, Tree]) -> None:
         """Go on from a snapshot of the same spec."""
-        # Cloned: a tensor of a file lies anywhere in memory, and BLAS sums unaligned ones in another order.
+        # Cloned: a tensor of a file lies anywhere in memory, and BLAS sums unaligned ones in
+        # another order.
         saved = tmap(lambda v: v.to(self.device).clone(), saved)
         # safetensors drops empty dicts: a method may keep the whole model at the clients.
-        self.t, self.model, self.state = int(saved["t"]), saved.get("model", {}), saved.get("server", {})
+        self.t, self.model, self.state = (
+            int(saved["t"]),
+            saved.get("model", {}),
+            saved.get("server", {}),
+        )
         self.columns = {k: saved.get(k, {}) for k in ("own", "state", "kept")}
         self.lasting = saved.get("lasting", {})
         self._open(self.everyone)
@@ -313,12 +406,16 @@ class Federation:
         return {"index": self.everyone, "count": self.data.counts, **columns, "inbox": {}}
 
     def outside(self, each: Tree) -> Client:
-        """A client as the evaluator and the scorer see it, holding the newest global model; never for a party."""
+        """A client as the evaluator and the scorer see it, holding the newest global model; never
+        for a party.
+        """
         return self.desk.me(self.t, each, {**self.lasting, "model": self.model})
 
     @torch.no_grad()
     def secrets(self) -> Tree:
-        """What every client means to hide, leaves (C, ...): for the truth and for the diagnostics."""
+        """What every client means to hide, leaves (C, ...): for the truth and for the
+        diagnostics.
+        """
         each = self.tables()
         if not self.method.secrets(self.outside(row(each, 0))):
             return {}

@@ -1,4 +1,6 @@
-"""Which trainings a round of a method has, read off its choreography, and which local steps an update is made of."""
+"""Which trainings a round of a method has, read off its choreography, and which local steps an
+update is made of.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from leakbench.federation.defense import Defense
 
 @dataclass(frozen=True)
 class Training:
-    """A local training of a round, in ``phase`` of it, on the loss called ``name``: ``steps`` steps, or ``epochs`` epochs if that is 0."""
+    """A local training of a round, in ``phase`` of it, on the loss called ``name``: ``steps``
+    steps, or ``epochs`` epochs if that is 0.
+    """
 
     phase: int
     name: str
@@ -24,10 +28,12 @@ class Training:
         return self.steps == 1 or (self.steps, self.epochs) == (0, 1)
 
     def sizes(self, examples: int, batch: int) -> list[int]:
-        """How many examples each step had, of an update behind which there are ``examples`` in all; empty where that cannot be told.
+        """How many examples each step had, of an update behind which there are ``examples`` in all;
+        empty where that cannot be told.
 
-        By epochs every pass ends in what is left of the client's data. By steps all are full batches; where somebody holds less than
-        one batch they are not, and of several steps the sizes cannot be told.
+        By epochs every pass ends in what is left of the client's data. By steps all are full
+        batches; where somebody holds less than one batch they are not, and of several steps the
+        sizes cannot be told.
         """
         if self.steps == 1:
             return [examples]
@@ -40,12 +46,20 @@ class Training:
 
 
 def amount(method: Defense, steps: int | None, epochs: int | None) -> tuple[int, int]:
-    """(steps, epochs) of a training: what ``train`` was told, or where it was told neither, the method's own."""
-    return (method.steps, method.epochs) if steps is None and epochs is None else (steps or 0, epochs or 0)
+    """(steps, epochs) of a training: what ``train`` was told, or where it was told neither, the
+    method's own.
+    """
+    return (
+        (method.steps, method.epochs)
+        if steps is None and epochs is None
+        else (steps or 0, epochs or 0)
+    )
 
 
 def trainings(method: Defense, t: int) -> list[Training]:
-    """The trainings of round ``t``, in order: ``method.round`` is read, and nobody's function is run."""
+    """The trainings of round ``t``, in order: ``method.round`` is read, and nobody's function is
+    run.
+    """
     reading = _Reading(method, t)
     method.round(reading)
     return reading.found
@@ -64,6 +78,8 @@ class _Reading:
     def clients(self, fn: Callable[..., Any]) -> None:
         self.phase += 1
 
-    def train(self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None) -> None:
+    def train(
+        self, fn: Callable[..., Any], *, steps: int | None = None, epochs: int | None = None
+    ) -> None:
         self.found.append(Training(self.phase, fn.__name__, *amount(self.method, steps, epochs)))
         self.phase += 1

@@ -1,4 +1,6 @@
-"""SGD and Adam on named leaves, by hand: creating a torch.optim optimiser costs 2.5 s of imports."""
+"""SGD and Adam on named leaves, by hand: creating a torch.optim optimiser costs 2.5 s
+of imports.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ from leakbench.federation.defense import Defense
 
 
 class Optimizer:
-    """One client's local optimiser. Leaves are named "model/..." or "own/..." and use the method's ``lr`` or ``own_lr``.
+    """One client's local optimiser. Leaves are named "model/..." or "own/..." and use the method's
+    ``lr`` or ``own_lr``.
 
-    Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round. "adam_each_step" forgets at
-    every step, so that each is lr g / (|g| + 1e-8), the sign of the gradient: what FLea's released code does.
+    Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
+    "adam_each_step" forgets at every step, so that each is lr g / (|g| + 1e-8), the sign of the
+    gradient: what FLea's released code does.
     """
 
     def __init__(self, method: Defense, round: int) -> None:
@@ -38,6 +42,8 @@ class Optimizer:
 
     def _adam(self, name: str, grad: Tensor) -> Tensor:
         self.mean[name] = 0.9 * self.mean.get(name, torch.zeros_like(grad)) + 0.1 * grad
-        self.square[name] = 0.999 * self.square.get(name, torch.zeros_like(grad)) + 0.001 * grad * grad
+        self.square[name] = (
+            0.999 * self.square.get(name, torch.zeros_like(grad)) + 0.001 * grad * grad
+        )
         mean = self.mean[name] / (1 - 0.9**self.steps)
         return mean / ((self.square[name] / (1 - 0.999**self.steps)).sqrt() + 1e-8)

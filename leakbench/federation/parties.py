@@ -1,4 +1,6 @@
-"""What a party function can touch. A client has no other name for anything, and neither has the server."""
+"""What a party function can touch. A client has no other name for anything, and neither has the
+server.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Facts:
     classes: int
     dim: int  # width of the network's output: embedding or logits
     shape: tuple[int, ...]  # of one input
-    context: str = ""  # the marker that some clients' inputs carry, a kind of leakbench.data.marker; "": none
+    context: str = (
+        ""  # the marker that some clients' inputs carry, a kind of leakbench.data.marker; "": none
+    )
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class Batch:
 
 
 class Each:
-    """Marks a downlink of which every receiver gets its own row, in the order of ``server.receivers``."""
+    """Marks a downlink of which every receiver gets its own row, in the order of
+    ``server.receivers``.
+    """
 
     def __init__(self, payload: Tree) -> None:
         self.payload = payload
@@ -45,7 +51,11 @@ class Each:
 
 def modal(module: nn.Module) -> list[nn.Module]:
     """The submodules that behave differently in training."""
-    return [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)]
+    return [
+        m
+        for m in module.modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)
+    ]
 
 
 @contextmanager
@@ -63,31 +73,43 @@ def training(module: nn.Module, on: bool) -> Iterator[None]:
 
 
 class Net:
-    """The public architecture with some weights. ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it at a stage."""
+    """The public architecture with some weights. ``net(x, stop="conv1")`` and ``net(f,
+    start="conv1")`` cut it at a stage.
+    """
 
     def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         self.module, self.weights = module, weights
 
     def __call__(
-        self, x: Tensor, *, start: str | None = None, stop: str | None = None, weights: Mapping[str, Tensor] | None = None
+        self,
+        x: Tensor,
+        *,
+        start: str | None = None,
+        stop: str | None = None,
+        weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
         cut = {"start": start, "stop": stop}
         if weights is None:
             return functional_call(self.module, dict(self.weights), (x,), cut)
-        with training(self.module, False):  # else BatchNorm would write into the other model's buffers
+        # Else BatchNorm would write into the other model's buffers.
+        with training(self.module, False):
             return functional_call(self.module, {**self.weights, **weights}, (x,), cut)
 
     @property
     def extractor(self) -> str:
-        """The stage after which F(x), the features, end and T, the last stage, begins: ``net(x, stop=...)``, ``net(f, start=...)``.
+        """The stage after which F(x), the features, end and T, the last stage, begins: ``net(x,
+        stop=...)``, ``net(f, start=...)``.
 
         Raises:
             MethodError: the network is not made of stages, or of one only.
         """
         names = [n for n, _ in self.module.named_children()]
         if not isinstance(self.module, Stages) or len(names) < 2:
-            raise MethodError("this method cuts the network before its last stage: take a task.model of two stages at least.")
+            raise MethodError(
+                "this method cuts the network before its last stage: take a task.model of two"
+                " stages at least."
+            )
         return names[-2]
 
     def features(self, x: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -105,7 +127,8 @@ class Client:
     facts: Facts
     own: dict[str, Any]  # private parameters, trained together with the model
     state: dict[str, Any]  # private, kept from round to round
-    inbox: dict[str, Any]  # kind -> what the server sent this round, or sent to everybody before round 1
+    # Kind -> what the server sent this round, or sent to everybody before round 1.
+    inbox: dict[str, Any]
     net: Net  # the model as received (in a loss: as trained so far)
     rng: Rng
     get_data: Callable[[], Batch] | None = field(repr=False, default=None)
@@ -119,7 +142,9 @@ class Client:
             MethodError: read inside a loss, which has its batch and no more.
         """
         if self.get_data is None:
-            raise MethodError("me.data is not for a loss: read it in prepare and keep what is needed in me.state.")
+            raise MethodError(
+                "me.data is not for a loss: read it in prepare and keep what is needed in me.state."
+            )
         return self.get_data()
 
     @property
@@ -130,7 +155,10 @@ class Client:
             MethodError: the method did not say ``fusible = False``.
         """
         if self.local is None:
-            raise MethodError("me.trained is there after training, and only for methods that say `fusible = False`.")
+            raise MethodError(
+                "me.trained is there after training, and only for methods that say `fusible ="
+                " False`."
+            )
         return self.local
 
 
@@ -145,11 +173,13 @@ class Server:
     receivers: Tensor  # (M,) clients of this round
     rng: Rng
     module: nn.Module = field(repr=False)
-    inbox: dict[str, Any] = field(default_factory=dict)  # kind -> (M, ...) stacked over senders, a list where ragged
+    # Kind -> (M, ...) stacked over senders, a list where ragged.
+    inbox: dict[str, Any] = field(default_factory=dict)
     senders: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     share: Tensor | None = None  # (M,) weight of each sender in ``mean``
     means: dict[str, Tree] = field(default_factory=dict, repr=False)
-    fallbacks: dict[str, str] = field(default_factory=dict, repr=False)  # what of its work is done the slow way -> why; for run.json
+    # What of its work is done the slow way -> why; for run.json.
+    fallbacks: dict[str, str] = field(default_factory=dict, repr=False)
 
     def mean(self, kind: str) -> Any:
         """The mean of what the senders sent, plain or weighted as the method's ``average`` says.
@@ -160,7 +190,8 @@ class Server:
         if kind not in self.means:
             if kind not in self.inbox or self.share is None:
                 raise MethodError(
-                    f"server.mean({kind!r}): no client sent {kind!r} in this round; it has {sorted({*self.inbox, *self.means})}."
+                    f"server.mean({kind!r}): no client sent {kind!r} in this round; it has"
+                    f" {sorted({*self.inbox, *self.means})}."
                 )
             self.means[kind] = weighted_mean(self.inbox[kind], self.share)
         return self.means[kind]
@@ -172,7 +203,9 @@ class Server:
             MethodError: nobody sent anything in this round.
         """
         if self.share is None:
-            raise MethodError("server.average: no client sent anything in this round, so there are no weights.")
+            raise MethodError(
+                "server.average: no client sent anything in this round, so there are no weights."
+            )
         return weighted_mean(stack(each), self.share)
 
     def net(self, weights: Mapping[str, Tensor] | None = None) -> Net:

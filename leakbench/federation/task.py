@@ -1,4 +1,6 @@
-"""A task: data split over clients, a model, a utility metric, and the parameter values that fit each method here."""
+"""A task: data split over clients, a model, a utility metric, and the parameter values that fit
+each method here.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from leakbench.models.networks import MODELS, Stages
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs with their classes. ``stored`` (n, ...): uint8 (0 to 255 stands for 0 to 1, and stays uint8 on the device) or floats
-    in [0, 1] (sensors: standardised); ``y`` (n,) int64; ``dtype``: of the floats that are made of ``stored``.
+    """Inputs with their classes. ``stored`` (n, ...): uint8 (0 to 255 stands for 0 to 1, and stays
+    uint8 on the device) or floats in [0, 1] (sensors: standardised); ``y`` (n,) int64; ``dtype``:
+    of the floats that are made of ``stored``.
     """
 
     stored: Tensor
@@ -46,16 +49,20 @@ class Examples:
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
         """The same on another device and in another precision."""
         stored = self.stored.to(device)
-        return Examples(stored if stored.dtype == torch.uint8 else stored.to(dtype), self.y.to(device), dtype)
+        return Examples(
+            stored if stored.dtype == torch.uint8 else stored.to(dtype), self.y.to(device), dtype
+        )
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """What a task loads. ``rows`` (C, n_max) int64: each client's rows of ``train``, padded with its first; ``counts`` (C,).
+    """What a task loads. ``rows`` (C, n_max) int64: each client's rows of ``train``, padded with
+    its first; ``counts`` (C,).
 
-    ``aux``: what an attacker may be granted; it depends on the task alone and is disjoint from train and test.
-    ``client_class`` (C,): the class that a client stands for, where a client is a class; else -1. ``context`` (C,) bool: True for a
-    client whose inputs all carry the planted marker; None where the task plants none.
+    ``aux``: what an attacker may be granted; it depends on the task alone and is disjoint from
+    train and test. ``client_class`` (C,): the class that a client stands for, where a client is a
+    class; else -1. ``context`` (C,) bool: True for a client whose inputs all carry the planted
+    marker; None where the task plants none.
     """
 
     train: Examples
@@ -70,11 +77,21 @@ class TaskData:
         """The same on another device and in another precision."""
         train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
         context = None if self.context is None else self.context.to(device)
-        return TaskData(train, test, aux, self.rows.to(device), self.counts.to(device), self.client_class.to(device), context)
+        return TaskData(
+            train,
+            test,
+            aux,
+            self.rows.to(device),
+            self.counts.to(device),
+            self.client_class.to(device),
+            context,
+        )
 
 
 class Task(Spec):
-    """Base of all tasks. A subclass says how data are loaded and split, and which values each method takes here."""
+    """Base of all tasks. A subclass says how data are loaded and split, and which values each
+    method takes here.
+    """
 
     about: ClassVar[str]
     shape: ClassVar[tuple[int, ...]]  # of one input, channels first
@@ -82,15 +99,28 @@ class Task(Spec):
     rounds: ClassVar[int]  # unless the user says otherwise
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
-    signal: ClassVar[bool] = False  # inputs are standardised signals without bounds, not images in [0, 1]
+    signal: ClassVar[bool] = (
+        False  # inputs are standardised signals without bounds, not images in [0, 1]
+    )
 
     clients: int = Field(ge=2, description="clients")
     model: str = Field(description="network, one of `leakbench list models`")
     width: int = Field(ge=1, le=4096, description="channels or hidden units of the network")
-    dim: int = Field(ge=2, le=4096, description="width of the embedding, for methods that compare embeddings")
-    evaluations: int = Field(20, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
+    dim: int = Field(
+        ge=2, le=4096, description="width of the embedding, for methods that compare embeddings"
+    )
+    evaluations: int = Field(
+        20,
+        ge=10,
+        le=1000,
+        description="evaluations over the run, evenly spaced, the last round among them",
+    )
     utility: Literal["accuracy", "auroc"] = Field(
-        "accuracy", description="accuracy of the best-fitting class, or area under ROC of one class against the others, mean over classes"
+        "accuracy",
+        description=(
+            "accuracy of the best-fitting class, or area under ROC of one class against the others,"
+            " mean over classes"
+        ),
     )
 
     @abstractmethod
@@ -98,7 +128,9 @@ class Task(Spec):
         """The data, split over the clients; the same in every run of this task."""
 
     def augment(self, x: Tensor, rng: Rng) -> Tensor:
-        """What local training sees instead of the images ``x`` (*party, B, ...) of a step; ``rng.party``: () or (M,)."""
+        """What local training sees instead of the images ``x`` (*party, B, ...) of a step;
+        ``rng.party``: () or (M,).
+        """
         return x
 
     def defaults(self, method: str) -> dict[str, Any]:
@@ -111,15 +143,18 @@ class Task(Spec):
         return True
 
     def suits(self, method: Defense) -> None:
-        """A method that compares embeddings knows one class per client: its ``predict`` says how well x fits *this* client.
+        """A method that compares embeddings knows one class per client: its ``predict`` says how
+        well x fits *this* client.
 
         Raises:
             UsageError: this task's clients have several classes.
         """
         if method.outputs == "embedding" and not self.one_class_each:
             raise UsageError(
-                f"{type(method).__name__} needs clients with one class each, but this task's clients have several: train it with "
-                f"task.split=class and task.clients={self.classes}, or take a method whose network ends in class logits."
+                f"{type(method).__name__} needs clients with one class each, but this task's"
+                " clients have several: train it with task.split=class and"
+                f" task.clients={self.classes}, or take a method whose network ends in class"
+                " logits."
             )
 
     def facts(self, method: Defense) -> Facts:
@@ -130,7 +165,10 @@ class Task(Spec):
         """
         self.suits(method)
         return Facts(
-            clients=self.clients, classes=self.classes, dim=self.dim if method.outputs == "embedding" else self.classes, shape=self.shape
+            clients=self.clients,
+            classes=self.classes,
+            dim=self.dim if method.outputs == "embedding" else self.classes,
+            shape=self.shape,
         )
 
     def module(self, facts: Facts) -> Stages:
@@ -140,7 +178,9 @@ class Task(Spec):
             UsageError: there is no such model.
         """
         if self.model not in MODELS:
-            raise UsageError(f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}")
+            raise UsageError(
+                f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}"
+            )
         return MODELS[self.model](facts.shape, facts.dim, self.width)
 
     @property

@@ -1,4 +1,6 @@
-"""Who sent what to whom, in every round, kept or not: the table behind `run.json`'s `sent` and `rounds.safetensors`."""
+"""Who sent what to whom, in every round, kept or not: the table behind `run.json`'s `sent` and
+`rounds.safetensors`.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,43 @@ SERVER, AGGREGATOR = -1, -2
 
 def party(name: str) -> int:
     """The number of a party: -1 the server, -2 the aggregator, i client i."""
-    return {"server": SERVER, "aggregator": AGGREGATOR}[name] if not name.startswith("client/") else int(name.split("/")[1])
+    return (
+        {"server": SERVER, "aggregator": AGGREGATOR}[name]
+        if not name.startswith("client/")
+        else int(name.split("/")[1])
+    )
 
 
 class Traffic:
-    """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast, and their sizes."""
+    """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast, and their
+    sizes.
+    """
 
     def __init__(self, covered: set[str]) -> None:
         self.covered = covered
         self.rows: dict[str, list[Tensor]] = {}
-        self.totals: dict[tuple[str, str, str], list[int]] = {}  # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
+        self.totals: dict[
+            tuple[str, str, str], list[int]
+        ] = {}  # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
 
     def down(self, t: int, kind: str, receivers: Tensor, payload: Tree, *, each: bool) -> None:
         """Server to clients: one broadcast, or ``each`` its own row."""
         n = len(receivers)
         self._add(t, kind, torch.full((n,), SERVER), receivers.cpu())
-        self._count(t, (kind, "server", "client" if each else "client/*"), n if each else 1, nbytes(payload))
+        self._count(
+            t, (kind, "server", "client" if each else "client/*"), n if each else 1, nbytes(payload)
+        )
 
-    def up(self, t: int, kind: str, senders: Tensor, payload: Tree, *, summed: bool, stacked: bool = True) -> None:
+    def up(
+        self,
+        t: int,
+        kind: str,
+        senders: Tensor,
+        payload: Tree,
+        *,
+        summed: bool,
+        stacked: bool = True,
+    ) -> None:
         """Clients to the server, or ``summed`` to the aggregator, which sends one sum on."""
         n = len(senders)
         size = nbytes(payload) if stacked else n * nbytes(payload)
@@ -78,4 +99,6 @@ class Traffic:
     def restore(self, rows: dict[str, Tensor], totals: dict[str, list[int]]) -> None:
         """Go on from a checkpoint."""
         self.rows = {k: [v] for k, v in flat(rows).items()}
-        self.totals = {(a, b, c): list(v) for key, v in totals.items() for a, b, c in [key.split("|")]}
+        self.totals = {
+            (a, b, c): list(v) for key, v in totals.items() for a, b, c in [key.split("|")]
+        }

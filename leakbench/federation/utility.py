@@ -1,8 +1,10 @@
-"""Utility metrics: what a model is good for, as scores of test units whose mean is the metric, and how sure that mean is.
+"""Utility metrics: what a model is good for, as scores of test units whose mean is the metric, and
+how sure that mean is.
 
-A metric that is no mean of its units (area under a curve; an equal error rate) is written as one: a unit's score is the
-metric plus the unit's influence on it. The mean of these scores is the metric exactly, and their spread is its delta-method
-spread, so intervals, pooling over seeds and the gate treat every metric alike.
+A metric that is no mean of its units (area under a curve; an equal error rate) is written as one: a
+unit's score is the metric plus the unit's influence on it. The mean of these scores is the metric
+exactly, and their spread is its delta-method spread, so intervals, pooling over seeds and the gate
+treat every metric alike.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ UNIT = "test image"
 
 @dataclass(frozen=True)
 class UtilityMetric:
-    """``score``: (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,) float64, its mean is the metric.
+    """``score``: (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,)
+    float64, its mean is the metric.
 
     ``share``: a unit scores 0 or 1 (ties between), so the mean counts successes.
     """
@@ -35,15 +38,26 @@ class UtilityMetric:
     def estimate(self, scores: Sequence[float], unit: str = UNIT) -> Estimate:
         """The metric of one run, in [0, 1], with its interval."""
         units = [str(i) for i in range(len(scores))]
-        if self.share or max(scores) - min(scores) < 1e-9:  # a perfect curve leaves Student without width
-            return estimate([min(max(s, 0.0), 1.0) for s in scores], units, share=True, low=0.0, high=1.0, unit=unit)
-        return _clipped(estimate(scores, units, share=False, low=-math.inf, high=math.inf, unit=unit))
+        # A perfect curve leaves Student without width.
+        if self.share or max(scores) - min(scores) < 1e-9:
+            return estimate(
+                [min(max(s, 0.0), 1.0) for s in scores],
+                units,
+                share=True,
+                low=0.0,
+                high=1.0,
+                unit=unit,
+            )
+        return _clipped(
+            estimate(scores, units, share=False, low=-math.inf, high=math.inf, unit=unit)
+        )
 
     def pooled(self, seeds: dict[int, Sequence[float]], unit: str = UNIT) -> Estimate:
-        """Over several seeds with the same test units, in the same order: each unit is averaged over the seeds first.
+        """Over several seeds with the same test units, in the same order: each unit is averaged
+        over the seeds first.
 
-        The interval goes from the lowest low to the highest high of Student over the units' means and that of
-        ``stats.pool`` (which has Student over the seeds' values from three seeds on).
+        The interval goes from the lowest low to the highest high of Student over the units' means
+        and that of ``stats.pool`` (which has Student over the seeds' values from three seeds on).
         """
         if len(seeds) == 1:
             return self.estimate(next(iter(seeds.values())), unit)
@@ -51,14 +65,30 @@ class UtilityMetric:
         means = [math.fsum(s) / len(s) for s in zip(*seeds.values(), strict=True)]
         flat = max(means) - min(means) < 1e-9
         low, high = (0.0, 1.0) if self.share or flat else (-math.inf, math.inf)
-        parts: dict[int, Seed] = {s: ([min(max(v, low), high) for v in a], units, units) for s, a in seeds.items()}
-        found = estimate([min(max(v, low), high) for v in means], units, share=False, low=low, high=high, unit=unit)
+        parts: dict[int, Seed] = {
+            s: ([min(max(v, low), high) for v in a], units, units) for s, a in seeds.items()
+        }
+        found = estimate(
+            [min(max(v, low), high) for v in means],
+            units,
+            share=False,
+            low=low,
+            high=high,
+            unit=unit,
+        )
         whole = pool(parts, share=self.share, low=low, high=high, unit=unit)
-        return _clipped(replace(found, low=min(found.low, whole.low), high=max(found.high, whole.high)))
+        return _clipped(
+            replace(found, low=min(found.low, whole.low), high=max(found.high, whole.high))
+        )
 
 
 def _clipped(e: Estimate) -> Estimate:
-    return replace(e, value=min(max(e.value, 0.0), 1.0), low=min(max(e.low, 0.0), 1.0), high=min(max(e.high, 0.0), 1.0))
+    return replace(
+        e,
+        value=min(max(e.value, 0.0), 1.0),
+        low=min(max(e.low, 0.0), 1.0),
+        high=min(max(e.high, 0.0), 1.0),
+    )
 
 
 def _accuracy(fits: Tensor, right: Tensor) -> Tensor:
@@ -68,10 +98,12 @@ def _accuracy(fits: Tensor, right: Tensor) -> Tensor:
 
 
 def _auroc(fits: Tensor, right: Tensor) -> Tensor:
-    """Mean over classes of the area under the ROC curve of fit to that class, its own examples against all others.
+    """Mean over classes of the area under the ROC curve of fit to that class, its own examples
+    against all others.
 
-    Area and influences are DeLong's placement values (DeLong et al. 1988): of a positive the share of negatives that fit
-    worse, of a negative the share of positives that fit better, ties half. Classes without test examples are left out.
+    Area and influences are DeLong's placement values (DeLong et al. 1988): of a positive the share
+    of negatives that fit worse, of a negative the share of positives that fit better, ties half.
+    Classes without test examples are left out.
     """
     fits, n = fits.double(), len(fits)
     out = torch.zeros(n, dtype=torch.float64, device=fits.device)
@@ -97,4 +129,10 @@ def _below(values: Tensor, others: Tensor) -> Tensor:
     return (left + right).double() / 2
 
 
-METRICS = {m.name: m for m in (UtilityMetric("accuracy", "up", True, _accuracy), UtilityMetric("auroc", "up", False, _auroc))}
+METRICS = {
+    m.name: m
+    for m in (
+        UtilityMetric("accuracy", "up", True, _accuracy),
+        UtilityMetric("auroc", "up", False, _auroc),
+    )
+}

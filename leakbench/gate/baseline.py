@@ -1,4 +1,6 @@
-"""`leakage.json`: what leaked when somebody last looked, reviewed like code. Sorted rows, one line per seed's scores."""
+"""`leakage.json`: what leaked when somebody last looked, reviewed like code. Sorted rows, one line
+per seed's scores.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
 
 
 class GateRow(Spec):
-    """One number of one setting with all that is needed to compare it: its seeds pooled, its units kept apart.
+    """One number of one setting with all that is needed to compare it: its seeds pooled, its units
+    kept apart.
 
-    The utility of a setting is a row too: ``attack`` "utility", ``rung`` "", ``stage`` "final", ``guesses`` the SHA-256
-    of the final model, ``truths`` that of the test data, units the test units, which are the same in every seed.
+    The utility of a setting is a row too: ``attack`` "utility", ``rung`` "", ``stage`` "final",
+    ``guesses`` the SHA-256 of the final model, ``truths`` that of the test data, units the test
+    units, which are the same in every seed.
     """
 
     model_config = ConfigDict(strict=False)
@@ -31,35 +35,59 @@ class GateRow(Spec):
     task: str
     defense: str
     defense_params: dict[str, Any] = Field(description="all parameters")
-    wrappers: list[dict[str, Any]] = Field(default=[], description="name and params of each, in order")
+    wrappers: list[dict[str, Any]] = Field(
+        default=[], description="name and params of each, in order"
+    )
     attack: str = Field(description="an attack's name, cascade, any_attack or utility")
-    attack_params: dict[str, Any] = Field(default={}, description="all parameters; of cascade, any_attack and utility none")
+    attack_params: dict[str, Any] = Field(
+        default={}, description="all parameters; of cascade, any_attack and utility none"
+    )
     rung: str
     metric: str
     stage: str
     probe: bool = False
 
-    worse: Literal["up", "down"] = Field(description="the direction that counts against the method: `leaks`, or where utility is lost")
+    worse: Literal["up", "down"] = Field(
+        description=(
+            "the direction that counts against the method: `leaks`, or where utility is lost"
+        )
+    )
     share: bool = Field(description="units score 0 or 1, ties and failures between")
-    range: tuple[float | None, float | None] = Field(description="smallest and largest score; null where there is none")
+    range: tuple[float | None, float | None] = Field(
+        description="smallest and largest score; null where there is none"
+    )
     unit: str
     value: float = Field(description="over all seeds, with its 95 % interval")
     low: float
     high: float
     scores: dict[int, dict[str, float]] = Field(description="seed -> unit -> score")
-    clusters: dict[str, str] = Field(default={}, description="unit -> cluster, of the units that are not their own")
-    failed: dict[int, int] = Field(default={}, description="seed -> units on which the attack failed")
+    clusters: dict[str, str] = Field(
+        default={}, description="unit -> cluster, of the units that are not their own"
+    )
+    failed: dict[int, int] = Field(
+        default={}, description="seed -> units on which the attack failed"
+    )
     flags: list[str] = Field(default=[], description="flags of the row and of its setting")
-    guesses: dict[int, list[str]] = Field(default={}, description="seed -> SHA-256 of every guess file that the row is made from")
-    truths: dict[int, list[str]] = Field(default={}, description="seed -> SHA-256 of every truth file that it was scored with")
+    guesses: dict[int, list[str]] = Field(
+        default={}, description="seed -> SHA-256 of every guess file that the row is made from"
+    )
+    truths: dict[int, list[str]] = Field(
+        default={}, description="seed -> SHA-256 of every truth file that it was scored with"
+    )
     version: int = Field(default=1, description="the metric's")
-    setting: dict[str, Any] = Field(default={}, description="rounds and the task's parameters; empty in older files")
+    setting: dict[str, Any] = Field(
+        default={}, description="rounds and the task's parameters; empty in older files"
+    )
     engine: str
     dtype: str
     run_schema: int = SCHEMA
-    margin: float | None = Field(default=None, ge=0, description="how much worse matters; null: the metric's default")
+    margin: float | None = Field(
+        default=None, ge=0, description="how much worse matters; null: the metric's default"
+    )
     named: bool = Field(default=False, description="gated although not by default")
-    utility: float | None = Field(default=None, description="the setting's final utility, beside a leakage")
+    utility: float | None = Field(
+        default=None, description="the setting's final utility, beside a leakage"
+    )
     provenance: dict[str, Any] = {}
 
     @property
@@ -73,11 +101,18 @@ class GateRow(Spec):
 
     @property
     def name(self) -> str:
-        """What `--accept` and messages call it: task/defense-xxxxxxxx/attack[-xxxxxxxx]/rung/metric/stage[/probe]."""
-        setting = f"{self.task}/{self.defense}-{fingerprint([self.defense, self.defense_params, self.wrappers])}"
+        """What `--accept` and messages call it:
+        task/defense-xxxxxxxx/attack[-xxxxxxxx]/rung/metric/stage[/probe].
+        """
+        shown = fingerprint([self.defense, self.defense_params, self.wrappers])
+        setting = f"{self.task}/{self.defense}-{shown}"
         if self.attack == UTILITY:
             return f"{setting}/utility/{self.metric}"
-        attack = self.attack if self.attack in ALWAYS_GATED else f"{self.attack}-{fingerprint(self.attack_params)}"
+        attack = (
+            self.attack
+            if self.attack in ALWAYS_GATED
+            else f"{self.attack}-{fingerprint(self.attack_params)}"
+        )
         return f"{setting}/{attack}/{self.rung}/{self.metric}/{self.stage}" + "/probe" * self.probe
 
     @property
@@ -102,7 +137,10 @@ class Baseline:
         kept = sorted(rows, key=lambda r: r.key)
         for one, two in pairwise(kept):
             if one.key == two.key:
-                text = "runs that differ only in rounds, engine or dtype cannot be in one check. Give fewer runs."
+                text = (
+                    "runs that differ only in rounds, engine or dtype cannot be in one check. Give"
+                    " fewer runs."
+                )
                 raise UsageError(f"two rows are called {one.name}: {text}")
         return cls(tuple(kept))
 
@@ -124,17 +162,26 @@ def load(path: Path) -> Baseline:
     except (OSError, UnicodeDecodeError):
         pass  # read_json says it in one sentence
     if not path.exists():
-        raise UsageError(f"no baseline {path}. Write one with `leakbench check RUN... --baseline {path} --update`, and commit it.")
+        raise UsageError(
+            f"no baseline {path}. Write one with `leakbench check RUN... --baseline {path}"
+            " --update`, and commit it."
+        )
     value = read_json(path)
     rows = value.get("rows", []) if isinstance(value, dict) else None
     if not isinstance(rows, list):
-        raise BrokenFile(f"{path} is damaged (no list of rows). Take it from version control, or write it again with --update.")
+        raise BrokenFile(
+            f"{path} is damaged (no list of rows). Take it from version control, or write it again"
+            " with --update."
+        )
     try:
         return Baseline.of(GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "a row"
-        raise BrokenFile(f"{path} is damaged ({where}: {problem['msg']}). Take it from version control, or write it again.") from None
+        raise BrokenFile(
+            f"{path} is damaged ({where}: {problem['msg']}). Take it from version control, or write"
+            " it again."
+        ) from None
     except UsageError as error:
         raise BrokenFile(f"{path} is damaged ({error})") from None
 
@@ -156,7 +203,10 @@ def _text(row: Mapping[str, Any]) -> str:
         value = row[key]
         text = json.dumps(value, sort_keys=True, allow_nan=False)
         if key == "scores":
-            seeds = [f"    {json.dumps(s)}: {json.dumps(value[s], sort_keys=True, allow_nan=False)}" for s in sorted(value, key=int)]
+            seeds = [
+                f"    {json.dumps(s)}: {json.dumps(value[s], sort_keys=True, allow_nan=False)}"
+                for s in sorted(value, key=int)
+            ]
             text = "{\n" + ",\n".join(seeds) + "\n   }"
         lines.append(f"   {json.dumps(key)}: {text}")
     return "  {\n" + ",\n".join(lines) + "\n  }"

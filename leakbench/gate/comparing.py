@@ -8,7 +8,8 @@ from typing import Any
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.statistics.differences import Difference, compare, default_margin
 
-# Their scores are compared as logarithms: ten samples fewer of twenty matter, of a thousand they do not.
+# Their scores are compared as logarithms: ten samples fewer of twenty matter, of a thousand they do
+# not.
 LOGARITHMIC = frozenset({"samples_to_90"})
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
@@ -22,7 +23,9 @@ def margin_of(row: GateRow) -> float | None:
     return (
         row.margin
         if row.margin is not None
-        else default_margin(row.metric, -math.inf if low is None else low, math.inf if high is None else high)
+        else default_margin(
+            row.metric, -math.inf if low is None else low, math.inf if high is None else high
+        )
     )
 
 
@@ -32,7 +35,14 @@ def difference(now: GateRow, then: GateRow) -> Difference | None:
     bounded = then.range == (0.0, 1.0)
     clusters = {**then.clusters, **now.clusters}
     return compare(
-        now.scores, then.scores, worse=then.worse, share=then.share, unit_range=bounded, clusters=clusters, crossed=crossed, log=log
+        now.scores,
+        then.scores,
+        worse=then.worse,
+        share=then.share,
+        unit_range=bounded,
+        clusters=clusters,
+        crossed=crossed,
+        log=log,
     )
 
 
@@ -48,16 +58,26 @@ def blocked(now: GateRow, then: GateRow) -> str:
     units, had = (sum(len(r.scores[k]) for k in common or r.scores) for r in (now, then))
     # Without a seed in common the numbers of units differ, so shares are compared.
     if failed > before if common else failed * had > before * units:
-        return f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
+        return (
+            f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
+        )
     return ""
 
 
 def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
     """{what: (then, now)} of all that makes two rows no longer like with like."""
-    both = {"engine": (then.engine, now.engine), "dtype": (then.dtype, now.dtype), "schema": (then.run_schema, now.run_schema)}
+    both = {
+        "engine": (then.engine, now.engine),
+        "dtype": (then.dtype, now.dtype),
+        "schema": (then.run_schema, now.run_schema),
+    }
     both["version of the metric"] = (then.version, now.version)
-    if now.setting and then.setting:  # trained less or on an easier task, the same method may seem to leak less
-        names = {k: "number of rounds" if k == "rounds" else f"value of {k}" for k in sorted(now.setting.keys() | then.setting.keys())}
+    # Trained less or on an easier task, the same method may seem to leak less.
+    if now.setting and then.setting:
+        names = {
+            k: "number of rounds" if k == "rounds" else f"value of {k}"
+            for k in sorted(now.setting.keys() | then.setting.keys())
+        }
         both |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
 
@@ -67,7 +87,11 @@ def unchanged(now: GateRow, then: GateRow) -> bool:
     common = now.scores.keys() & then.scores.keys()
     if not common or (common != now.scores.keys() and common != then.scores.keys()):
         return False
-    same = [(getattr(now, what).get(k), getattr(then, what).get(k)) for what in ("guesses", "truths") for k in common]
+    same = [
+        (getattr(now, what).get(k), getattr(then, what).get(k))
+        for what in ("guesses", "truths")
+        for k in common
+    ]
     return all(a and b and sorted(a) == sorted(b) for a, b in same)
 
 

@@ -1,4 +1,6 @@
-"""`leakbench check`: do these runs leak more, or lose utility, against the baseline? Yes, no, or cannot tell."""
+"""`leakbench check`: do these runs leak more, or lose utility, against the baseline? Yes, no, or
+cannot tell.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ _ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new"
 class Judged:
     """What is said of one row.
 
-    ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared). ``now``, ``then``: the rows themselves.
-    ``seeds``: about how many on each side would settle what cannot be told.
+    ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared). ``now``,
+    ``then``: the rows themselves. ``seeds``: about how many on each side would settle what cannot
+    be told.
     """
 
     name: str
@@ -47,7 +50,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Exit code (0 fine, 1 leaks more or utility lost, 3 cannot tell), what is printed, and the rows behind it."""
+    """Exit code (0 fine, 1 leaks more or utility lost, 3 cannot tell), what is printed, and the
+    rows behind it.
+    """
 
     exit_code: int
     lines: tuple[str, ...]
@@ -57,45 +62,65 @@ class Verdict:
 def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) -> Verdict:
     """Compare the rows of these runs with the baseline's.
 
-    Args:
-        now: every row of the runs, gated or not.
-        then: the baseline.
-        named: names or patterns (`*`) of rows to gate beside the cascade, any_attack, the utility and those the baseline names.
+    Args: now: every row of the runs, gated or not. then: the baseline. named: names or patterns
+        (`*`) of rows to gate beside the cascade, any_attack, the utility and those the baseline
+        names.
 
     Raises:
         UsageError: a name fits no row, or two rows have the same key.
     """
     if not then.rows:
-        return Verdict(CANNOT_TELL, ("cannot tell: the baseline has no rows. Write them with --update.",))
+        return Verdict(
+            CANNOT_TELL, ("cannot tell: the baseline has no rows. Write them with --update.",)
+        )
     here, there = Baseline.of(now).by_name(), then.by_name()
     _known(named, here | there)
     gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
-    rows = _judge_all({n: (here.get(n), there[n]) for n in gated}, {n: _lost(there[n], here, there) for n in gated})
+    rows = _judge_all(
+        {n: (here.get(n), there[n]) for n in gated},
+        {n: _lost(there[n], here, there) for n in gated},
+    )
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
     not_gated = "not in the baseline, so it is not gated: --update adds it"
     rows += [Judged(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
     count = {s: sum(r.state == s for r in rows) for s in _ORDER}
-    code = LEAKS_MORE if count["leaks more"] or count["loses utility"] else CANNOT_TELL if count["cannot tell"] or not gated else FINE
+    code = (
+        LEAKS_MORE
+        if count["leaks more"] or count["loses utility"]
+        else CANNOT_TELL
+        if count["cannot tell"] or not gated
+        else FINE
+    )
     counts = ", ".join(f"{k} {s}" for s, k in count.items() if k) or "the baseline has no gated row"
-    return Verdict(code, (*(r.line for r in rows), f"{len(gated)} rows gated: {counts}"), tuple(rows))
+    return Verdict(
+        code, (*(r.line for r in rows), f"{len(gated)} rows gated: {counts}"), tuple(rows)
+    )
 
 
 def update(
-    now: Sequence[GateRow], then: Baseline | None, *, accept: Sequence[str] = (), named: Sequence[str] = ()
+    now: Sequence[GateRow],
+    then: Baseline | None,
+    *,
+    accept: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> tuple[Baseline | None, Verdict]:
-    """The new baseline, or None where a gated row would be worse than before and ``accept`` does not name it.
+    """The new baseline, or None where a gated row would be worse than before and ``accept`` does
+    not name it.
 
-    Worse: `check` says so, or the value moved against the method by more than half the margin, however sure that is (else
-    a string of updates, each too small to be sure of, lets anything through). Margins and names written into the file
-    stay. Rows that these runs do not have stay, unless ``accept`` names them.
+    Worse: `check` says so, or the value moved against the method by more than half the margin,
+    however sure that is (else a string of updates, each too small to be sure of, lets anything
+    through). Margins and names written into the file stay. Rows that these runs do not have stay,
+    unless ``accept`` names them.
 
     Raises:
         UsageError: there is nothing to write, a name fits no row, or two rows have the same key.
     """
     fresh = Baseline.of(now)
     if not fresh.rows:
-        raise UsageError("these runs have no rows to put into a baseline. Run `leakbench attack` on them first.")
+        raise UsageError(
+            "these runs have no rows to put into a baseline. Run `leakbench attack` on them first."
+        )
     old, here = (then or Baseline(())).by_name(), fresh.by_name()
     _known([*accept, *named], here | old)
     verdict = check(now, then, named=named) if then and then.rows else Verdict(FINE, ())
@@ -104,23 +129,43 @@ def update(
     for name in sorted(old.keys() & here.keys()):
         gated = old[name].gated or _fits(name, named)
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
-        if gated and not _fits(name, accept) and (sure or moved(here[name], old[name]) > (margin_of(old[name]) or 0) / 2):
+        if (
+            gated
+            and not _fits(name, accept)
+            and (sure or moved(here[name], old[name]) > (margin_of(old[name]) or 0) / 2)
+        ):
             move = f"{old[name].value:.4g} -> {here[name].value:.4g}"
-            lines.append(f"refused       {name}: {move} is worse than the baseline. If that is meant: --update --accept {name}")
+            lines.append(
+                f"refused       {name}: {move} is worse than the baseline. If that is meant:"
+                f" --update --accept {name}"
+            )
     if lines:
         return None, Verdict(LEAKS_MORE, tuple(lines), verdict.rows)
     rows = []
     for name, row in here.items():
         before = old.get(name)
         margin = margin_of(before or row)
-        rows.append(row.model_copy(update={"margin": margin, "named": row.named or bool(before and before.named) or _fits(name, named)}))
+        rows.append(
+            row.model_copy(
+                update={
+                    "margin": margin,
+                    "named": row.named or bool(before and before.named) or _fits(name, named),
+                }
+            )
+        )
     kept = [r for n, r in old.items() if n not in here and not _fits(n, accept)]
-    lines = [f"kept          {r.name}: not among these runs; --accept {r.name} drops it" for r in kept]
-    return Baseline.of([*rows, *kept]), Verdict(FINE, (*lines, f"{len(rows)} rows written, {len(kept)} kept"), verdict.rows)
+    lines = [
+        f"kept          {r.name}: not among these runs; --accept {r.name} drops it" for r in kept
+    ]
+    return Baseline.of([*rows, *kept]), Verdict(
+        FINE, (*lines, f"{len(rows)} rows written, {len(kept)} kept"), verdict.rows
+    )
 
 
 def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRow]) -> str:
-    """Why `cascade` or `any_attack` is of fewer attacks now: with the strongest left out it would look safer than it is."""
+    """Why `cascade` or `any_attack` is of fewer attacks now: with the strongest left out it would
+    look safer than it is.
+    """
     if then.attack not in ALWAYS_GATED or then.attack == UTILITY:
         return ""
 
@@ -129,45 +174,105 @@ def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRo
         return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, stage
 
     for name, part in there.items():
-        entered = part.attack not in ALWAYS_GATED and "control_failed" not in part.flags and place(part) == place(then)
+        entered = (
+            part.attack not in ALWAYS_GATED
+            and "control_failed" not in part.flags
+            and place(part) == place(then)
+        )
         if not entered or (then.attack == "cascade" and part.rung == "paper"):
             continue
         if name not in here:
-            return f"{name} entered it in the baseline and was not run now: run it, or drop it with --update --accept {name}"
+            return (
+                f"{name} entered it in the baseline and was not run now: run it, or drop it with"
+                f" --update --accept {name}"
+            )
         if "control_failed" in here[name].flags:
-            return f"{name} entered it in the baseline; now its control failed, so it is of fewer attacks"
+            return (
+                f"{name} entered it in the baseline; now its control failed, so it is of fewer"
+                " attacks"
+            )
     return ""
 
 
-def _judge_all(pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]) -> list[Judged]:
-    """Every gated row; Holm's levels are shared among those that are compared. ``lost``: why a row is of fewer attacks."""
+def _judge_all(
+    pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]
+) -> list[Judged]:
+    """Every gated row; Holm's levels are shared among those that are compared. ``lost``: why a row
+    is of fewer attacks.
+    """
     rows: list[Judged] = []
     compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
     for name, (now, then) in pairs.items():
-        reason = "no such row now: run the same defenses and attacks" if now is None else blocked(now, then) or lost[name]
+        reason = (
+            "no such row now: run the same defenses and attacks"
+            if now is None
+            else blocked(now, then) or lost[name]
+        )
         if now is None or reason:
             rows.append(Judged(name, "cannot tell", reason, now=now, then=then))
         elif unchanged(now, then):
-            rows.append(Judged(name, "fine", "unchanged: the same guesses, byte for byte", 0.0, 0.0, 0.0, now, then))
+            rows.append(
+                Judged(
+                    name,
+                    "fine",
+                    "unchanged: the same guesses, byte for byte",
+                    0.0,
+                    0.0,
+                    0.0,
+                    now,
+                    then,
+                )
+            )
         elif (margin := margin_of(then)) is None:
-            rows.append(Judged(name, "cannot tell", f"{then.metric} has no margin: write one into the baseline", now=now, then=then))
+            rows.append(
+                Judged(
+                    name,
+                    "cannot tell",
+                    f"{then.metric} has no margin: write one into the baseline",
+                    now=now,
+                    then=then,
+                )
+            )
         elif (d := difference(now, then)) is None:
-            text = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}; it takes at least {FEWEST_SEEDS} on each side"
-            rows.append(Judged(name, "cannot tell", f"{text}, {ENOUGH} or more settle most rows", now=now, then=then, seeds=ENOUGH))
+            text = (
+                f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}; it takes at"
+                f" least {FEWEST_SEEDS} on each side"
+            )
+            rows.append(
+                Judged(
+                    name,
+                    "cannot tell",
+                    f"{text}, {ENOUGH} or more settle most rows",
+                    now=now,
+                    then=then,
+                    seeds=ENOUGH,
+                )
+            )
         else:
             compared[name] = d, margin, now, then
     levels = holm([d.p() for d, *_ in compared.values()])
-    return rows + [_say(n, *parts, level) for (n, parts), level in zip(compared.items(), levels, strict=True)]
+    return rows + [
+        _say(n, *parts, level) for (n, parts), level in zip(compared.items(), levels, strict=True)
+    ]
 
 
-def _say(name: str, d: Difference, margin: float, now: GateRow, then: GateRow, level: float) -> Judged:
+def _say(
+    name: str, d: Difference, margin: float, now: GateRow, then: GateRow, level: float
+) -> Judged:
     state, low, high = judge(d, margin, level), d.lower(), d.upper()
     k, m = d.seeds
     seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
-    text = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}], margin {margin:.3g}, {seeds}"
+    text = (
+        f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}],"
+        f" margin {margin:.3g}, {seeds}"
+    )
     more = seeds_to_settle(d, margin, level) if state == "cannot tell" else None
     if state == "cannot tell":
-        text += f"; about {more} seeds on each side would settle it" if more else "; more than 200 seeds would be needed to settle it"
+        text += (
+            f"; about {more} seeds on each side would settle it"
+            if more
+            else "; more than 200 seeds would be needed to settle it"
+        )
     shown: State = "loses utility" if state == "leaks more" and then.attack == UTILITY else state
     return Judged(name, shown, text, d.d, low, high, now, then, more)
 
@@ -181,5 +286,6 @@ def _known(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:
         if not any(fnmatchcase(name, pattern) for name in rows):
             near = get_close_matches(pattern, rows, n=1, cutoff=0.3)
             raise UsageError(
-                f"no row is called {pattern!r}.{f' Did you mean {near[0]!r}?' if near else ''} `leakbench check` prints their names."
+                f"no row is called {pattern!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
+                " `leakbench check` prints their names."
             )

@@ -1,4 +1,6 @@
-"""What `leakbench check` compares: every pooled number of these runs with its unit scores and the hashes it rests on."""
+"""What `leakbench check` compares: every pooled number of these runs with its unit scores and the
+hashes it rests on.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _FINAL_MODEL = "checkpoint/model.safetensors"
 
 
 def gate_rows(runs: Sequence[Run]) -> list[GateRow]:
-    """The rows of all complete runs: every line of tradeoff.csv, and the final utility of every configuration.
+    """The rows of all complete runs: every line of tradeoff.csv, and the final utility of every
+    configuration.
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
@@ -57,11 +60,19 @@ def _leakage(config: Configuration, pooled: tradeoff.Pooled) -> GateRow:
         probe=row["probe"],
         worse="up" if scale.leaks == "up" else "down",
         share=scale.share,
-        range=(None if math.isinf(scale.low) else scale.low, None if math.isinf(scale.high) else scale.high),
+        range=(
+            None if math.isinf(scale.low) else scale.low,
+            None if math.isinf(scale.high) else scale.high,
+        ),
         unit=row["unit"],
         **{c: row[c] for c in ("value", "low", "high", "utility")},
         scores={s: {name: u.score for name, u in us.items()} for s, us in units.items()},
-        clusters={name: u.cluster for us in units.values() for name, u in us.items() if u.cluster != u.name},
+        clusters={
+            name: u.cluster
+            for us in units.values()
+            for name, u in us.items()
+            if u.cluster != u.name
+        },
         failed={s: sum(u.failed for u in us.values()) for s, us in units.items()},
         flags=sorted(flags.split(row["flags"])),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
@@ -94,7 +105,9 @@ def _utility(config: Configuration, utilities: Sequence[Utility], final: Row) ->
         scores={u.run.seed: _scores(u) for u in utilities},
         flags=sorted(flags.split(final["flags"])),
         guesses={seed: [digest(path)] for seed, path in models.items() if path.is_file()},
-        truths={u.run.seed: [u.run.meta["test_data"]] for u in utilities if u.run.meta.get("test_data")},
+        truths={
+            u.run.seed: [u.run.meta["test_data"]] for u in utilities if u.run.meta.get("test_data")
+        },
     )
 
 
@@ -105,12 +118,18 @@ def _setting(config: Configuration, runs: Sequence[Run]) -> dict[str, Any]:
         "defense": spec["defense"]["name"],
         "defense_params": spec["defense"]["params"],
         "wrappers": list(spec["wrappers"]),
-        "setting": {"rounds": spec["rounds"], **{f"task.{k}": v for k, v in spec["task"]["params"].items()}},
+        "setting": {
+            "rounds": spec["rounds"],
+            **{f"task.{k}": v for k, v in spec["task"]["params"].items()},
+        },
         "engine": "|".join(sorted({str(r.meta["engine"]) for r in runs})),
         "dtype": "|".join(sorted({str(r.meta["dtype"]) for r in runs})),
         "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),
         "provenance": {
-            **{c: sorted({str(r.meta[c]) for r in runs if c in r.meta}) for c in ("commit", "device")},
+            **{
+                c: sorted({str(r.meta[c]) for r in runs if c in r.meta})
+                for c in ("commit", "device")
+            },
             "dirty": any(bool(r.meta.get("dirty")) for r in runs),
         },
     }
@@ -123,7 +142,11 @@ def _params(pooled: tradeoff.Pooled) -> dict[str, Any]:
 def _scores(utility: Utility) -> dict[str, float]:
     """By test unit; a metric that is no mean of units (EER) has one number per seed."""
     last = utility.evaluations[-1]
-    return {UTILITY: last.value} if last.scores is None else {str(i): float(v) for i, v in enumerate(last.scores)}
+    return (
+        {UTILITY: last.value}
+        if last.scores is None
+        else {str(i): float(v) for i, v in enumerate(last.scores)}
+    )
 
 
 def _names(units: Sequence[Unit]) -> Mapping[str, Unit]:

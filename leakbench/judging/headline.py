@@ -1,4 +1,6 @@
-"""The first sentences of a report: counts of judged settings, the best that held, and what their own test made them look like."""
+"""The first sentences of a report: counts of judged settings, the best that held, and what their
+own test made them look like.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part, held = len(sure), tones["leak"], tones["part"], tones["held"]
     if total == 0:
-        return (Span(f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."),)
+        return (
+            Span(
+                f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."
+            ),
+        )
     if total == 1:
         said = {
             "leak": (Span("leaks", "leak"), Span(" most of what there is to leak.")),
@@ -57,20 +63,38 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     if leak == total:
         first = (Span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
-        first = (Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"), most)
+        first = (
+            Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
+            most,
+        )
     elif part:
         tail = Span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
-        first = (Span(f"None of {total} defense settings"), Span(" gives away most of it; "), tail, Span("."))
+        first = (
+            Span(f"None of {total} defense settings"),
+            Span(" gives away most of it; "),
+            tail,
+            Span("."),
+        )
     else:
-        first = (Span(f"None of {total} defense settings", "held"), Span(" leaked to the attacks tried here."))
-    return (*first, Span(" "), *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)))
+        first = (
+            Span(f"None of {total} defense settings", "held"),
+            Span(" leaked to the attacks tried here."),
+        )
+    return (
+        *first,
+        Span(" "),
+        *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)),
+    )
 
 
 def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Span, ...]:
     if held == 0:
         return (Span("None held against every attack tried."),)
     best = _most_useful(kept)
-    head = (Span("The only one that " if held == 1 else f"The best of the {held} that "), Span("held", "held"))
+    head = (
+        Span("The only one that " if held == 1 else f"The best of the {held} that "),
+        Span("held", "held"),
+    )
     if best is None:
         return (*head, Span(" has no utility measured."))
     metric = words(best.metric).title
@@ -84,8 +108,14 @@ def reference(question: Question) -> Utility | None:
 
 
 def lede(question: Question) -> tuple[Span, ...]:
-    """The setting that looks safest by its own paper's test, and the one that leaks least while it stays useful."""
-    live = [j for j in question.judged if j.verdict.judged and not j.setting.dead and not j.setting.reference]
+    """The setting that looks safest by its own paper's test, and the one that leaks least while it
+    stays useful.
+    """
+    live = [
+        j
+        for j in question.judged
+        if j.verdict.judged and not j.setting.dead and not j.setting.reference
+    ]
     spans = list(_looks_safest(live))
     free = reference(question)
     if free is None or not live:
@@ -108,24 +138,46 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     tested = [j for j in live if j.verdict.paper]
     if not tested:
         return ()
-    best = min(tested, key=lambda j: Side(j.case).value(j.verdict.paper) if j.verdict.paper else 0.0)
-    case, got, paper, worst = best.case, best.verdict.reached, best.verdict.paper, best.verdict.worst
+    best = min(
+        tested, key=lambda j: Side(j.case).value(j.verdict.paper) if j.verdict.paper else 0.0
+    )
+    case, got, paper, worst = (
+        best.case,
+        best.verdict.reached,
+        best.verdict.paper,
+        best.verdict.worst,
+    )
     side = Side(case)
-    if not (got and paper and worst) or side.value(got) - side.value(paper) <= 2 * side.margin + 1e-12:
+    if (
+        not (got and paper and worst)
+        or side.value(got) - side.value(paper) <= 2 * side.margin + 1e-12
+    ):
         return ()
     verb = words(case.metric).verb
     test = f"{verb} {amount(case, paper, paper.value, full=True)}"
     return (
         Span(best.setting.name, "strong"),
-        Span(f" looks safest by its own paper's test, which {test}. {ATTACKERS.get(got.rung, 'An attacker')} {verb} "),
+        Span(
+            f" looks safest by its own paper's test, which {test}."
+            f" {ATTACKERS.get(got.rung, 'An attacker')} {verb} "
+        ),
         Span(amount(case, got, got.value), best.verdict.tone),
-        Span(f" (at worst {amount(case, worst, worst.value)}, a blind guess {amount(case, got, got.floor)}). "),
+        Span(
+            f" (at worst {amount(case, worst, worst.value)}, a blind guess"
+            f" {amount(case, got, got.floor)}). "
+        ),
     )
 
 
 def _worst_then_useless(judged: Judged) -> tuple[float, float]:
     worst, utility = judged.verdict.worst, judged.setting.utility
-    gain = 0.0 if utility is None else utility.value if better(utility.metric) == "up" else -utility.value
+    gain = (
+        0.0
+        if utility is None
+        else utility.value
+        if better(utility.metric) == "up"
+        else -utility.value
+    )
     return (Side(judged.case).value(worst) if worst else float("inf"), -gain)
 
 
@@ -148,20 +200,41 @@ def counts(question: Question) -> list[tuple[str, int, str, str]]:
     small = f"{margin(question.metric):g}{words(question.metric).suffix}"
     within = "a factor of 2" if question.metric == "samples_to_90" else small
     return [
-        ("leak", tones["leak"], "leaks" if tones["leak"] == 1 else "leak", "at least half of all there is to get"),
-        ("part", tones["part"], "leaks in part" if tones["part"] == 1 else "leak in part", "more than a blind guess"),
+        (
+            "leak",
+            tones["leak"],
+            "leaks" if tones["leak"] == 1 else "leak",
+            "at least half of all there is to get",
+        ),
+        (
+            "part",
+            tones["part"],
+            "leaks in part" if tones["part"] == 1 else "leak in part",
+            "more than a blind guess",
+        ),
         ("held", tones["held"], "held", f"within {within} of a blind guess"),
-        ("none", tones["none"], "cannot be judged", unjudged(question.judged) or "none of the settings"),
+        (
+            "none",
+            tones["none"],
+            "cannot be judged",
+            unjudged(question.judged) or "none of the settings",
+        ),
     ]
 
 
 def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
-    """What the task's other questions say of a setting where they are worse than this one, or open, and what nobody attacked."""
+    """What the task's other questions say of a setting where they are worse than this one, or open,
+    and what nobody attacked.
+    """
     rank = {"leak": 0, "part": 1, "none": 2, "held": 3}
     out, setting = [], judged.setting
     attacked: set[str] = set()
     for other in every:
-        found = next((j for j in other.judged if j.setting is setting), None) if other.task == question.task else None
+        found = (
+            next((j for j in other.judged if j.setting is setting), None)
+            if other.task == question.task
+            else None
+        )
         if found is None:
             continue
         if found.verdict.worst and not other.probe:
@@ -171,4 +244,11 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
         if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
     left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
-    return out + ([f"Its {' and '.join(left)} were not attacked{' but by probes' if any(q.probe for q in every) else ''}."] if left else [])
+    return out + (
+        [
+            f"Its {' and '.join(left)} were not"
+            f" attacked{' but by probes' if any(q.probe for q in every) else ''}."
+        ]
+        if left
+        else []
+    )

@@ -1,4 +1,6 @@
-"""From the tables of a report to verdicts: every question that its numbers can answer, every setting judged on it."""
+"""From the tables of a report to verdicts: every question that its numbers can answer, every
+setting judged on it.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,20 @@ def find_questions(data: Numbers, settings: Sequence[Setting]) -> list[Question]
     """
     asked: dict[tuple[str, str, bool, str], set[str]] = defaultdict(set)
     for row in data.tradeoff:
-        asked[row["task"], topic(row["metric"]).name, bool(row["probe"]), _stage(row)].add(row["metric"])
+        asked[row["task"], topic(row["metric"]).name, bool(row["probe"]), _stage(row)].add(
+            row["metric"]
+        )
     questions, index = [], Index(data)
     leaks = {r["metric"]: r["leaks"] for r in data.tradeoff}
     for (task, name, probe, stage), metrics in asked.items():
         about = next((t for t in TOPICS if t.name == name), None) or topic(name)
         metric = next(m for m in about.metrics if m in metrics)
         empty = Question(task, about, metric, probe, stage, leaks[metric])
-        questions.append(replace(empty, judged=tuple(_judged(index, empty, s) for s in settings if s.task == task)))
+        questions.append(
+            replace(
+                empty, judged=tuple(_judged(index, empty, s) for s in settings if s.task == task)
+            )
+        )
     order = [t.name for t in TOPICS]
     most: dict[str, int] = defaultdict(int)
     for q in questions:
@@ -65,7 +73,9 @@ def find_questions(data: Numbers, settings: Sequence[Setting]) -> list[Question]
 
 
 class Index:
-    """The rows of the trade-off table by (setting, metric, probe, stage), and how many units failed in each."""
+    """The rows of the trade-off table by (setting, metric, probe, stage), and how many units failed
+    in each.
+    """
 
     def __init__(self, data: Numbers) -> None:
         self.rows: dict[tuple[str, str, bool, str], list[Row]] = defaultdict(list)
@@ -86,24 +96,47 @@ class Index:
         """The numbers of one setting in one metric, rows over all rounds last."""
         place = (setting.key, metric, probe, stage)
         found = sorted(self.rows[place], key=lambda r: r["stage"] == "all")
-        return [number(r, *self.failed.get((*place, r["attack"], canonical(params(r["attack_params"]))), (0, 0))) for r in found]
+        return [
+            number(
+                r,
+                *self.failed.get(
+                    (*place, r["attack"], canonical(params(r["attack_params"]))), (0, 0)
+                ),
+            )
+            for r in found
+        ]
 
     def on_front(self, setting: Setting, metric: str, probe: bool, stage: str) -> bool:
         """Whether the table puts the setting's worst case on the front."""
-        return any(r["attack"] == "any_attack" and r["on_front"] for r in self.rows[setting.key, metric, probe, stage])
+        return any(
+            r["attack"] == "any_attack" and r["on_front"]
+            for r in self.rows[setting.key, metric, probe, stage]
+        )
 
     def why_missing(self, setting: Setting, about: Topic) -> dict[str, str]:
         """Metric -> why it is not there, of missing.csv (which does not know wrappers)."""
         found = self.reasons[setting.task, setting.family, canonical(setting.params)]
         fits = {a for m in about.metrics for a in self.attacks[m]}
         return {
-            str(m["metric"]): str(m["reason"]) for m in found if m["metric"] in about.metrics or (not m["metric"] and m["attack"] in fits)
+            str(m["metric"]): str(m["reason"])
+            for m in found
+            if m["metric"] in about.metrics or (not m["metric"] and m["attack"] in fits)
         }
 
 
 def number(row: Row, failed: int = 0, tried: int = 0) -> Number:
     """A row of the trade-off table as a verdict reads it."""
-    names = ["value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high"]
+    names = [
+        "value",
+        "low",
+        "high",
+        "floor",
+        "floor_low",
+        "floor_high",
+        "control",
+        "control_low",
+        "control_high",
+    ]
     return Number(
         attack=row["attack"],
         rung=row["rung"],
@@ -122,7 +155,11 @@ def _judged(index: Index, question: Question, setting: Setting) -> Judged:
     numbers = index.numbers(*at)
     special = {n.attack: n for n in numbers if n.attack in MADE}
     reasons = index.why_missing(setting, question.topic)
-    public = index.numbers(setting, "p_leak_public", question.probe, question.stage) if question.metric == "p_leak" else []
+    public = (
+        index.numbers(setting, "p_leak_public", question.probe, question.stage)
+        if question.metric == "p_leak"
+        else []
+    )
     case = Case(
         metric=question.metric,
         leaks=question.leaks,
@@ -134,13 +171,19 @@ def _judged(index: Index, question: Question, setting: Setting) -> Judged:
         dead_because=setting.dead_because,
         kind=question.topic.kind,
         sends=tuple(sorted(setting.kinds - {"model"})),
-        sends_kind=not setting.runs or not question.topic.kinds or bool(setting.kinds & question.topic.kinds),
+        sends_kind=not setting.runs
+        or not question.topic.kinds
+        or bool(setting.kinds & question.topic.kinds),
         reason=" ".join(list(dict.fromkeys(reasons.values()))[:2]) or "no attack that fits was run",
-        public=max((n for n in public if n.attack not in MADE), key=lambda n: n.value, default=None),
+        public=max(
+            (n for n in public if n.attack not in MADE), key=lambda n: n.value, default=None
+        ),
         no_lpips="lpips" in reasons and "weight" in reasons["lpips"].lower(),
     )
     verdict = judge(case)
-    live = not setting.dead and "control_failed" not in (verdict.worst.flags if verdict.worst else frozenset())
+    live = not setting.dead and "control_failed" not in (
+        verdict.worst.flags if verdict.worst else frozenset()
+    )
     return Judged(setting, case, verdict, sentence(case, verdict), live and index.on_front(*at))
 
 

@@ -34,13 +34,30 @@ METHODS = {
     "fedgen": "FedGen",
 }
 # Always told, whether they differ or not.
-PRINCIPAL = {"fedhide": ("alpha", "k"), "fedgn": ("sigma",), "fedcs": ("cos_theta",), "fedprox": ("mu",), "moon": ("mu",)}
+PRINCIPAL = {
+    "fedhide": ("alpha", "k"),
+    "fedgn": ("sigma",),
+    "fedcs": ("cos_theta",),
+    "fedprox": ("mu",),
+    "moon": ("mu",),
+}
 LONGEST = 120  # characters of a setting's name
-LETTERS = {"alpha": "α", "sigma": "σ", "lam": "λ", "lam1": "λ1", "lam2": "λ2", "mu": "μ", "k": "K", "cos_theta": "cos"}
+LETTERS = {
+    "alpha": "α",
+    "sigma": "σ",
+    "lam": "λ",
+    "lam1": "λ1",
+    "lam2": "λ2",
+    "mu": "μ",
+    "k": "K",
+    "cos_theta": "cos",
+}
 
 
 def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
-    """``setting_key`` -> name: the family, the parameters that differ between its settings of a task, the wrappers."""
+    """``setting_key`` -> name: the family, the parameters that differ between its settings of a
+    task, the wrappers.
+    """
     values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     seen: dict[str, dict[str, Any]] = {}
     for key, row in rows.items():
@@ -50,16 +67,33 @@ def setting_names(rows: Mapping[str, Row]) -> dict[str, str]:
     names = {}
     for key, row in rows.items():
         family = (row["task"], row["defense"])
-        shown = {n: v for n, v in seen[key].items() if n in PRINCIPAL.get(row["defense"], ()) or len(values[*family, n]) > 1}
+        shown = {
+            n: v
+            for n, v in seen[key].items()
+            if n in PRINCIPAL.get(row["defense"], ()) or len(values[*family, n]) > 1
+        }
         told = [f"{LETTERS.get(n, n)} {_value(v)}" for n, v in shown.items()]
         wrapped = "".join(f" + {w['name']}" for w in params(row.get("wrappers", "[]")) or [])
-        names[key] = _short(" ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip() + wrapped, LONGEST)
+        names[key] = _short(
+            " ".join([str(METHODS.get(row["defense"], row["defense"])), ", ".join(told)]).strip()
+            + wrapped,
+            LONGEST,
+        )
     twice = Counter((rows[k]["task"], n) for k, n in names.items())
-    return {k: n if twice[rows[k]["task"], n] == 1 else f"{n} #{fingerprint(k)[:4]}" for k, n in names.items()}
+    return {
+        k: n if twice[rows[k]["task"], n] == 1 else f"{n} #{fingerprint(k)[:4]}"
+        for k, n in names.items()
+    }
 
 
 def _value(value: Any) -> str:
-    text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else canonical(value)
+    text = (
+        value
+        if isinstance(value, str)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else canonical(value)
+    )
     return _short(text, 24)
 
 

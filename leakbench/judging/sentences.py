@@ -24,7 +24,11 @@ def plain(metric: str, value: float) -> str:
     text = f"{value:.{spoken.decimals}f}"
     if float(text) == 0:
         # A bare 0 would claim more than was measured.
-        text = f"{0:.{spoken.decimals}f}" if value == 0 or spoken.decimals < 2 else f"under {10**-spoken.decimals:.{spoken.decimals}f}"
+        text = (
+            f"{0:.{spoken.decimals}f}"
+            if value == 0 or spoken.decimals < 2
+            else f"under {10**-spoken.decimals:.{spoken.decimals}f}"
+        )
         if value < 0 and "under" in text:
             text = f"{0:.{spoken.decimals}f}"
     return text + spoken.suffix
@@ -41,7 +45,9 @@ def count(value: float, whole: int) -> str:
 
 
 def amount(case: Case, row: Number, value: float, *, full: bool = False) -> str:
-    """A value as the sentence says it: "94 of 100", in full "94 of 100 clients on average", or "46.2 dB"."""
+    """A value as the sentence says it: "94 of 100", in full "94 of 100 clients on average", or
+    "46.2 dB".
+    """
     noun = words(case.metric).noun
     if not noun:
         return plain(case.metric, value)
@@ -60,43 +66,62 @@ def _first(case: Case, verdict: Verdict) -> str:
     verb = words(case.metric).verb
     got, worst = verdict.reached, verdict.worst
     if verdict.rule == 1:
-        other = f"Judge it by its {_and(case.sends)}." if case.sends else "Nothing else that it sends was recorded either."
+        other = (
+            f"Judge it by its {_and(case.sends)}."
+            if case.sends
+            else "Nothing else that it sends was recorded either."
+        )
         return f"Sends no {case.kind}: nothing for this attack to read. {other}"
     if verdict.rule == 2:
-        return f"Not attacked: {case.reason.rstrip('.') or 'no attack that fits was run'}. Nothing is known about its leakage."
+        return (
+            f"Not attacked: {case.reason.rstrip('.') or 'no attack that fits was run'}. Nothing is"
+            " known about its leakage."
+        )
     if verdict.rule == 3:
-        text = f"Dead run: {case.dead_because}. Its leakage says nothing about the method, and it is kept off the front."
+        text = (
+            f"Dead run: {case.dead_because}. Its leakage says nothing about the method, and it is"
+            " kept off the front."
+        )
         if verdict.beyond_floor and got:
-            text += f" It is not private either: an attacker {verb} {amount(case, got, got.value, full=True)}."
+            text += (
+                f" It is not private either: an attacker {verb}"
+                f" {amount(case, got, got.value, full=True)}."
+            )
         return text
     if verdict.rule == 4:
         row = verdict.binding or worst
         assert row  # noqa: S101 (judge gives one with rule 4)
         return (
-            f"Attack too weak to judge: even with nothing defended it {verb} {amount(case, row, row.control, full=True)}; "
-            f"a blind guess {verb} {amount(case, row, row.floor)}. This is not a sign of privacy."
+            f"Attack too weak to judge: even with nothing defended it {verb}"
+            f" {amount(case, row, row.control, full=True)}; a blind guess {verb}"
+            f" {amount(case, row, row.floor)}. This is not a sign of privacy."
         )
     assert got  # noqa: S101
     assert worst  # noqa: S101
     blind = f"{verb} {amount(case, got, got.floor)}"
     if verdict.rule == 5:
         return (
-            f"Leaks: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst {amount(case, worst, worst.value)}. "
-            f"A blind guess {blind}."
+            f"Leaks: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst"
+            f" {amount(case, worst, worst.value)}. A blind guess {blind}."
         )
     if verdict.rule == 6:
         only = "was tried" if all(a.rung == "paper" for a in case.attacks) else "counts"
-        return f"Cannot tell: only the paper's own attack {only}; it {verb} {amount(case, got, got.value, full=True)}."
+        return (
+            f"Cannot tell: only the paper's own attack {only}; it {verb}"
+            f" {amount(case, got, got.value, full=True)}."
+        )
     if verdict.rule == 7:
         return (
-            f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')} tried: at worst "
-            f"{amount(case, worst, worst.value, full=True)} ({between(case, worst, 'to')}); "
-            f"a blind guess {verb} {amount(case, worst, worst.floor)}. Other attacks may do better."
+            f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')}"
+            f" tried: at worst {amount(case, worst, worst.value, full=True)}"
+            f" ({between(case, worst, 'to')}); a blind guess {verb}"
+            f" {amount(case, worst, worst.floor)}. Other attacks may do better."
         )
     if verdict.rule == 8:
         return (
-            f"Leaks in part: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst {amount(case, worst, worst.value)}. "
-            f"A blind guess {blind}, with nothing defended it is {amount(case, got, got.control)}."
+            f"Leaks in part: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst"
+            f" {amount(case, worst, worst.value)}. A blind guess {blind}, with nothing defended it"
+            f" is {amount(case, got, got.control)}."
         )
     row = verdict.binding or worst
     return f"Cannot tell: between {between(case, row, 'and')}, n = {row.n}. {_settle(case, row)}"
@@ -104,7 +129,9 @@ def _first(case: Case, verdict: Verdict) -> str:
 
 def between(case: Case, row: Number, joint: str) -> str:
     """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
-    return f"{amount(case, row, row.low)} {joint} {amount(case, row, row.high)} with 95 % confidence"
+    return (
+        f"{amount(case, row, row.low)} {joint} {amount(case, row, row.high)} with 95 % confidence"
+    )
 
 
 def _settle(case: Case, row: Number) -> str:
@@ -124,7 +151,11 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
     side, verb = Side(case), words(case.metric).verb
     paper, got = verdict.paper, verdict.reached
     # 0.10 for proportions: twice the margin, whatever the metric's scale.
-    gap = side.value(got) - side.value(paper) - 2 * side.margin if paper and got and got.rung != "paper" else 0.0
+    gap = (
+        side.value(got) - side.value(paper) - 2 * side.margin
+        if paper and got and got.rung != "paper"
+        else 0.0
+    )
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
         out.append(f"Its paper's own attack {verb} {amount(case, paper, paper.value)}.")
     if case.seeds == 1:
@@ -134,7 +165,9 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
     weak = len(case.attacks) - len(verdict.counting)
     if verdict.rule != 4 and weak:
         were, do = ("was", "does") if weak == 1 else ("were", "do")
-        out.append(f"{weak} of {plural(len(case.attacks), 'attack')} {were} too weak and {do} not count.")
+        out.append(
+            f"{weak} of {plural(len(case.attacks), 'attack')} {were} too weak and {do} not count."
+        )
     out += failures(case)
     if got:
         out += _oracle(case, got)
@@ -144,22 +177,40 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
 
 
 def failures(case: Case) -> list[str]:
-    """How often the attack failed and what that counts as: of the row on which most units failed."""
-    row = max((*case.attacks, *(r for r in (case.cascade, case.any_attack) if r)), key=lambda r: r.failed, default=None)
+    """How often the attack failed and what that counts as: of the row on which most
+    units failed.
+    """
+    row = max(
+        (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r)),
+        key=lambda r: r.failed,
+        default=None,
+    )
     if not row or not row.failed:
         return []
     noun = words(case.metric).noun or "units"
     counted = {"clients": "not named", "images": "not found"}.get(noun, "a blind guess")
     if row.failed == 1:
         return [f"The attack failed on 1 {noun.removesuffix('s')}; it is counted as {counted}."]
-    return [f"The attack failed on {row.failed} of {max(row.tried, row.failed)} {noun}; they are counted as {counted}."]
+    return [
+        f"The attack failed on {row.failed} of {max(row.tried, row.failed)} {noun}; they are"
+        f" counted as {counted}."
+    ]
 
 
 def _oracle(case: Case, row: Number) -> list[str]:
-    given = [w for f, w in (("oracle_prototypes", "the true prototypes"), ("oracle_labels", "the true labels")) if f in row.flags]
+    given = [
+        w
+        for f, w in (
+            ("oracle_prototypes", "the true prototypes"),
+            ("oracle_labels", "the true labels"),
+        )
+        if f in row.flags
+    ]
     if not given:
         return []
-    public = amount(case, case.public, case.public.value, full=True) if case.public else "not measured"
+    public = (
+        amount(case, case.public, case.public.value, full=True) if case.public else "not measured"
+    )
     return [f"This attack is given {_and(given)}; without it: {public}."]
 
 

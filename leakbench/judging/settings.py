@@ -15,7 +15,11 @@ from leakbench.judging.verdict import Case, Verdict
 from leakbench.results.keys import Row, params, run_setting_key, setting_key
 from leakbench.results.numbers import Numbers
 
-WHEN = {"untrained": "before training", "early": "early in training", "middle": "half way through training"}
+WHEN = {
+    "untrained": "before training",
+    "early": "early in training",
+    "middle": "half way through training",
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Utility:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A configuration of a method on a task. ``index`` names it in the page; ``runs`` are its run.json dicts."""
+    """A configuration of a method on a task. ``index`` names it in the page; ``runs`` are its
+    run.json dicts.
+    """
 
     key: str
     index: int
@@ -72,7 +78,9 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One task, one topic, judged by one metric; probes and stages of training before the end are questions of their own."""
+    """One task, one topic, judged by one metric; probes and stages of training before the end are
+    questions of their own.
+    """
 
     task: str
     topic: Topic
@@ -104,18 +112,38 @@ def find_settings(data: Numbers) -> list[Setting]:
         if "dead_run" in flags_of(row):
             dead[setting_key(row)].add(str(row["run"]))
     names = setting_names(rows)
-    found = [_setting(data, k, r, names[k], final.get(k), tuple(runs[k]), len(dead[k])) for k, r in rows.items()]
+    found = [
+        _setting(data, k, r, names[k], final.get(k), tuple(runs[k]), len(dead[k]))
+        for k, r in rows.items()
+    ]
     found.sort(key=lambda s: (s.task, not s.reference, s.family, s.name))
     return [replace(s, index=i) for i, s in enumerate(found)]
 
 
-def _setting(data: Numbers, key: str, row: Row, name: str, final: Row | None, runs: tuple[Row, ...], dead: int) -> Setting:
+def _setting(
+    data: Numbers,
+    key: str,
+    row: Row,
+    name: str,
+    final: Row | None,
+    runs: tuple[Row, ...],
+    dead: int,
+) -> Setting:
     utility = None
     if final is not None:
-        utility = Utility(final["metric"], *(float(final[k]) for k in ("value", "low", "high", "chance")))
+        utility = Utility(
+            final["metric"], *(float(final[k]) for k in ("value", "low", "high", "chance"))
+        )
     elif row.get("utility_metric"):
-        utility = Utility(row["utility_metric"], *(float(row[k]) for k in ("utility", "utility_low", "utility_high", "chance")))
-    seeds = len(str(row["seeds"]).split("|")) if "seeds" in row else len({r["spec"].get("seed") for r in runs})
+        utility = Utility(
+            row["utility_metric"],
+            *(float(row[k]) for k in ("utility", "utility_low", "utility_high", "chance")),
+        )
+    seeds = (
+        len(str(row["seeds"]).split("|"))
+        if "seeds" in row
+        else len({r["spec"].get("seed") for r in runs})
+    )
     if not dead and "dead_run" in flags_of(final or row):
         dead = seeds if seeds == 1 or (utility is not None and not utility.alive) else 1
     wrappers = tuple(params(row.get("wrappers", "[]")) or [])
@@ -133,7 +161,9 @@ def _setting(data: Numbers, key: str, row: Row, name: str, final: Row | None, ru
         dead_because=_why_dead(data, utility, runs) if dead else "",
         utility=utility,
         runs=runs,
-        kinds=frozenset(str(m["kind"]) for r in runs for m in r.get("sent", ()) if m.get("sender") == "client"),
+        kinds=frozenset(
+            str(m["kind"]) for r in runs for m in r.get("sent", ()) if m.get("sender") == "client"
+        ),
     )
 
 
@@ -145,13 +175,23 @@ def _why_dead(data: Numbers, utility: Utility | None, runs: Iterable[Row]) -> st
     last: dict[tuple[str, str], tuple[int, float]] = {}
     for row in data.diagnostics:
         if row["run"] in ids:
-            last[row["run"], row["name"]] = max(last.get((row["run"], row["name"]), (-1, 0.0)), (int(row["round"]), float(row["value"])))
-    cosine = max((v for (_, n), (_, v) in last.items() if n == "prototype_mean_cosine"), default=0.0)
-    ratio = min((v for (_, n), (_, v) in last.items() if n == "prototype_distance_ratio"), default=1.0)
+            last[row["run"], row["name"]] = max(
+                last.get((row["run"], row["name"]), (-1, 0.0)),
+                (int(row["round"]), float(row["value"])),
+            )
+    cosine = max(
+        (v for (_, n), (_, v) in last.items() if n == "prototype_mean_cosine"), default=0.0
+    )
+    ratio = min(
+        (v for (_, n), (_, v) in last.items() if n == "prototype_distance_ratio"), default=1.0
+    )
     if cosine > 0.99:
         return f"its prototypes have become one direction (mean cosine {cosine:.3f})"
     if ratio < 0.01:
-        return f"its prototypes have become one point (their distance is {ratio:.4f} of the embeddings')"
+        return (
+            f"its prototypes have become one point (their distance is {ratio:.4f} of the"
+            " embeddings')"
+        )
     return "its run is marked as dead"
 
 

@@ -1,6 +1,8 @@
-"""The verdict on one setting and one question: the first rule that matches, decided by pure functions of numbers.
+"""The verdict on one setting and one question: the first rule that matches, decided by pure
+functions of numbers.
 
-The principle: accuse with what an attacker really reached (``cascade``), acquit with the upper bound (``any_attack``).
+The principle: accuse with what an attacker really reached (``cascade``), acquit with the upper
+bound (``any_attack``).
 
     rule  word               when
     1     nothing to attack  it sends no message of the kind asked about
@@ -26,7 +28,16 @@ from typing import Literal
 from leakbench.judging.questions import words
 from leakbench.statistics.differences import default_margin
 
-Word = Literal["nothing to attack", "not attacked", "dead run", "attack too weak", "leaks", "held", "leaks in part", "cannot tell"]
+Word = Literal[
+    "nothing to attack",
+    "not attacked",
+    "dead run",
+    "attack too weak",
+    "leaks",
+    "held",
+    "leaks in part",
+    "cannot tell",
+]
 Tone = Literal["leak", "part", "held", "none"]
 
 TONES: dict[Word, Tone] = {"leaks": "leak", "leaks in part": "part", "held": "held"}
@@ -36,7 +47,9 @@ MOST_FAILED = 0.1
 
 @dataclass(frozen=True)
 class Number:
-    """One row of tradeoff.csv, as a verdict reads it. ``failed`` of ``tried`` unit scores are the blind guess's for want of a guess."""
+    """One row of tradeoff.csv, as a verdict reads it. ``failed`` of ``tried`` unit scores are the
+    blind guess's for want of a guess.
+    """
 
     attack: str
     rung: str
@@ -59,9 +72,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that decides one verdict: a setting's numbers in one metric, real messages or probes, never both.
+    """Everything that decides one verdict: a setting's numbers in one metric, real messages or
+    probes, never both.
 
-    ``dead_because``: why a dead run is dead, a clause for the sentence. ``reason``: why there is no number.
+    ``dead_because``: why a dead run is dead, a clause for the sentence. ``reason``: why there is no
+    number.
     """
 
     metric: str
@@ -141,14 +156,18 @@ def judge(case: Case) -> Verdict:
 
 
 def margin(metric: str) -> float:
-    """The margin of `check`, on the turned scale; a plugin's metric without a range gets that of a proportion."""
+    """The margin of `check`, on the turned scale; a plugin's metric without a range gets that of a
+    proportion.
+    """
     low, high = words(metric).end or (-math.inf, math.inf)
     return default_margin(metric, low, high) or 0.05
 
 
 @dataclass(frozen=True)
 class Side:
-    """A metric turned so that more is more leakage: logarithms for counts of samples, the sign changed where less leaks."""
+    """A metric turned so that more is more leakage: logarithms for counts of samples, the sign
+    changed where less leaks.
+    """
 
     case: Case
 
@@ -188,23 +207,33 @@ class Side:
     def control(self, row: Number) -> float:
         """The control, no better than "as good as the original"."""
         cap = words(self.case.metric).as_good
-        return self.turn(row.control) if cap is None else min(self.turn(row.control), self.turn(cap))
+        return (
+            self.turn(row.control) if cap is None else min(self.turn(row.control), self.turn(cap))
+        )
 
     def half(self, row: Number) -> float:
         """Half way from the blind guess to the control."""
         return self.floor(row) + (self.control(row) - self.floor(row)) / 2
 
     def weak(self, row: Number) -> bool:
-        """Whether the attack says nothing: it fails where nothing is defended, or hardly beats the blind guess there."""
-        return "control_failed" in row.flags or self.control(row) - self.floor(row) < 2 * self.margin
+        """Whether the attack says nothing: it fails where nothing is defended, or hardly beats the
+        blind guess there.
+        """
+        return (
+            "control_failed" in row.flags or self.control(row) - self.floor(row) < 2 * self.margin
+        )
 
     def excess(self, row: Number) -> float:
-        """How far the row's high is beyond its own blind guess + margin; at most 0 where it held."""
+        """How far the row's high is beyond its own blind guess + margin; at most 0
+        where it held.
+        """
         over = self.high(row) - (self.floor(row) + self.margin)
         return 0.0 if abs(over) < 1e-12 else over
 
     def best(self, case: Case, counting: Sequence[Number]) -> Number | None:
-        """The cascade or the best single attack above ``paper``, its interval corrected for the choice; None if neither counts."""
+        """The cascade or the best single attack above ``paper``, its interval corrected for the
+        choice; None if neither counts.
+        """
         single = [a for a in counting if a.rung != "paper"]
         rows = [strict(a, len(single)) for a in single]
         if case.cascade and not self.weak(case.cascade):
@@ -212,7 +241,9 @@ class Side:
         return max(rows, key=lambda r: (self.low(r), self.value(r)), default=None)
 
     def seeds_needed(self, row: Number) -> int | None:
-        """About how many more seeds would settle it, if intervals shrink with their square root; None if none would."""
+        """About how many more seeds would settle it, if intervals shrink with their square root;
+        None if none would.
+        """
         value, edge = self.value(row), self.floor(row) + self.margin
         ratios = [(self.high(row) - value) / (edge - value)] if value < edge else []
         if value > self.floor_high(row):
@@ -224,10 +255,11 @@ class Side:
 
 
 def strict(row: Number, count: int) -> Number:
-    """The row with its interval at 5 % / ``count``: the best of several attacks was picked by looking.
+    """The row with its interval at 5 % / ``count``: the best of several attacks was picked by
+    looking.
 
-    A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by Student's quantiles, which
-    also carries what seeds added to it. Degrees of freedom: n - 1.
+    A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by
+    Student's quantiles, which also carries what seeds added to it. Degrees of freedom: n - 1.
     """
     if count < 2 or row.interval == "exact":
         return row
@@ -236,7 +268,10 @@ def strict(row: Number, count: int) -> Number:
     tail = 0.025 / count
     free = max(row.n - 1, 1)
     wider = float(t.ppf(1 - tail, free) / t.ppf(0.975, free))
-    low, high = row.value - wider * (row.value - row.low), row.value + wider * (row.high - row.value)
+    low, high = (
+        row.value - wider * (row.value - row.low),
+        row.value + wider * (row.high - row.value),
+    )
     if row.interval == "clopper-pearson":
         hits, up = math.floor(row.value * row.n + 1e-9), math.ceil(row.value * row.n - 1e-9)
         low = min(low, float(beta.ppf(tail, hits, row.n - hits + 1)) if hits > 0 else 0.0)

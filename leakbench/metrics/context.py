@@ -1,4 +1,6 @@
-"""Can an attacker tell whose data carry the planted marker: balanced accuracy over clients, and the samples it takes to 0.90."""
+"""Can an attacker tell whose data carry the planted marker: balanced accuracy over clients, and the
+samples it takes to 0.90.
+"""
 
 from __future__ import annotations
 
@@ -19,30 +21,42 @@ AIM = 0.9
 def scored(guess: Guess, answer: Answer) -> list[int]:
     """The clients that count: of those in the guess, as many marked as clear ones.
 
-    Which, a named stream says that knows neither the guess nor the run's seed: the same in every draw and for every attack.
+    Which, a named stream says that knows neither the guess nor the run's seed: the same in every
+    draw and for every attack.
 
     Raises:
         NotMeasured: the task plants no marker, or all clients in the guess are of one kind.
     """
     there = set(guess.tensors["client"].tolist())
     marked = _marked(answer)
-    order = [i for i in shared(0, "context/balance").permutation("clients", len(marked)).tolist() if i in there]
+    order = [
+        i
+        for i in shared(0, "context/balance").permutation("clients", len(marked)).tolist()
+        if i in there
+    ]
     kinds = [[i for i in order if bool(marked[i]) == kind] for kind in (True, False)]
     few = min(map(len, kinds))
     if not few:
         lacking = "marked" if not kinds[0] else "clear"
-        raise NotMeasured(f"round {guess.round}: of the {len(there)} clients whose messages are attacked none is {lacking}.")
+        raise NotMeasured(
+            f"round {guess.round}: of the {len(there)} clients whose messages are attacked none is"
+            f" {lacking}."
+        )
     return sorted(kinds[0][:few] + kinds[1][:few])
 
 
 def shares(guess: Guess, answer: Answer, scores: Tensor) -> list[Score]:
-    """Per client that counts, the share of its rows that ``scores`` (rows,), above 0 for marked, tell right.
+    """Per client that counts, the share of its rows that ``scores`` (rows,), above 0 for marked,
+    tell right.
 
     There are as many marked as clear clients, so the mean is the balanced accuracy over clients.
     """
     marked, client = _marked(answer), guess.tensors["client"]
     right = ((scores > 0) == marked[client]).double()
-    return [Score(f"client/{i}/{guess.unit}", f"client/{i}", float(right[client == i].mean())) for i in scored(guess, answer)]
+    return [
+        Score(f"client/{i}/{guess.unit}", f"client/{i}", float(right[client == i].mean()))
+        for i in scored(guess, answer)
+    ]
 
 
 def accuracies(guess: Guess, answer: Answer) -> list[float]:
@@ -82,10 +96,18 @@ def _left(guesses: Sequence[Guess], answer: Answer, scores: Sequence[Score]) -> 
 
 
 def _needed(guess: Guess, answer: Answer) -> list[Score]:
-    """The smallest number tried that reaches 0.90; a draw that never does scores the largest, and counts as failed."""
-    reached = [n for n, a in zip(guess.tensors["sizes"].tolist(), accuracies(guess, answer), strict=True) if a >= AIM]
+    """The smallest number tried that reaches 0.90; a draw that never does scores the largest, and
+    counts as failed.
+    """
+    reached = [
+        n
+        for n, a in zip(guess.tensors["sizes"].tolist(), accuracies(guess, answer), strict=True)
+        if a >= AIM
+    ]
     most = float(guess.tensors["sizes"][-1])
-    return [Score(guess.unit, guess.unit, float(reached[0]) if reached else most, failed=not reached)]
+    return [
+        Score(guess.unit, guess.unit, float(reached[0]) if reached else most, failed=not reached)
+    ]
 
 
 def _all(guess: Guess, answer: Answer) -> list[Score]:
@@ -96,12 +118,15 @@ def _all(guess: Guess, answer: Answer) -> list[Score]:
 def _beyond(guesses: Sequence[Guess], answer: Answer, scores: Sequence[Score]) -> str:
     """Whether the number lies past the most that was tried.
 
-    Raises:
-        NotMeasured: in more than half of the draws, then a mean would be made of what was not reached.
+    Raises: NotMeasured: in more than half of the draws, then a mean would be made of what was not
+        reached.
     """
     most = int(max(s.value for s in scores))
     failed = sum(s.failed for s in scores) + sum(bool(g.failed) for g in guesses)
-    why = f"{failed} of {len(scores)} draws of the attacker's samples did not reach accuracy {AIM:.2f} with {most}"
+    why = (
+        f"{failed} of {len(scores)} draws of the attacker's samples did not reach accuracy"
+        f" {AIM:.2f} with {most}"
+    )
     if 2 * failed > len(scores):
         raise NotMeasured(f">{most} in round {guesses[0].round}: {why}")
     return f"round {guesses[0].round}: {why} and count as {most}" if failed else ""
@@ -116,10 +141,11 @@ CONTEXT_ACCURACY = Metric(
     beside=(("context_shuffled", _shuffled),),
     remark=_left,
 )
-"""Balanced accuracy over clients with the most samples tried, each client in each of the draws of the attacker's samples.
+"""Balanced accuracy over clients with the most samples tried, each client in each of the draws of
+the attacker's samples.
 
-These come from auxiliary data, so every client is held out. Clients are the clusters; ``context_shuffled`` is the same of a
-classifier whose samples had shuffled labels.
+These come from auxiliary data, so every client is held out. Clients are the clusters;
+``context_shuffled`` is the same of a classifier whose samples had shuffled labels.
 """
 
 SAMPLES_TO_90 = Metric(
@@ -130,7 +156,9 @@ SAMPLES_TO_90 = Metric(
     floor=_all,
     remark=_beyond,
 )
-"""The smallest number of samples tried with which the balanced accuracy over clients reaches 0.90; mean over draws.
+"""The smallest number of samples tried with which the balanced accuracy over clients reaches 0.90;
+mean over draws.
 
-Only a few numbers are tried, so draws may agree exactly: an interval without width is no finer than the steps between them.
+Only a few numbers are tried, so draws may agree exactly: an interval without width is no finer than
+the steps between them.
 """

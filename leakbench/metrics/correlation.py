@@ -1,4 +1,6 @@
-"""How much of the inputs a set of shared features still follows: distance correlation, three ways, each with its permuted floor."""
+"""How much of the inputs a set of shared features still follows: distance correlation, three ways,
+each with its permuted floor.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
 def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
     """(200,): the number for random pairings; one pass gives all three, so it is kept."""
     features = guess.tensors["features"]
-    place = ("permuted", guess.unit, guess.round, hashlib.sha256(features.detach().cpu().contiguous().numpy().tobytes()).digest())
+    place = (
+        "permuted",
+        guess.unit,
+        guess.round,
+        hashlib.sha256(features.detach().cpu().contiguous().numpy().tobytes()).digest(),
+    )
     if place not in answer.truth.memo:
         key = hashlib.sha256(f"permuted/{guess.unit}/{guess.round}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
@@ -36,7 +43,13 @@ def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
 
 def _p_value(guess: Guess, answer: Answer) -> list[Score]:
     observed = _value(guess, answer, "dcor2_corrected")[0].value
-    return [Score(guess.unit, guess.unit, distance_correlation.p_value(observed, _null(guess, answer, "dcor2_corrected")))]
+    return [
+        Score(
+            guess.unit,
+            guess.unit,
+            distance_correlation.p_value(observed, _null(guess, answer, "dcor2_corrected")),
+        )
+    ]
 
 
 def _permuted(guess: Guess, answer: Answer, name: str) -> list[Score]:
@@ -47,11 +60,25 @@ def _permuted(guess: Guess, answer: Answer, name: str) -> list[Score]:
 def _metric(name: str, low: float) -> Metric:
     beside = (("dcor2_corrected_p", _p_value),) if name == "dcor2_corrected" else ()
     measure, floor = partial(_value, name=name), partial(_permuted, name=name)
-    return Metric(name, "up", low, 1.0, "client", False, ("features",), measure, floor=floor, floor_of="attack", beside=beside)
+    return Metric(
+        name,
+        "up",
+        low,
+        1.0,
+        "client",
+        False,
+        ("features",),
+        measure,
+        floor=floor,
+        floor_of="attack",
+        beside=beside,
+    )
 
 
 DCOR = _metric("dcor", 0.0)
-"""Székely's distance correlation R, biased: near 1 for few rows of many dimensions; read it against its floor."""
+"""Székely's distance correlation R, biased: near 1 for few rows of many dimensions; read it against
+its floor.
+"""
 
 DCOR2_CORRECTED = _metric("dcor2_corrected", -1.0)
 """The bias-corrected squared distance correlation; units.csv has its permutation p-value too."""

@@ -1,4 +1,6 @@
-"""How examples made from a client's model are scored beside its images: reproduced at all, and recognised as what they were made for?"""
+"""How examples made from a client's model are scored beside its images: reproduced at all, and
+recognised as what they were made for?
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ CHUNK = 2**24  # numbers of images compared at once
 
 
 class Recogniser:
-    """A support vector machine (scikit-learn's) with a Gaussian kernel on standardised inputs. Nothing in it is drawn.
+    """A support vector machine (scikit-learn's) with a Gaussian kernel on standardised inputs.
+    Nothing in it is drawn.
 
     Args:
         x: (n, ...) inputs, uint8 images (0 to 255 stands for 0 to 1) or floats.
@@ -31,7 +34,9 @@ class Recogniser:
 
         self.clip = clip
         floats = x.double() if x.is_floating_point() else x.double() / 255
-        self.machine = make_pipeline(StandardScaler(), SVC(C=10.0)).fit(floats.flatten(1).numpy(), y.numpy())
+        self.machine = make_pipeline(StandardScaler(), SVC(C=10.0)).fit(
+            floats.flatten(1).numpy(), y.numpy()
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """(n,) int64, the class of each of x (n, ...)."""
@@ -45,7 +50,8 @@ def _nearest(guess: Guess, answer: Answer) -> list[Score]:
     step = max(1, CHUNK // x.shape[1])
     for begin in range(0, len(rows), step):
         held = answer.truth.images(rows[begin : begin + step]).flatten(1)
-        nearest = held[torch.cdist(x, held).argmin(1)]  # rounded, so the pairs that it finds are measured once more
+        # Rounded, so the pairs that it finds are measured once more.
+        nearest = held[torch.cdist(x, held).argmin(1)]
         best = max(best, float(image_distances.psnr(x, nearest).max()))
     return [Score(guess.unit, guess.unit, best)]
 
@@ -54,7 +60,10 @@ def _recognised(guess: Guess, answer: Answer) -> list[Score]:
     known = answer.truth.run
     if "recogniser" not in answer.truth.memo:
         if "known/aux_data.safetensors" not in known.meta["files"]:
-            raise NotMeasured("the run holds no auxiliary data on which a classifier of scoring's own could be trained")
+            raise NotMeasured(
+                "the run holds no auxiliary data on which a classifier of scoring's own could be"
+                " trained"
+            )
         aux = known.tree("known/aux_data.safetensors")[0]
         answer.truth.memo["recogniser"] = Recogniser(aux["x"], aux["y"], clip=not answer.signal)
     said: Tensor = answer.truth.memo["recogniser"](guess.tensors["x"])
@@ -63,18 +72,21 @@ def _recognised(guess: Guess, answer: Answer) -> list[Score]:
 
 
 NEAREST_PSNR = Metric("nearest_psnr", "up", 0.0, 100.0, "client", False, ("x",), _nearest)
-"""Of all pairs of a guess and an image that the client holds, the largest PSNR in dB (clipped to [0, 1]): is anything reproduced?
+"""Of all pairs of a guess and an image that the client holds, the largest PSNR in dB (clipped to
+[0, 1]): is anything reproduced?
 
-The images need not be those that the control sends. It is a maximum over many pairs, so the floor is high, too: read it
-against that. Pixel by pixel: an image that is reproduced a little to the left counts as not reproduced.
+The images need not be those that the control sends. It is a maximum over many pairs, so the floor
+is high, too: read it against that. Pixel by pixel: an image that is reproduced a little to the left
+counts as not reproduced.
 """
 
 RECOGNISED = Metric("recognised", "up", 0.0, 1.0, "client", False, ("x", "y"), _recognised)
-"""Per client, the share of the guesses that an independent classifier gives the class they were made for.
+"""Per client, the share of the guesses that an independent classifier gives the class they were
+made for.
 
-The classifier is scoring's own, trained on the auxiliary data; the control are real images, so it shows how good that is. What
-no such classifier recognises may still be told by the model that it was made from: a low value does not say that the class is
-hidden, which the message names anyway.
+The classifier is scoring's own, trained on the auxiliary data; the control are real images, so it
+shows how good that is. What no such classifier recognises may still be told by the model that it
+was made from: a low value does not say that the class is hidden, which the message names anyway.
 """
 
 EXAMPLES = (PSNR, SSIM, MSE, LPIPS, IDENTIFICATION_MATCHED, NEAREST_PSNR, RECOGNISED)

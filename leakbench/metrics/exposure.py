@@ -1,4 +1,6 @@
-"""Exposure as a number: of how many other clients does a client hold features? Counted, not estimated."""
+"""Exposure as a number: of how many other clients does a client hold features? Counted, not
+estimated.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,32 @@ def _constant(guess: Guess, answer: Answer, value: float) -> list[Score]:
 
 
 def _metric(name: str, tensor: str) -> Metric:
-    measure, none, all_ = partial(_share, name=tensor), partial(_constant, value=0.0), partial(_constant, value=1.0)
-    return Metric(name, "up", 0.0, 1.0, "client", False, (tensor,), measure, floor=none, control=all_, exact=True)
+    measure, none, all_ = (
+        partial(_share, name=tensor),
+        partial(_constant, value=0.0),
+        partial(_constant, value=1.0),
+    )
+    return Metric(
+        name,
+        "up",
+        0.0,
+        1.0,
+        "client",
+        False,
+        (tensor,),
+        measure,
+        floor=none,
+        control=all_,
+        exact=True,
+    )
 
 
 EXPOSURE = _metric("exposure", "got")
-"""Per client, the share of the others whose features it got so far. Exact. Floor 0: who gets no message sees nothing. Control
-1: everybody gets everything, as in FedMix and FedData; the control transcript cannot give it, for there the same parties send
-to the same parties, and only the contents differ."""
+"""Per client, the share of the others whose features it got so far. Exact. Floor 0: who gets no
+message sees nothing. Control 1: everybody gets everything, as in FedMix and FedData; the control
+transcript cannot give it, for there the same parties send to the same parties, and only the
+contents differ.
+"""
 
 EXPOSURE_UNDIRECTED = _metric("exposure_undirected", "exchanged")
 """The same for the others whose features it got or who got its."""

@@ -1,6 +1,7 @@
 """How reconstructions are scored: each image (or signal) of the guess against its own original.
 
-``Answer.originals`` says which these are: rows of a message in their order, or the examples behind an update, assigned optimally.
+``Answer.originals`` says which these are: rows of a message in their order, or the examples behind
+an update, assigned optimally.
 """
 
 from __future__ import annotations
@@ -29,13 +30,18 @@ def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
 
 
 def _each(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
-    """``measure`` on (B, ...) pairs; the unit is the image, images of one client share its cluster."""
+    """``measure`` on (B, ...) pairs; the unit is the image, images of one client share its
+    cluster.
+    """
     found, true = _pairs(guess, answer)
     return _scores(guess, true, measure(found, true.x).tolist())
 
 
 def _scores(guess: Guess, true: Originals, values: list[float]) -> list[Score]:
-    return [Score(f"{guess.unit}/{r}", guess.unit, v) for r, v in zip(true.rows.tolist(), values, strict=True)]
+    return [
+        Score(f"{guess.unit}/{r}", guess.unit, v)
+        for r, v in zip(true.rows.tolist(), values, strict=True)
+    ]
 
 
 def _mse(guess: Guess, answer: Answer) -> list[Score]:
@@ -51,7 +57,8 @@ def only_images(answer: Answer) -> None:
     """Raise NotMeasured where the inputs are signals."""
     if answer.signal:
         raise NotMeasured(
-            "it is for images in [0, 1], and these are standardised signals without bounds (they have mse and identification)"
+            "it is for images in [0, 1], and these are standardised signals without bounds (they"
+            " have mse and identification)"
         )
 
 
@@ -59,15 +66,24 @@ def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Sco
     found, true = _pairs(guess, answer)
     found = found.clamp(0, 1) if clip and not answer.signal else found
     return _scores(
-        guess, true, [image_distances.identification(g, *place) for g, place in zip(found, _galleries(answer, true), strict=True)]
+        guess,
+        true,
+        [
+            image_distances.identification(g, *place)
+            for g, place in zip(found, _galleries(answer, true), strict=True)
+        ],
     )
 
 
 def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
-    """1 / gallery. Of several images in no order: what their ``sample`` of others reaches, matched to them as the guess is."""
+    """1 / gallery. Of several images in no order: what their ``sample`` of others reaches, matched
+    to them as the guess is.
+    """
     true = answer.originals(guess)
     if "sample" in guess.tensors and len(true.x) > 1 and not true.ordered:
-        return _identified(replace(guess, tensors={**guess.tensors, "x": guess.tensors["sample"]}), answer)
+        return _identified(
+            replace(guess, tensors={**guess.tensors, "x": guess.tensors["sample"]}), answer
+        )
     return _scores(guess, true, [1 / len(gallery) for gallery, _ in _galleries(answer, true)])
 
 
@@ -79,7 +95,10 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
     only_images(answer)
     size = tuple(answer.originals(guess).x.shape[1:])
     if min(size[-2:]) < lpips.SMALLEST:  # said before its seconds of imports
-        raise NotMeasured(f"LPIPS needs images of at least {lpips.SMALLEST} x {lpips.SMALLEST} pixels; these are {size[-2]} x {size[-1]}")
+        raise NotMeasured(
+            f"LPIPS needs images of at least {lpips.SMALLEST} x {lpips.SMALLEST} pixels; these are"
+            f" {size[-2]} x {size[-1]}"
+        )
     try:
         measure = lpips.load()
     except lpips.WeightsNotFound as error:
@@ -87,31 +106,70 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
     return _each(guess, answer, measure)
 
 
-PSNR = Metric("psnr", "up", 0.0, 100.0, "image", False, ("x",), partial(_of_images, measure=image_distances.psnr))
+PSNR = Metric(
+    "psnr",
+    "up",
+    0.0,
+    100.0,
+    "image",
+    False,
+    ("x",),
+    partial(_of_images, measure=image_distances.psnr),
+)
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
 MSE = Metric("mse", "down", 0.0, float("inf"), "image", False, ("x",), _mse)
-"""Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it is no proportion)."""
+"""Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it
+is no proportion).
+"""
 
-SSIM = Metric("ssim", "up", -1.0, 1.0, "image", False, ("x",), partial(_of_images, measure=image_distances.ssim))
+SSIM = Metric(
+    "ssim",
+    "up",
+    -1.0,
+    1.0,
+    "image",
+    False,
+    ("x",),
+    partial(_of_images, measure=image_distances.ssim),
+)
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""
 
 LPIPS = Metric("lpips", "down", 0.0, float("inf"), "image", False, ("x",), _lpips)
 """Perceptual distance, AlexNet trunk; images of 32 px and more."""
 
-IDENTIFICATION = Metric("identification", "up", 0.0, 1.0, "image", True, ("x",), _identified, floor=_blind_identification)
-"""The guess is nearer to the true image than to the 99 others of a gallery of its class; ties share.
+IDENTIFICATION = Metric(
+    "identification",
+    "up",
+    0.0,
+    1.0,
+    "image",
+    True,
+    ("x",),
+    _identified,
+    floor=_blind_identification,
+)
+"""The guess is nearer to the true image than to the 99 others of a gallery of its class; ties
+share.
 
-Floor: 1 / gallery for a guess of one image. Guesses of a batch are matched to its images, and what was picked for its nearness to an
-image is found more often than that: there the floor is what as many auxiliary images of the same labels reach, matched likewise.
+Floor: 1 / gallery for a guess of one image. Guesses of a batch are matched to its images, and what
+was picked for its nearness to an image is found more often than that: there the floor is what as
+many auxiliary images of the same labels reach, matched likewise.
 """
 
-IDENTIFICATION_MATCHED = replace(IDENTIFICATION, score=partial(_identified, clip=True), floor=None, control=partial(_identified, clip=True))
-"""As `identification`, for guesses of which there may be more than images and that may lie far outside of [0, 1].
+IDENTIFICATION_MATCHED = replace(
+    IDENTIFICATION,
+    score=partial(_identified, clip=True),
+    floor=None,
+    control=partial(_identified, clip=True),
+)
+"""As `identification`, for guesses of which there may be more than images and that may lie far
+outside of [0, 1].
 
-They are clipped to [0, 1], as where they are matched. The blind guess is matched and scored, too: what was picked for its nearness to
-an image is found more often than one time in a gallery. In the control the guesses are the images themselves: where all score 1
-that is so by construction, and has no width.
+They are clipped to [0, 1], as where they are matched. The blind guess is matched and scored, too:
+what was picked for its nearness to an image is found more often than one time in a gallery. In the
+control the guesses are the images themselves: where all score 1 that is so by construction, and has
+no width.
 """
 
 RECONSTRUCTION = (PSNR, SSIM, MSE, LPIPS, IDENTIFICATION)

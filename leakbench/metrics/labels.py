@@ -1,4 +1,6 @@
-"""How a guess of a client's labels is scored: how many of them it gets right as a multiset, and whether it knows which classes occur."""
+"""How a guess of a client's labels is scored: how many of them it gets right as a multiset, and
+whether it knows which classes occur.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,17 @@ def _both(guess: Guess, answer: Answer) -> tuple[Tensor, Tensor]:
     """
     found = guess.tensors["shares"].double().cpu()
     if bool((found < 0).any()) or abs(float(found.sum()) - 1) > 1e-6:
-        raise ValueError(f"{guess.unit}: shares must be 0 or more and sum to 1, got a sum of {float(found.sum())}.")
+        raise ValueError(
+            f"{guess.unit}: shares must be 0 or more and sum to 1, got a sum of"
+            f" {float(found.sum())}."
+        )
     phase = guess.tensors.get("phase")
     y = answer.labels(None if phase is None else int(phase))
     true = y.bincount(minlength=len(found)).double() / len(y)
     if len(true) != len(found):
-        raise ValueError(f"{guess.unit}: expected the shares of at least {len(true)} classes, got {len(found)}.")
+        raise ValueError(
+            f"{guess.unit}: expected the shares of at least {len(true)} classes, got {len(found)}."
+        )
     return found, true
 
 
@@ -37,17 +44,23 @@ def _set(guess: Guess, answer: Answer) -> list[Score]:
     return [Score(guess.unit, guess.unit, int((found & true).sum()) / int((found | true).sum()))]
 
 
-# A prior is no draw: where all clients score the same on it the floor has no width, so it is declared as a formula.
-LABEL_OVERLAP = Metric("label_overlap", "up", 0.0, 1.0, "client", False, ("shares",), _overlap, floor=_overlap)
-"""Share of the labels recovered, as multisets: sum over the classes of min(guessed share, true share).
+# A prior is no draw: where all clients score the same on it the floor has no width, so it is
+# declared as a formula.
+LABEL_OVERLAP = Metric(
+    "label_overlap", "up", 0.0, 1.0, "client", False, ("shares",), _overlap, floor=_overlap
+)
+"""Share of the labels recovered, as multisets: sum over the classes of min(guessed share, true
+share).
 
-That is |A and B| / n of n true labels and n guessed ones. True are the labels behind the update of ``phase`` (), all steps
-together, or without a ``phase`` those of all of the client's data. A guess that names the right classes and not how often they
-occur scores less than 1 where they are uneven: read it beside ``label_set``.
+That is |A and B| / n of n true labels and n guessed ones. True are the labels behind the update of
+``phase`` (), all steps together, or without a ``phase`` those of all of the client's data. A guess
+that names the right classes and not how often they occur scores less than 1 where they are uneven:
+read it beside ``label_set``.
 """
 
 LABEL_SET = Metric("label_set", "up", 0.0, 1.0, "client", False, ("shares",), _set, floor=_set)
-"""Are the right classes named? Jaccard index of the classes with a guessed share above 0 and those that occur; 1: exactly these.
+"""Are the right classes named? Jaccard index of the classes with a guessed share above 0 and those
+that occur; 1: exactly these.
 
 Of a guess that gives every class a share (the blind one) it is (classes that occur) / K.
 """

@@ -1,4 +1,6 @@
-"""True prototypes beside what stood for them outside, out of the transcript and the truth; and both in the plane."""
+"""True prototypes beside what stood for them outside, out of the transcript and the truth; and both
+in the plane.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from leakbench.scoring.truth import Truth
 
 @dataclass(frozen=True)
 class Pairs:
-    """The clients of whom a message was kept, in order: ``clients`` (n,) int64, ``true`` and ``proxy`` (n, dim) float64.
+    """The clients of whom a message was kept, in order: ``clients`` (n,) int64, ``true`` and
+    ``proxy`` (n, dim) float64.
 
     ``true``: after round ``round``; ``proxy``: each client's newest message until then.
     """
@@ -29,29 +32,44 @@ class Pairs:
     proxy: Tensor
 
     def cosines(self) -> Tensor:
-        """(n,) float64 in [-1, 1]: cosine of each proxy to its own true prototype, as metric `prototype_cosine` has it."""
-        each = [likeness(p, w[None], "cosine")[0] for p, w in zip(self.proxy, self.true, strict=True)]
+        """(n,) float64 in [-1, 1]: cosine of each proxy to its own true prototype, as metric
+        `prototype_cosine` has it.
+        """
+        each = [
+            likeness(p, w[None], "cosine")[0] for p, w in zip(self.proxy, self.true, strict=True)
+        ]
         return torch.stack(each).clamp(-1, 1)
 
 
 def pairs(run: Run, round: int | None = None) -> Pairs:
-    """True prototypes and proxies of a run at ``round`` (the last one unless given), out of the transcript and the truth.
+    """True prototypes and proxies of a run at ``round`` (the last one unless given), out of the
+    transcript and the truth.
 
-    Raises:
-        NotMeasured: its clients have no true prototype or sent none of kind `prototype` until then.
-        BrokenFile: a file is damaged, or the truth of that round was not recorded (it is, in audited and surveyed rounds).
+    Raises: NotMeasured: its clients have no true prototype or sent none of kind `prototype` until
+        then. BrokenFile: a file is damaged, or the truth of that round was not recorded (it is, in
+        audited and surveyed rounds).
     """
     t = int(run.spec["rounds"]) if round is None else round
     sent = newest(run, "prototype", t)
     everyone = Truth(run).round(t).get("everyone", {}) if sent else {}
     if "prototype" not in everyone:
-        raise NotMeasured(f"{run.id}: there is no true prototype and no message of kind prototype to set beside it.")
+        raise NotMeasured(
+            f"{run.id}: there is no true prototype and no message of kind prototype to set"
+            " beside it."
+        )
     clients = torch.tensor(sorted(sent))
-    return Pairs(t, clients, everyone["prototype"][clients].double(), torch.stack([sent[int(c)].double() for c in clients]))
+    return Pairs(
+        t,
+        clients,
+        everyone["prototype"][clients].double(),
+        torch.stack([sent[int(c)].double() for c in clients]),
+    )
 
 
 def newest(run: Run, kind: str, t: int) -> dict[int, Tensor]:
-    """{client: its newest message of ``kind`` up to round t}, of those whose newest one was kept; as an attack gets them."""
+    """{client: its newest message of ``kind`` up to round t}, of those whose newest one was kept;
+    as an attack gets them.
+    """
     view = View(ThreatModel(kinds=(kind,), rounds="last", rung="paper"), Recording(run), t)
     return {party(m.sender): m.payload for m in view.messages(kind) if m.sender != "server"}
 
@@ -66,5 +84,7 @@ def places(points: Tensor, *, seed: int = 0) -> Tensor:
 
     with threadpool_limits(limits=1):
         perplexity = min(30.0, (len(points) - 1) / 3)
-        at = TSNE(metric="cosine", init="random", random_state=seed, perplexity=perplexity).fit_transform(points.cpu().numpy())
+        at = TSNE(
+            metric="cosine", init="random", random_state=seed, perplexity=perplexity
+        ).fit_transform(points.cpu().numpy())
     return torch.as_tensor(at, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""How re-identification is scored: was the set that the client sent later ranked first among all that were sent then?"""
+"""How re-identification is scored: was the set that the client sent later ranked first among all
+that were sent then?
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,16 @@ _TIE = 1e-9
 def _senders(answer: Answer, round: int) -> list[int]:
     """The clients whose features of this round were recorded, in order."""
     clients = answer.truth.round(round).get("client", {})
-    found = sorted(int(i) for i, phases in clients.items() if any("features" in p.get("inputs", {}) for p in phases.values()))
+    found = sorted(
+        int(i)
+        for i, phases in clients.items()
+        if any("features" in p.get("inputs", {}) for p in phases.values())
+    )
     if not found:
-        raise NotMeasured(f"the truth of round {round} does not say whose features are whose (the method's `inputs` names none)")
+        raise NotMeasured(
+            f"the truth of round {round} does not say whose features are whose (the method's"
+            " `inputs` names none)"
+        )
     return found
 
 
@@ -23,11 +32,16 @@ def _reidentified(guess: Guess, answer: Answer) -> list[Score]:
     alike = guess.tensors["likeness"].double().cpu()
     senders = _senders(answer, int(guess.tensors["round"]))
     if len(senders) != len(alike):
-        raise ValueError(f"expected a likeness for each of {len(senders)} sets of round {int(guess.tensors['round'])}, got {len(alike)}")
+        raise ValueError(
+            f"expected a likeness for each of {len(senders)} sets of round"
+            f" {int(guess.tensors['round'])}, got {len(alike)}"
+        )
     if answer.client not in senders:  # only of another run's truth
         return [Score(guess.unit, guess.unit, 0.0)]
     best = alike >= alike.max() - _TIE
-    return [Score(guess.unit, guess.unit, float(best[senders.index(answer.client)]) / int(best.sum()))]
+    return [
+        Score(guess.unit, guess.unit, float(best[senders.index(answer.client)]) / int(best.sum()))
+    ]
 
 
 def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
@@ -35,7 +49,18 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 
 REIDENTIFIED = Metric(
-    "reidentified", "up", 0.0, 1.0, "client", True, ("likeness", "round"), _reidentified, floor=_one_of_all, floor_of="blind"
+    "reidentified",
+    "up",
+    0.0,
+    1.0,
+    "client",
+    True,
+    ("likeness", "round"),
+    _reidentified,
+    floor=_one_of_all,
+    floor_of="blind",
 )
-"""Share of clients whose set of a later round is the likest, of all sets of that round, to the set they sent before; ties count
-1/ties. ``likeness`` (sets,): in the order of the senders' numbers; ``round`` (): the later round. Floor: 1/sets."""
+"""Share of clients whose set of a later round is the likest, of all sets of that round, to the set
+they sent before; ties count 1/ties. ``likeness`` (sets,): in the order of the senders' numbers;
+``round`` (): the later round. Floor: 1/sets.
+"""

@@ -29,13 +29,17 @@ def mlp(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
-    """A smooth LeNet (two 5x5 convolutions of ``width`` with stride 2, tanh), as gradient-inversion papers use."""
+    """A smooth LeNet (two 5x5 convolutions of ``width`` with stride 2, tanh), as gradient-inversion
+    papers use.
+    """
     channels, height, breadth = shape
     flat = width * -(-height // 4) * -(-breadth // 4)
     return Stages(
         {
             "first": nn.Sequential(nn.Conv2d(channels, width, 5, stride=2, padding=2), nn.Tanh()),
-            "second": nn.Sequential(nn.Conv2d(width, width, 5, stride=2, padding=2), nn.Tanh(), nn.Flatten()),
+            "second": nn.Sequential(
+                nn.Conv2d(width, width, 5, stride=2, padding=2), nn.Tanh(), nn.Flatten()
+            ),
             "head": nn.Linear(flat, out),
         },
         gain=2.0,
@@ -43,11 +47,13 @@ def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
-    """FedAA's network (Section 4.1): x (B, *shape) -> (B, out). F is stages conv1, conv2, fc1 and fc2, T is head.
+    """FedAA's network (Section 4.1): x (B, *shape) -> (B, out). F is stages conv1, conv2, fc1 and
+    fc2, T is head.
 
-    Two convolutions, of ``width`` (there 64) and 4 ``width`` (256) filters, two fully connected layers and a linear head. The paper
-    says no more; ours: 5x5, padding 2, ReLU, 2x2 max pooling after each; fully connected layers of 16 ``width`` (1024) and 8
-    ``width`` (512) units; no normalisation (FedBN puts BatchNorm in by itself); PyTorch's own start.
+    Two convolutions, of ``width`` (there 64) and 4 ``width`` (256) filters, two fully connected
+    layers and a linear head. The paper says no more; ours: 5x5, padding 2, ReLU, 2x2 max pooling
+    after each; fully connected layers of 16 ``width`` (1024) and 8 ``width`` (512) units; no
+    normalisation (FedBN puts BatchNorm in by itself); PyTorch's own start.
     """
     channels, height, breadth = shape
     flat = 4 * width * (height // 4) * (breadth // 4)
@@ -70,11 +76,12 @@ def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
 def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """DeepSVDD's LeNet: x (B, *shape) -> (B, out), without a bias anywhere.
 
-    From Ruff et al. (ICML 2018, Section 4): 5x5 convolutions, leaky ReLU (0.1) and 2x2 max pooling, then a linear layer; on
-    grey images two convolutions of 8 and 4 channels, on colour ones three of 32, 64 and 128. A bias could map every image to
-    the centre (their Proposition 2). From FedMetric (Section 4.1): GroupNorm, here without learnt parameters, whose shift
-    would be a bias. Ours: ``width`` sets the channels, width and width / 2 (grey) or width, 2 width and 4 width (colour);
-    odd sides are pooled upwards. Stages first, second, (third,) head.
+    From Ruff et al. (ICML 2018, Section 4): 5x5 convolutions, leaky ReLU (0.1) and 2x2 max pooling,
+    then a linear layer; on grey images two convolutions of 8 and 4 channels, on colour ones three
+    of 32, 64 and 128. A bias could map every image to the centre (their Proposition 2). From
+    FedMetric (Section 4.1): GroupNorm, here without learnt parameters, whose shift would be a bias.
+    Ours: ``width`` sets the channels, width and width / 2 (grey) or width, 2 width and 4 width
+    (colour); odd sides are pooled upwards. Stages first, second, (third,) head.
     """
     channels, height, breadth = shape
     widths = [width, max(width // 2, 1)] if channels == 1 else [width, 2 * width, 4 * width]
@@ -82,7 +89,9 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     for name, outputs in zip(("first", "second", "third"), widths, strict=False):
         convolution = nn.Conv2d(channels, outputs, 5, padding=2, bias=False)
         norm = group_norm(outputs, affine=False)
-        stages[name] = nn.Sequential(convolution, norm, nn.LeakyReLU(0.1), nn.MaxPool2d(2, ceil_mode=True))
+        stages[name] = nn.Sequential(
+            convolution, norm, nn.LeakyReLU(0.1), nn.MaxPool2d(2, ceil_mode=True)
+        )
         channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)
     head = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * breadth, out, bias=False))
     return Stages({**stages, "head": head}, gain=2**0.5)
@@ -103,10 +112,11 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
 
 
 def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
-    """Every parameter and buffer of ``module``, the trained ones drawn from the named stream ``rng``.
+    """Every parameter and buffer of ``module``, the trained ones drawn from the named stream
+    ``rng``.
 
-    Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or else of the network;
-    normalisation layers and buffers keep their own start.
+    Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or
+    else of the network; normalisation layers and buffers keep their own start.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
     trained = {k for k, _ in module.named_parameters()}
@@ -117,7 +127,9 @@ def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
             out[name] = value.detach().clone()
             continue
         fan_in = max(value[0].numel() if value.dim() > 1 else _fan_in(owner), 1)
-        bound = getattr(owner, "gain", gain) * (3 / fan_in) ** 0.5 if value.dim() > 1 else fan_in**-0.5
+        bound = (
+            getattr(owner, "gain", gain) * (3 / fan_in) ** 0.5 if value.dim() > 1 else fan_in**-0.5
+        )
         out[name] = ((2 * rng.uniform(name, *value.shape) - 1) * bound).to(value.dtype)
     return out
 

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 
 class Stages(nn.Module):
-    """Named stages in order. ``start`` and ``stop`` name the stage *after* which to cut; "input" is before the first.
+    """Named stages in order. ``start`` and ``stop`` name the stage *after* which to cut; "input" is
+    before the first.
 
     Args:
         gain: of the initial weights, uniform with standard deviation gain / sqrt(fan in).

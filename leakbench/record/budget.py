@@ -27,7 +27,9 @@ class _Controls(Observer[Federation]):
         """Asked of what is sent besides updates."""
         if name != "count":
             bare = fed.undefended(name, each)
-            self.sizes |= {k: nbytes(v) // len(fed.chosen) for k, v in bare.items() if k not in sent}
+            self.sizes |= {
+                k: nbytes(v) // len(fed.chosen) for k, v in bare.items() if k not in sent
+            }
 
 
 def tried(make: Callable[[], Federation]) -> Federation:
@@ -40,18 +42,39 @@ def tried(make: Callable[[], Federation]) -> Federation:
 
 
 def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
-    """Bytes of transcript, control and truth, from one round already run by ``fed``, which was ``tried``."""
+    """Bytes of transcript, control and truth, from one round already run by ``fed``, which was
+    ``tried``.
+    """
     totals = fed.traffic.totals
     model = nbytes(fed.model)
-    audits = sum(policy.audits(t, rounds) for t in range(rounds + 2)) if policy.name == "standard" else rounds
+    audits = (
+        sum(policy.audits(t, rounds) for t in range(rounds + 2))
+        if policy.name == "standard"
+        else rounds
+    )
     chosen = max(1, round(fed.method.fraction * fed.facts.clients))
     audited = chosen if policy.name == "all" else min(policy.audited, chosen)
     doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
-    phases = max((n[1] // (n[0] * chosen) for (kind, _, _), n in totals.items() if kind == "update" and n[0]), default=1)
-    own = sum(nbytes(v) for k in ("own", "state", "kept") for v in fed.columns[k].values()) // len(fed.everyone)
+    phases = max(
+        (
+            n[1] // (n[0] * chosen)
+            for (kind, _, _), n in totals.items()
+            if kind == "update" and n[0]
+        ),
+        default=1,
+    )
+    own = sum(nbytes(v) for k in ("own", "state", "kept") for v in fed.columns[k].values()) // len(
+        fed.everyone
+    )
     inputs = fed.data.train.stored[0].numel() * torch.finfo(fed.dtype).bits // 8
-    seen = fed.method.batch * fed.method.steps or fed.method.epochs * int(fed.data.counts.double().mean())
-    batch = seen * inputs if seen * fed.data.train.stored[0].numel() <= LARGEST or fed.method.steps == 1 else 0
+    seen = fed.method.batch * fed.method.steps or fed.method.epochs * int(
+        fed.data.counts.double().mean()
+    )
+    batch = (
+        seen * inputs
+        if seen * fed.data.train.stored[0].numel() <= LARGEST or fed.method.steps == 1
+        else 0
+    )
     probes = min(policy.probes, fed.method.batch)
     update = doubled * model + own  # beside it in the truth: what the client held before
     size = audits * phases * (model + audited * (update + batch + probes * (update + inputs)))
@@ -59,16 +82,26 @@ def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
         if kind in LARGE or kind == "sum":
             continue
         uplink, one = sender == "client", total // messages
-        kept = sum(policy.keeps(kind, one, t, rounds, uplink=uplink, fraction=fed.method.fraction) for t in range(1, rounds + 1))
+        kept = sum(
+            policy.keeps(kind, one, t, rounds, uplink=uplink, fraction=fed.method.fraction)
+            for t in range(1, rounds + 1)
+        )
         per_round = total // max(times, 1)
-        size += kept * per_round * (4 if uplink else 1)  # control, draws and secrets stand beside an uplink
+        # Control, draws and secrets stand beside an uplink.
+        size += kept * per_round * (4 if uplink else 1)
     for kind, one in fed.recorder.sizes.items() if isinstance(fed.recorder, _Controls) else ():
-        kept = sum(policy.keeps(kind, one, t, rounds, uplink=True, fraction=fed.method.fraction) for t in range(1, rounds + 1))
-        size += kept * 2 * chosen * one  # in the control, and in the truth as what the message stands for
+        kept = sum(
+            policy.keeps(kind, one, t, rounds, uplink=True, fraction=fed.method.fraction)
+            for t in range(1, rounds + 1)
+        )
+        # In the control, and in the truth as what the message stands for.
+        size += kept * 2 * chosen * one
     return size
 
 
-def fitted(policy: Policy, make: Callable[[], Federation], rounds: int, say: Callable[[str], None]) -> Policy:
+def fitted(
+    policy: Policy, make: Callable[[], Federation], rounds: int, say: Callable[[str], None]
+) -> Policy:
     """``policy``, lowered until the folder is predicted to stay within 2 GiB.
 
     Raises:
@@ -84,10 +117,22 @@ def fitted(policy: Policy, make: Callable[[], Federation], rounds: int, say: Cal
     for change in lower:
         if size <= LIMIT or policy.name == "all":
             break
-        policy = policy.model_copy(update={k: min(v, getattr(policy, k)) for k, v in change.items()})
+        policy = policy.model_copy(
+            update={k: min(v, getattr(policy, k)) for k, v in change.items()}
+        )
         size = predicted(policy, fed, rounds)
-        say(f"The record would exceed 2 GiB: now {policy.probes} probes, {policy.audited} audited clients, {policy.spaced} spaced rounds.")
+        say(
+            f"The record would exceed 2 GiB: now {policy.probes} probes, {policy.audited} audited"
+            f" clients, {policy.spaced} spaced rounds."
+        )
     if size > LIMIT:
-        hint = "use --record standard" if policy.name == "all" else "use fewer rounds or a smaller model"
-        raise UsageError(f"the record of this run would take {size / 1024**3:.1f} GiB, 2 GiB are allowed: {hint}.")
+        hint = (
+            "use --record standard"
+            if policy.name == "all"
+            else "use fewer rounds or a smaller model"
+        )
+        raise UsageError(
+            f"the record of this run would take {size / 1024**3:.1f} GiB, 2 GiB are allowed:"
+            f" {hint}."
+        )
     return policy

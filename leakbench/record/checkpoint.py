@@ -1,4 +1,6 @@
-"""A run's checkpoint: written between rounds, read when the same run is started again, gone when it is complete."""
+"""A run's checkpoint: written between rounds, read when the same run is started again, gone when it
+is complete.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     try:
         tree, meta = read_tree(path)
     except BrokenFile as error:
-        raise BrokenFile(str(error).replace("Make it again.", "Delete it to train this run anew.")) from None
+        raise BrokenFile(
+            str(error).replace("Make it again.", "Delete it to train this run anew.")
+        ) from None
     whole = {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta)
     if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
         raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
@@ -38,9 +42,18 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
 def write(fed: Federation, folder: Path, scores: Evaluations) -> None:
     """Replace the checkpoint by how things stand between two rounds."""
     rows, totals = fed.traffic.state()
-    tree = {"federation": fed.snapshot(), "traffic": rows, "scores": {f"{t:06d}": v for t, v in scores.scores.items()}}
-    # safetensors sorts names, and a sum over a model's tensors depends on their order in the last bit.
-    meta = {"order": list(flat(tree["federation"])), "phases": fed.phases, "fallbacks": fed.fallbacks}
+    tree = {
+        "federation": fed.snapshot(),
+        "traffic": rows,
+        "scores": {f"{t:06d}": v for t, v in scores.scores.items()},
+    }
+    # safetensors sorts names, and a sum over a model's tensors depends on their order in the last
+    # bit.
+    meta = {
+        "order": list(flat(tree["federation"])),
+        "phases": fed.phases,
+        "fallbacks": fed.fallbacks,
+    }
     write_tree(folder / STATE, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
 
 

@@ -1,4 +1,6 @@
-"""The columns of every table, in their order, and the types of their cells. People script against them."""
+"""The columns of every table, in their order, and the types of their cells. People script against
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,87 @@ from leakbench.base.errors import BrokenFile
 Row = dict[str, Any]
 
 RESULTS: tuple[str, ...] = (
-    *("run", "task", "defense", "defense_params", "wrappers", "seed", "attack", "attack_params", "rung", "observer", "knowledge"),
-    *("stage", "round", "probe", "metric", "leaks", "value", "low", "high", "interval", "n", "unit", "floor", "floor_low", "floor_high"),
-    *("control", "control_low", "control_high", "failed", "flags", "engine", "device", "dtype", "version", "commit"),
+    *(
+        "run",
+        "task",
+        "defense",
+        "defense_params",
+        "wrappers",
+        "seed",
+        "attack",
+        "attack_params",
+        "rung",
+        "observer",
+        "knowledge",
+    ),
+    *(
+        "stage",
+        "round",
+        "probe",
+        "metric",
+        "leaks",
+        "value",
+        "low",
+        "high",
+        "interval",
+        "n",
+        "unit",
+        "floor",
+        "floor_low",
+        "floor_high",
+    ),
+    *(
+        "control",
+        "control_low",
+        "control_high",
+        "failed",
+        "flags",
+        "engine",
+        "device",
+        "dtype",
+        "version",
+        "commit",
+    ),
 )
 TRADEOFF: tuple[str, ...] = (
-    *("task", "defense", "defense_params", "wrappers", "seeds", "utility_metric", "utility", "utility_low", "utility_high", "chance"),
-    *("attack", "attack_params", "rung", "observer", "knowledge", "stage", "round", "probe", "metric", "leaks"),
-    *("value", "low", "high", "interval", "n", "unit", "floor", "floor_low", "floor_high", "control", "control_low", "control_high"),
+    *(
+        "task",
+        "defense",
+        "defense_params",
+        "wrappers",
+        "seeds",
+        "utility_metric",
+        "utility",
+        "utility_low",
+        "utility_high",
+        "chance",
+    ),
+    *(
+        "attack",
+        "attack_params",
+        "rung",
+        "observer",
+        "knowledge",
+        "stage",
+        "round",
+        "probe",
+        "metric",
+        "leaks",
+    ),
+    *(
+        "value",
+        "low",
+        "high",
+        "interval",
+        "n",
+        "unit",
+        "floor",
+        "floor_low",
+        "floor_high",
+        "control",
+        "control_low",
+        "control_high",
+    ),
     *("flags", "on_front", "claimed", "claimed_low", "claimed_high", "claimed_source"),
 )
 UTILITY: tuple[str, ...] = (
@@ -43,7 +118,17 @@ UTILITY: tuple[str, ...] = (
 )
 MISSING: tuple[str, ...] = ("task", "defense", "defense_params", "attack", "metric", "reason")
 DIAGNOSTICS: tuple[str, ...] = ("run", "round", "name", "value")
-UNITS: tuple[str, ...] = ("role", "metric", "round", "probe", "unit", "cluster", "score", "failed", "accepted")
+UNITS: tuple[str, ...] = (
+    "role",
+    "metric",
+    "round",
+    "probe",
+    "unit",
+    "cluster",
+    "score",
+    "failed",
+    "accepted",
+)
 
 TABLES: dict[str, tuple[str, ...]] = {
     "results": RESULTS,
@@ -59,18 +144,55 @@ RUN_DIAGNOSTICS: tuple[str, ...] = ("round", "name", "value")
 
 FLOATS = frozenset(
     (
-        *("value", "low", "high", "floor", "floor_low", "floor_high", "control", "control_low", "control_high", "score"),
-        *("utility", "utility_low", "utility_high", "chance", "claimed", "claimed_low", "claimed_high"),
-    ),
+        *(
+            "value",
+            "low",
+            "high",
+            "floor",
+            "floor_low",
+            "floor_high",
+            "control",
+            "control_low",
+            "control_high",
+            "score",
+        ),
+        *(
+            "utility",
+            "utility_low",
+            "utility_high",
+            "chance",
+            "claimed",
+            "claimed_low",
+            "claimed_high",
+        ),
+    )
 )
 WHOLE = frozenset(("seed", "round", "n", "failed"))
 BOOLEANS = frozenset(("probe", "accepted", "on_front"))
 
-RUNGS: tuple[str, ...] = ("paper", "transcript", "method", "public")  # the attacker's strength, weakest first
+# The attacker's strength, weakest first.
+RUNGS: tuple[str, ...] = ("paper", "transcript", "method", "public")
 STAGES: tuple[str, ...] = ("untrained", "early", "middle", "final", "all", "curve")
 FLAGS: tuple[str, ...] = (
-    *("control_failed", "dead_run", "one_seed", "few_seeds", "few_units", "failed_units", "oracle_prototypes", "oracle_labels", "probe"),
-    *("loss_did_not_fall", "gradient_vanished", "below_class_mean", "restarts_disagree", "other_engine", "stand_in_data"),
+    *(
+        "control_failed",
+        "dead_run",
+        "one_seed",
+        "few_seeds",
+        "few_units",
+        "failed_units",
+        "oracle_prototypes",
+        "oracle_labels",
+        "probe",
+    ),
+    *(
+        "loss_did_not_fall",
+        "gradient_vanished",
+        "below_class_mean",
+        "restarts_disagree",
+        "other_engine",
+        "stand_in_data",
+    ),
 )
 
 
@@ -94,7 +216,8 @@ def _value(column: str, text: str) -> Any:
         if not math.isfinite(number):
             raise ValueError(f"{column} is {text}")
         return number
-    if column == "failed" and text in ("true", "false"):  # a count in results.csv, yes or no in units.csv
+    # A count in results.csv, yes or no in units.csv.
+    if column == "failed" and text in ("true", "false"):
         return text == "true"
     if column in WHOLE:
         return int(text)

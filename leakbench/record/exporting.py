@@ -1,9 +1,12 @@
-"""export: one archive of a run for somebody else to attack. It holds what crossed between client and server, and no answer.
+"""export: one archive of a run for somebody else to attack. It holds what crossed between client
+and server, and no answer.
 
-Only what is listed here goes in, so that a file that is added to run folders stays out until somebody decides. Left out are the
-private data and all other answers; what stands for answers: what would have been sent with nothing defended (the very thing that a
-defense hides), the labels of private batches, guesses and their scores; messages that no attacker would have: probes, which nobody
-sends, and what only an aggregator sees; and the seed, with which everybody could draw the method's noise again.
+Only what is listed here goes in, so that a file that is added to run folders stays out until
+somebody decides. Left out are the private data and all other answers; what stands for answers: what
+would have been sent with nothing defended (the very thing that a defense hides), the labels of
+private batches, guesses and their scores; messages that no attacker would have: probes, which
+nobody sends, and what only an aggregator sees; and the seed, with which everybody could draw the
+method's noise again.
 """
 
 from __future__ import annotations
@@ -23,10 +26,29 @@ from leakbench.base.spec import canonical
 from leakbench.base.tree import Tree
 from leakbench.record.folders import Run
 
-FILES = ("utility.csv", "utility.safetensors", "diagnostics.csv", "known/aux_data.safetensors", "transcript/rounds.safetensors")
+FILES = (
+    "utility.csv",
+    "utility.safetensors",
+    "diagnostics.csv",
+    "known/aux_data.safetensors",
+    "transcript/rounds.safetensors",
+)
 ROUNDS = "transcript/round-"
 KEPT = (
-    *("schema", "status", "hides", "distance", "engine", "phases", "fallbacks", "device", "dtype", "versions", "commit", "dirty"),
+    *(
+        "schema",
+        "status",
+        "hides",
+        "distance",
+        "engine",
+        "phases",
+        "fallbacks",
+        "device",
+        "dtype",
+        "versions",
+        "commit",
+        "dirty",
+    ),
     *("utility", "facts", "stages", "sent", "missing", "stand_in", "test_data"),
 )
 LEFT_OUT = (
@@ -44,11 +66,11 @@ RAW = ("data",)  # kinds that are the private data themselves
 
 
 def export(run: Run, out: Path) -> list[str]:
-    """Write the archive ``out`` (tar; the same run gives the same bytes); returns what its owner should know.
+    """Write the archive ``out`` (tar; the same run gives the same bytes); returns what its owner
+    should know.
 
-    Raises:
-        UsageError: the run is not complete, or was cut or exported before; ``out`` cannot be written.
-        BrokenFile: a file of the run is damaged.
+    Raises: UsageError: the run is not complete, or was cut or exported before; ``out`` cannot be
+        written. BrokenFile: a file of the run is damaged.
     """
     if not run.done:
         raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first.")
@@ -64,13 +86,20 @@ def export(run: Run, out: Path) -> list[str]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(part, "w", format=tarfile.GNU_FORMAT) as archive:
-            _add(archive, f"{meta['id']}/run.json", (json.dumps(meta, sort_keys=True, indent=1, allow_nan=False) + "\n").encode())
+            _add(
+                archive,
+                f"{meta['id']}/run.json",
+                (json.dumps(meta, sort_keys=True, indent=1, allow_nan=False) + "\n").encode(),
+            )
             for name, data in _contents(run, names):
                 _add(archive, f"{meta['id']}/{name}", data)
         part.replace(out)
     except OSError as error:
         part.unlink(missing_ok=True) if part.parent.is_dir() else None
-        raise UsageError(f"cannot write {out}: {error.strerror or error}. Choose another file with -o, or make room there.") from None
+        raise UsageError(
+            f"cannot write {out}: {error.strerror or error}. Choose another file with -o, or make"
+            " room there."
+        ) from None
     return _warnings(run)
 
 
@@ -81,20 +110,29 @@ def _contents(run: Run, names: list[str]) -> Iterator[tuple[str, bytes]]:
             yield name, inside(run.path, name).read_bytes()
             continue
         tree, meta = read_tree(inside(run.path, name))
-        kept = [i for i, m in enumerate(meta["messages"]) if m["probe"] is None and m["receiver"] != "aggregator"]
+        kept = [
+            i
+            for i, m in enumerate(meta["messages"])
+            if m["probe"] is None and m["receiver"] != "aggregator"
+        ]
         if kept:
             yield name, _packed(tree, [meta["messages"][i] for i in kept], kept)
 
 
 def _packed(tree: Tree, table: list[dict[str, Any]], kept: list[int]) -> bytes:
-    return pack_tree({str(j): tree[str(i)] for j, i in enumerate(kept) if str(i) in tree}, {"messages": table})
+    return pack_tree(
+        {str(j): tree[str(i)] for j, i in enumerate(kept) if str(i) in tree}, {"messages": table}
+    )
 
 
 def _meta(run: Run, digests: dict[str, str]) -> dict[str, Any]:
     """What run.json says in the archive."""
     content = hashlib.sha256(canonical(digests).encode()).hexdigest()[:8]
     spec = run.spec
-    words = (re.sub(r"[^a-zA-Z0-9_]+", "-", str(spec[part]["name"])).strip("-") for part in ("task", "defense"))
+    words = (
+        re.sub(r"[^a-zA-Z0-9_]+", "-", str(spec[part]["name"])).strip("-")
+        for part in ("task", "defense")
+    )
     name = "-".join((*words, f"x{content}"))  # it becomes a folder on somebody else's machine
     reason = f"exported without: {'; '.join(LEFT_OUT)}"
     return {
@@ -119,10 +157,20 @@ def _warnings(run: Run) -> list[str]:
     out = []
     if run.seed < GUESSABLE:
         out.append(
-            "its seed is small enough to be found by trying: whoever has the data trains with seeds 0, 1, 2, ... and compares, and then "
-            "holds everything that was left out. For a run to hand out train with a secret seed of 60 bits or more."
+            "its seed is small enough to be found by trying: whoever has the data trains with seeds"
+            " 0, 1, 2, ... and compares, and then holds everything that was left out. For a run to"
+            " hand out train with a secret seed of 60 bits or more."
         )
-    raw = sorted({str(s["kind"]) for s in run.meta.get("sent", ()) if s["sender"] == "client" and s["kind"] in RAW})
+    raw = sorted(
+        {
+            str(s["kind"])
+            for s in run.meta.get("sent", ())
+            if s["sender"] == "client" and s["kind"] in RAW
+        }
+    )
     if raw:
-        out.append(f"its clients send {', '.join(raw)} as such, so the archive holds a part of their private data.")
+        out.append(
+            f"its clients send {', '.join(raw)} as such, so the archive holds a part of their"
+            " private data."
+        )
     return out

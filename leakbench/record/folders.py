@@ -59,7 +59,8 @@ class Folder:
         for name in names:
             if name not in listed:
                 raise BrokenFile(
-                    f"{self.path / name} is not among the files that {self.path.name} lists, so it cannot be trusted. Make it again."
+                    f"{self.path / name} is not among the files that {self.path.name} lists, so it"
+                    " cannot be trusted. Make it again."
                 )
         verify(self.path, {n: listed[n] for n in names} if names else listed)
 
@@ -124,8 +125,17 @@ class Run(Folder):
             BrokenFile: an attack.json is missing or damaged.
         """
         folder = self.path / "attacks"
-        found = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")) if folder.is_dir() else []
-        return tuple(AttackFolder(p, _read(self.path, f"attacks/{p.name}/attack.json", _ATTACK, _ATTACK_DONE)) for p in found)
+        found = (
+            sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+            if folder.is_dir()
+            else []
+        )
+        return tuple(
+            AttackFolder(
+                p, _read(self.path, f"attacks/{p.name}/attack.json", _ATTACK, _ATTACK_DONE)
+            )
+            for p in found
+        )
 
 
 def load(path: str | Path) -> Run:
@@ -139,7 +149,8 @@ def load(path: str | Path) -> Run:
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:
-    """The runs that ``patterns`` name: run folders, folders that hold some at any depth, or globs; each once.
+    """The runs that ``patterns`` name: run folders, folders that hold some at any depth, or globs;
+    each once.
 
     Raises:
         UsageError: a pattern names no run.
@@ -148,12 +159,14 @@ def find(patterns: Iterable[str | Path]) -> list[Run]:
     found: dict[Path, Path] = {}
     for pattern in map(str, patterns):
         # Path.glob refuses absolute patterns.
-        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in matches]
         folders = [f for place in places for f in _below(place)]
         if not folders:
             what = "holds no run" if places else "does not exist"
             raise UsageError(
-                f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob. Make one with leakbench train."
+                f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob."
+                " Make one with leakbench train."
             )
         found.update({f.resolve(): f for f in folders if f.resolve() not in found})
     return [load(f) for f in found.values()]
@@ -174,14 +187,22 @@ def _below(place: Path) -> Iterator[Path]:
         yield place
         return
     try:
-        folders = sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")) if place.is_dir() else []
+        folders = (
+            sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith("."))
+            if place.is_dir()
+            else []
+        )
     except OSError as error:
-        raise UsageError(f"{place} cannot be read: {error.strerror}. Give a folder that you may read.") from None
+        raise UsageError(
+            f"{place} cannot be read: {error.strerror}. Give a folder that you may read."
+        ) from None
     for inner in folders:
         yield from _below(inner)
 
 
-def _read(folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]) -> dict[str, Any]:
+def _read(
+    folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]
+) -> dict[str, Any]:
     path = inside(folder, name)
     meta = read_json(path)
     if not isinstance(meta, dict):

@@ -1,4 +1,6 @@
-"""Which messages of a run are kept (interface, section 3: recording policy `standard`; `all` keeps everything)."""
+"""Which messages of a run are kept (interface, section 3: recording policy `standard`; `all` keeps
+everything).
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,41 @@ UPLINK_LIMIT, BROADCAST_LIMIT = 64 * 1024, 1024 * 1024  # bytes of a small kind'
 
 
 class Policy(Spec):
-    """What is kept. Rounds 0 and R + 1 are always audited; so are the first, 10 %, 50 % and last round."""
+    """What is kept. Rounds 0 and R + 1 are always audited; so are the first, 10 %, 50 % and last
+    round.
+    """
 
     name: Literal["standard", "all"] = "standard"
-    last: int = Field(200, ge=1, description="messages of each client (uplinks) and rounds (broadcasts) kept at the end of the run")
-    decade: int = Field(20, ge=1, description="log-spaced rounds per decade in which all small kinds are kept")
-    spaced: int = Field(10, ge=0, description="evenly spaced rounds in which large payloads of small kinds are kept")
-    audited: int = Field(5, ge=0, description="clients of an audited round whose single updates are kept")
-    probes: int = Field(16, ge=0, le=16, description="single-image updates of each audited client and round")
+    last: int = Field(
+        200,
+        ge=1,
+        description=(
+            "messages of each client (uplinks) and rounds (broadcasts) kept at the end of the run"
+        ),
+    )
+    decade: int = Field(
+        20, ge=1, description="log-spaced rounds per decade in which all small kinds are kept"
+    )
+    spaced: int = Field(
+        10, ge=0, description="evenly spaced rounds in which large payloads of small kinds are kept"
+    )
+    audited: int = Field(
+        5, ge=0, description="clients of an audited round whose single updates are kept"
+    )
+    probes: int = Field(
+        16, ge=0, le=16, description="single-image updates of each audited client and round"
+    )
 
     def stages(self, rounds: int) -> dict[str, int]:
-        """{stage: round}; where they coincide the earlier name holds, but the last round is always `final`."""
-        wanted = {"untrained": 1, "early": max(1, round(rounds / 10)), "middle": max(1, round(rounds / 2)), "final": rounds}
+        """{stage: round}; where they coincide the earlier name holds, but the last round is always
+        `final`.
+        """
+        wanted = {
+            "untrained": 1,
+            "early": max(1, round(rounds / 10)),
+            "middle": max(1, round(rounds / 2)),
+            "final": rounds,
+        }
         out: dict[str, int] = {}
         for stage, t in wanted.items():
             if stage == "final" or (t != rounds and t not in out.values()):
@@ -40,13 +65,18 @@ class Policy(Spec):
         grid = {round(10 ** (i / self.decade)) for i in range(self.decade * 7)}
         return self.audits(t, rounds) or t in grid
 
-    def keeps(self, kind: str, size: int, t: int, rounds: int, *, uplink: bool, fraction: float) -> bool:
-        """Is a message of ``kind`` with ``size`` bytes kept when it is sent in round t of ``rounds``?"""
+    def keeps(
+        self, kind: str, size: int, t: int, rounds: int, *, uplink: bool, fraction: float
+    ) -> bool:
+        """Is a message of ``kind`` with ``size`` bytes kept when it is sent in round t of
+        ``rounds``?
+        """
         if self.audits(t, rounds):
             return True
         if kind in LARGE:
             return False
-        if self.audits(t + 1, rounds):  # the naive attacker reads the message before the audited update
+        # The naive attacker reads the message before the audited update.
+        if self.audits(t + 1, rounds):
             return True
         tail = round(self.last / fraction) if uplink else self.last
         if size <= (UPLINK_LIMIT if uplink else BROADCAST_LIMIT) and t > rounds - tail:

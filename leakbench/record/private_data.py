@@ -1,4 +1,6 @@
-"""truth/data.safetensors: which examples every client holds. Small sets lie in it; of a large one only its SHA-256, and the task has it."""
+"""truth/data.safetensors: which examples every client holds. Small sets lie in it; of a large one
+only its SHA-256, and the task has it.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,30 @@ LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 
 
 def write(path: Path, data: TaskData, task: Choice) -> None:
-    """Y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) as stored (uint8 or floats) where it is small.
+    """Y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) as stored (uint8 or
+    floats) where it is small.
 
     Where the task plants a marker, also context (C,) bool.
     """
-    tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts, "client_class": data.client_class}
+    tree = {
+        "y": data.train.y,
+        "rows": data.rows,
+        "counts": data.counts,
+        "client_class": data.client_class,
+    }
     if data.context is not None:
         tree["context"] = data.context
     whole = nbytes(data.train.stored) <= LARGEST
-    write_tree(path, tree | ({"x": data.train.stored} if whole else {}), {"task": task.name, "images": _digest(data.train.stored)})
+    write_tree(
+        path,
+        tree | ({"x": data.train.stored} if whole else {}),
+        {"task": task.name, "images": _digest(data.train.stored)},
+    )
 
 
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
-    """(len(rows), ...) float64, in [0, 1] (sensors: standardised), out of the file or out of the task's data.
+    """(len(rows), ...) float64, in [0, 1] (sensors: standardised), out of the file or out of the
+    task's data.
 
     Args:
         tree: of the file.
@@ -43,8 +56,8 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
         task: the run's task, {"name", "params"}.
         rows: (k,) int64.
 
-    Raises:
-        NotMeasured: the data set is not on this machine, or is another one than the run was trained on.
+    Raises: NotMeasured: the data set is not on this machine, or is another one than the run was
+        trained on.
     """
     from leakbench.federation.task import Examples
 
@@ -52,7 +65,10 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
         return Examples(tree["x"], tree["y"]).images(rows)
     examples, found = _train(task["name"], canonical(task["params"]))
     if found != meta["images"]:
-        raise NotMeasured(f"the images of {task['name']} on this machine are not those that the run was trained on (SHA-256 differs).")
+        raise NotMeasured(
+            f"the images of {task['name']} on this machine are not those that the run was trained"
+            " on (SHA-256 differs)."
+        )
     return examples.images(rows)
 
 
@@ -63,7 +79,9 @@ def _train(name: str, params: str) -> tuple[Examples, str]:
     try:
         train = registry.load("tasks", name).build(json.loads(params), f"task {name}").load().train
     except LeakbenchError as error:
-        raise NotMeasured(f"the run does not hold the images of {name}, and they were not found: {error}") from None
+        raise NotMeasured(
+            f"the run does not hold the images of {name}, and they were not found: {error}"
+        ) from None
     return train, _digest(train.stored)
 
 

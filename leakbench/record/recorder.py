@@ -1,4 +1,5 @@
-"""Told by the federation what crosses; keeps what the policy says and writes a round when it closes.
+"""Told by the federation what crosses; keeps what the policy says and writes a round when it
+closes.
 
 transcript/   what crossed a boundary, as it crossed it
 control/      what the same clients would have sent with nothing defended, where that differs
@@ -43,18 +44,26 @@ class Recorder(Observer[Federation]):
         self.labels: dict[str, Any] = {}
 
     def _keeps(self, fed: Federation, kind: str, size: int, *, uplink: bool) -> bool:
-        return self.policy.keeps(kind, size, fed.t, self.rounds, uplink=uplink, fraction=fed.method.fraction)
+        return self.policy.keeps(
+            kind, size, fed.t, self.rounds, uplink=uplink, fraction=fed.method.fraction
+        )
 
     def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
         """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
         if not self._keeps(fed, kind, size, uplink=False):
             return
-        to = [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)] if each else [("client/*", payload)]
+        to = (
+            [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)]
+            if each
+            else [("client/*", payload)]
+        )
         self.sent += [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
 
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
-        """Keep the messages, what they would have been undefended, and the draws and secrets behind them."""
+        """Keep the messages, what they would have been undefended, and the draws and secrets behind
+        them.
+        """
         kinds = [k for k, v in sent.items() if self._kept(fed, k, v)]
         if not kinds:
             return
@@ -62,7 +71,8 @@ class Recorder(Observer[Federation]):
             self._messages(fed, kinds, sent, {})
             return
         bare = fed.undefended(name, each)
-        more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]  # only sent where nothing is hidden
+        # Only sent where nothing is hidden.
+        more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
         self._messages(fed, [*kinds, *more], sent, bare)
         again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
         now = fed.holdings(fed.chosen)
@@ -76,20 +86,30 @@ class Recorder(Observer[Federation]):
         return self._keeps(fed, kind, nbytes(payload) // len(fed.chosen), uplink=True)
 
     def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree) -> None:
-        """``sent``: with the wrappers; ``bare``: with nothing defended, or nothing where nobody hides it."""
+        """``sent``: with the wrappers; ``bare``: with nothing defended, or nothing where nobody
+        hides it.
+        """
         for j, i in enumerate(fed.chosen.tolist()):
             for kind in kinds:
                 to = "aggregator" if kind in fed.summed else "server"
-                undefended = Message(fed.t, fed.phase, f"client/{i}", "server", kind, row(bare[kind], j)) if kind in bare else None
+                undefended = (
+                    Message(fed.t, fed.phase, f"client/{i}", "server", kind, row(bare[kind], j))
+                    if kind in bare
+                    else None
+                )
                 if kind not in sent and undefended:
                     self.control.append(undefended)
                     continue
-                self.sent.append(Message(fed.t, fed.phase, f"client/{i}", to, kind, row(sent[kind], j)))
+                self.sent.append(
+                    Message(fed.t, fed.phase, f"client/{i}", to, kind, row(sent[kind], j))
+                )
                 if undefended:
                     self._bare(undefended, self.sent[-1])
 
     def _bare(self, bare: Message, sent: Message) -> None:
-        """Into the control goes only what differs: an undefended update of a large model is not kept twice."""
+        """Into the control goes only what differs: an undefended update of a large model is not
+        kept twice.
+        """
         a, b = flat(bare.payload), flat(sent.payload)
         if (
             sent.receiver != bare.receiver
@@ -105,10 +125,14 @@ class Recorder(Observer[Federation]):
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
         """Keep the sum; its payload says of which kind."""
         if self._keeps(fed, "sum", nbytes(payload), uplink=True):
-            self.sent.append(Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload}))
+            self.sent.append(
+                Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
+            )
 
     def training(self, fed: Federation, name: str, each: Tree, todo: Plan) -> None:
-        """Audited clients are trained apart, by the reference, whatever the engine: the real update and the probes."""
+        """Audited clients are trained apart, by the reference, whatever the engine: the real update
+        and the probes.
+        """
         if not self.policy.audits(fed.t, self.rounds):
             return
         order = shared(fed.seed, "audit", round=fed.t).permutation("clients", len(fed.chosen))
@@ -116,25 +140,42 @@ class Recorder(Observer[Federation]):
         for j in audited.sort().values.tolist():
             rows, batches = todo.rows(j), todo.batches(fed.data, j)
             self._update(fed, name, row(each, j), rows, batches, None)
-            if not batches or any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in modal(fed.module)):
+            if not batches or any(
+                isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in modal(fed.module)
+            ):
                 continue  # one image has no batch statistics
             for p in range(min(self.policy.probes, len(rows[0]))):
                 one = Batch(batches[0].x[p : p + 1], batches[0].y[p : p + 1])
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
-    def _batch(self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]) -> dict[str, Tensor]:
-        """What an update was made of, step after step: x (B, ...), y (B,), rows (B,) of the task's data.
+    def _batch(
+        self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]
+    ) -> dict[str, Tensor]:
+        """What an update was made of, step after step: x (B, ...), y (B,), rows (B,) of the task's
+        data.
 
-        Several epochs of photographs are larger than the models: of more steps than one, over ``LARGEST`` numbers x is left out;
-        ``rows`` says what it was (before augmentation).
+        Several epochs of photographs are larger than the models: of more steps than one, over
+        ``LARGEST`` numbers x is left out; ``rows`` says what it was (before augmentation).
         """
         if not batches:
             return {}
         at = torch.cat(rows)
         small = len(batches) == 1 or len(at) * fed.data.train.stored[0].numel() <= LARGEST
-        return {**({"x": torch.cat([b.x for b in batches])} if small else {}), "y": fed.data.train.y[at], "rows": at}
+        return {
+            **({"x": torch.cat([b.x for b in batches])} if small else {}),
+            "y": fed.data.train.y[at],
+            "rows": at,
+        }
 
-    def _update(self, fed: Federation, name: str, each: Tree, rows: list[Tensor], batches: Sequence[Batch], probe: int | None) -> None:
+    def _update(
+        self,
+        fed: Federation,
+        name: str,
+        each: Tree,
+        rows: list[Tensor],
+        batches: Sequence[Batch],
+        probe: int | None,
+    ) -> None:
         i, path = int(each["index"]), "" if probe is None else f"/probe/{probe}"
         log: dict[str, Tensor] = {}
         update = fed.desk.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)["update"]
@@ -145,7 +186,10 @@ class Recorder(Observer[Federation]):
             if covered:
                 plain = Desk(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
                 bare = plain.train(name, fed.t, each, fed.inbox, batches, path=path)["update"]
-                self._bare(Message(fed.t, fed.phase, f"client/{i}", "server", "update", bare, probe), self.sent[-1])
+                self._bare(
+                    Message(fed.t, fed.phase, f"client/{i}", "server", "update", bare, probe),
+                    self.sent[-1],
+                )
         batch = self._batch(fed, rows, batches)
         before = {"own": each["own"], "state": each["state"], "kept": each["kept"]}
         entry = {**batch, **{k: v for k, v in {"draws": log, **before}.items() if v}}
@@ -171,7 +215,9 @@ class Recorder(Observer[Federation]):
         if self.control:
             write_messages(self.folder / "control" / file, self.control)
         if self.labels:
-            write_tree(self.folder / "known" / file, {"client": self.labels}, {"round": fed.t}, sync=False)
+            write_tree(
+                self.folder / "known" / file, {"client": self.labels}, {"round": fed.t}, sync=False
+            )
         if self.truth:
             write_tree(self.folder / "truth" / file, self.truth, {"round": fed.t}, sync=False)
         self._clear()

@@ -1,4 +1,6 @@
-"""A run folder as an attacker may come to see it: messages, traffic, grantable knowledge. Never the truth, never the seed."""
+"""A run folder as an attacker may come to see it: messages, traffic, grantable knowledge. Never the
+truth, never the seed.
+"""
 
 from __future__ import annotations
 
@@ -67,13 +69,17 @@ class Recording:
 
     @property
     def exported(self) -> bool:
-        """Was it made to be attacked by others: without answers, without what would have crossed undefended?"""
+        """Was it made to be attacked by others: without answers, without what would have crossed
+        undefended?
+        """
         return "export" in self.run.meta
 
     @property
     def controlled(self) -> bool:
         """Can it be told what would have crossed with nothing defended?"""
-        return not self.exported or (self.method.undefended() == self.method and not self.parts.wrappers)
+        return not self.exported or (
+            self.method.undefended() == self.method and not self.parts.wrappers
+        )
 
     @cached_property
     def control(self) -> list[Message]:
@@ -83,7 +89,10 @@ class Recording:
             UsageError: the run was exported without it.
         """
         if not self.controlled:
-            raise UsageError(f"{self.run.path} was exported without what would have been sent with nothing defended.")
+            raise UsageError(
+                f"{self.run.path} was exported without what would have been sent with nothing"
+                " defended."
+            )
         self._check("control/")
         return overlaid(self.transcript, self._moved(read_messages(self.run.path / "control")))
 
@@ -110,7 +119,10 @@ class Recording:
             elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
             else:
-                raise UsageError(f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and labels.")
+                raise UsageError(
+                    f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and"
+                    " labels."
+                )
         return self._known[name]
 
     def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
@@ -137,4 +149,7 @@ class Recording:
         def put(payload: Tree) -> Tree:
             return tmap(lambda t: t.to(self.device), payload)
 
-        return [Message(m.round, m.phase, m.sender, m.receiver, m.kind, put(m.payload), m.probe) for m in messages]
+        return [
+            Message(m.round, m.phase, m.sender, m.receiver, m.kind, put(m.payload), m.probe)
+            for m in messages
+        ]

@@ -1,4 +1,6 @@
-"""What a run is: the spec in run.json, built from names and parameters, and the objects it stands for."""
+"""What a run is: the spec in run.json, built from names and parameters, and the objects it stands
+for.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,13 @@ class Parts:
 def parts(spec: RunSpec) -> Parts:
     """Look every name up and build it."""
     task = registry.load("tasks", spec.task.name).build(spec.task.params, f"task {spec.task.name}")
-    method = registry.load("defenses", spec.defense.name).build(spec.defense.params, f"defense {spec.defense.name}")
-    wrappers = tuple(registry.load("wrappers", w.name).build(w.params, f"wrapper {w.name}") for w in spec.wrappers)
+    method = registry.load("defenses", spec.defense.name).build(
+        spec.defense.params, f"defense {spec.defense.name}"
+    )
+    wrappers = tuple(
+        registry.load("wrappers", w.name).build(w.params, f"wrapper {w.name}")
+        for w in spec.wrappers
+    )
     return Parts(task, method, wrappers)
 
 
@@ -79,10 +86,11 @@ def make_spec(
     record: str | Policy = "standard",
     attacks: Sequence[tuple[str, Params]] = (),
 ) -> RunSpec:
-    """A run from names: the user's values win over the task's table for the method, and that over the method's own.
+    """A run from names: the user's values win over the task's table for the method, and that over
+    the method's own.
 
-    Raises:
-        UsageError: a name, a field or a value is wrong; the method does not suit the task; the engine is not exact for the method.
+    Raises: UsageError: a name, a field or a value is wrong; the method does not suit the task; the
+        engine is not exact for the method.
     """
     if engine not in ("auto", "loop", "fused"):
         raise UsageError(f"engine {engine!r} is not known. Use auto, loop or fused.")
@@ -94,10 +102,15 @@ def make_spec(
     kind = registry.load("defenses", defense)
     for name in params or {}:
         if name not in kind.model_fields and name in type(chosen).model_fields:
-            raise UsageError(f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=..., in Python task_params.")
+            raise UsageError(
+                f"defense {defense}: {name!r} is a parameter of the task; write -s task.{name}=...,"
+                " in Python task_params."
+            )
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
-    wraps = [(name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers]
+    wraps = [
+        (name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers
+    ]
     values = {
         "task": {"name": task, "params": chosen.parameters()},
         "defense": {"name": defense, "params": method.parameters()},

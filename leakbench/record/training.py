@@ -1,4 +1,6 @@
-"""train: run a federation into a run folder, or resume it; the folder ends in the same bytes either way."""
+"""train: run a federation into a run folder, or resume it; the folder ends in the same bytes either
+way.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import Parts, RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
-CHECKPOINT_SHARE = 20  # a method that keeps a model for every client has large ones: rounds take so many times as long as writing
+# A method that keeps a model for every client has large ones: rounds take so many times as long as
+# writing.
+CHECKPOINT_SHARE = 20
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,15 @@ class Trained:
 
 
 def train(
-    spec: RunSpec, runs: Path, *, device: str = "auto", progress: Progress | None = None, say: Callable[[str], None] = lambda _: None
+    spec: RunSpec,
+    runs: Path,
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Run ``spec`` into its folder below ``runs``; go on from the last checkpoint, skip what is complete.
+    """Run ``spec`` into its folder below ``runs``; go on from the last checkpoint, skip what is
+    complete.
 
     Raises:
         UsageError: the place cannot be written, or holds another run under this name.
@@ -55,7 +65,12 @@ def train(
     data = made.task.load()
 
     def federation(recorder: Recorder | None = None) -> Federation:
-        how = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers, "dtype": getattr(torch, spec.dtype)}
+        how = {
+            "seed": spec.seed,
+            "engine": spec.engine,
+            "wrappers": made.wrappers,
+            "dtype": getattr(torch, spec.dtype),
+        }
         return Federation(made.method, made.task, data, device=where, recorder=recorder, **how)
 
     spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
@@ -67,12 +82,23 @@ def train(
     meta = _meta(spec, made, fed, where)
     write_json(folder / "run.json", {**meta, "status": "running"})
     try:
-        scores = _rounds(fed, spec, folder, saved, made.task.evaluations, progress or (lambda *_: None))
+        scores = _rounds(
+            fed, spec, folder, saved, made.task.evaluations, progress or (lambda *_: None)
+        )
     except LeakbenchError as error:
         write_json(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # a method's own fault
-        write_json(folder / "run.json", {**meta, "status": f"failed: {type(error).__name__}: {error}"})
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # a method's own fault
+        write_json(
+            folder / "run.json", {**meta, "status": f"failed: {type(error).__name__}: {error}"}
+        )
         raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
     _finish(fed, spec, folder, data, scores, meta, made)
     return Trained(folder, skipped=False)
@@ -82,27 +108,52 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
     """Is this very run there already? Its list of attacks is brought up to date."""
     if not (folder / "run.json").exists():
         if (folder / "checkpoint").exists():
-            raise BrokenFile(f"{folder} has a checkpoint but no run.json. Delete the folder to train this run anew.")
+            raise BrokenFile(
+                f"{folder} has a checkpoint but no run.json. Delete the folder to train this run"
+                " anew."
+            )
         return False
     meta = read_json(folder / "run.json")
     found = meta.get("spec") if isinstance(meta, dict) else None
     if not isinstance(found, dict):
-        raise BrokenFile(f"{folder / 'run.json'} is damaged (no 'spec'). Delete the folder to train this run anew.")
+        raise BrokenFile(
+            f"{folder / 'run.json'} is damaged (no 'spec'). Delete the folder to train this run"
+            " anew."
+        )
     ours = spec.model_dump(mode="json")
-    if {k: v for k, v in found.items() if k != "attacks"} != {k: v for k, v in ours.items() if k != "attacks"}:
-        raise UsageError(f"{folder} holds another run (its spec differs). Train into another folder with -o.")
+    if {k: v for k, v in found.items() if k != "attacks"} != {
+        k: v for k, v in ours.items() if k != "attacks"
+    }:
+        raise UsageError(
+            f"{folder} holds another run (its spec differs). Train into another folder with -o."
+        )
     if meta.get("status") != "done":
         return False
     if "export" in meta:
-        raise UsageError(f"{folder} is an export of this run, which lacks the truth. Train into another folder with -o.")
-    if "excerpt" in meta:  # attacks would read fewer messages than were sent, and leakage would look smaller than it is
-        raise UsageError(f"{folder} is an excerpt of this run, which lacks a part of what was sent. Train into another folder with -o.")
-    if ours["attacks"] and found.get("attacks") != ours["attacks"]:  # a command without attacks keeps those that are stored
+        raise UsageError(
+            f"{folder} is an export of this run, which lacks the truth. Train into another folder"
+            " with -o."
+        )
+    # Attacks would read fewer messages than were sent, and leakage would look smaller than it is.
+    if "excerpt" in meta:
+        raise UsageError(
+            f"{folder} is an excerpt of this run, which lacks a part of what was sent. Train into"
+            " another folder with -o."
+        )
+    # A command without attacks keeps those that are stored.
+    if ours["attacks"] and found.get("attacks") != ours["attacks"]:
         write_json(folder / "run.json", {**meta, "spec": ours})
     return True
 
 
-def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any] | None, times: int, progress: Progress) -> Evaluations:
+def _rounds(
+    fed: Federation,
+    spec: RunSpec,
+    folder: Path,
+    saved: tuple[Tree, Any] | None,
+    times: int,
+    progress: Progress,
+) -> Evaluations:
     """All rounds that are not behind the last checkpoint."""
     at = evaluated(spec.rounds, times)
     if saved:
@@ -118,7 +169,8 @@ def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any
             _finite(fed, scores)
         progress(fed.t, spec.rounds, "training")
         begun = time.monotonic()
-        if begun - last > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):  # between rounds only: an interrupted round is run again
+        # Between rounds only: an interrupted round is run again.
+        if begun - last > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
             checkpoint.write(fed, folder, scores)
             last = time.monotonic()
             took = last - begun
@@ -127,9 +179,19 @@ def _rounds(fed: Federation, spec: RunSpec, folder: Path, saved: tuple[Tree, Any
 
 
 def _finite(fed: Federation, scores: Evaluations) -> None:
-    bad = next((f"{name} is {value}" for t, name, value in scores.diagnostics if t == fed.t and not abs(value) < float("inf")), "")
+    bad = next(
+        (
+            f"{name} is {value}"
+            for t, name, value in scores.diagnostics
+            if t == fed.t and not abs(value) < float("inf")
+        ),
+        "",
+    )
     if bad or not all(bool(v.isfinite().all()) for v in fed.model.values()):
-        raise MethodError(f"training diverged by round {fed.t} ({bad or 'the model is not finite'}): lower lr or own_lr.")
+        raise MethodError(
+            f"training diverged by round {fed.t} ({bad or 'the model is not finite'}): lower lr or"
+            " own_lr."
+        )
 
 
 def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, Any]:
@@ -141,8 +203,17 @@ def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, 
         "hides": made.method.hides() or bool(made.wrappers),
         "distance": made.method.distance,
         "engine": fed.engine,
-        "utility": {"metric": made.task.metric, "better": made.task.better, "chance": made.task.chance},
-        "facts": {"clients": facts.clients, "classes": facts.classes, "dim": facts.dim, "shape": list(facts.shape)},
+        "utility": {
+            "metric": made.task.metric,
+            "better": made.task.better,
+            "chance": made.task.chance,
+        },
+        "facts": {
+            "clients": facts.clients,
+            "classes": facts.classes,
+            "dim": facts.dim,
+            "shape": list(facts.shape),
+        },
         "stages": spec.record.stages(spec.rounds),
         "stand_in": made.task.stand_in,
         "test_data": _digest(fed.data.test.stored, fed.data.test.y),
@@ -154,29 +225,70 @@ def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, 
     }
 
 
-def _finish(fed: Federation, spec: RunSpec, folder: Path, data: TaskData, scores: Evaluations, meta: dict[str, Any], made: Parts) -> None:
+def _finish(
+    fed: Federation,
+    spec: RunSpec,
+    folder: Path,
+    data: TaskData,
+    scores: Evaluations,
+    meta: dict[str, Any],
+    made: Parts,
+) -> None:
     """Everything that is written once, after the last round; run.json last."""
     rows = []
     for t, v in sorted(scores.scores.items()):
         e = METRICS[made.task.metric].estimate(v.double().tolist())
-        rows.append({"round": t, "metric": made.task.metric, "value": e.value, "low": e.low, "high": e.high, "n": e.n, "unit": e.unit})
+        rows.append(
+            {
+                "round": t,
+                "metric": made.task.metric,
+                "value": e.value,
+                "low": e.low,
+                "high": e.high,
+                "n": e.n,
+                "unit": e.unit,
+            }
+        )
     write_csv(folder / "utility.csv", RUN_UTILITY, rows)
-    write_tree(folder / "utility.safetensors", {f"{t:06d}": v for t, v in scores.scores.items()}, {"metric": made.task.metric})
-    write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics])
-    write_tree(folder / "transcript" / "rounds.safetensors", fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]})
-    write_tree(folder / "known" / "aux_data.safetensors", {"x": data.aux.stored, "y": data.aux.y}, {"task": spec.task.name})
+    write_tree(
+        folder / "utility.safetensors",
+        {f"{t:06d}": v for t, v in scores.scores.items()},
+        {"metric": made.task.metric},
+    )
+    write_csv(
+        folder / "diagnostics.csv",
+        RUN_DIAGNOSTICS,
+        [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics],
+    )
+    write_tree(
+        folder / "transcript" / "rounds.safetensors",
+        fed.traffic.tensors(),
+        {"columns": ["round", "sender", "receiver"]},
+    )
+    write_tree(
+        folder / "known" / "aux_data.safetensors",
+        {"x": data.aux.stored, "y": data.aux.y},
+        {"task": spec.task.name},
+    )
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
         part.unlink()
-    done = {"status": "done", "sent": fed.traffic.table(), "phases": fed.phases, "fallbacks": fed.fallbacks}
+    done = {
+        "status": "done",
+        "sent": fed.traffic.table(),
+        "phases": fed.phases,
+        "fallbacks": fed.fallbacks,
+    }
     files = digests(folder, without=("attacks/", "checkpoint/", "run.json"))
     write_json(folder / "run.json", {**meta, **done, "files": files})
 
 
 def _digest(*tensors: torch.Tensor) -> str:
-    """SHA-256 of tensors' bytes: the gate asks whether utility was measured on the same test data."""
+    """SHA-256 of tensors' bytes: the gate asks whether utility was measured on the
+    same test data.
+    """
     sha = hashlib.sha256()
     for t in tensors:
         sha.update(t.detach().cpu().double().contiguous().numpy().tobytes())
@@ -187,13 +299,24 @@ def command(spec: RunSpec) -> str:
     """The command that makes this run again, from anywhere."""
 
     def values(prefix: str, params: dict[str, Any]) -> list[str]:
-        return [w for k, v in params.items() for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")]
+        return [
+            w
+            for k, v in params.items()
+            for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")
+        ]
 
     words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name]
     words += [*values("", spec.defense.params), *values("task.", spec.task.params)]
     for w in spec.wrappers:
         words += ["-w", w.name, *values(f"{w.name}.", w.params)]
-    words += values("record.", {k: v for k, v in spec.record.parameters().items() if k != "name" and v != getattr(Policy(), k)})
+    words += values(
+        "record.",
+        {
+            k: v
+            for k, v in spec.record.parameters().items()
+            if k != "name" and v != getattr(Policy(), k)
+        },
+    )
     for option in ("rounds", "engine", "dtype"):
         words += [f"--{option}", str(getattr(spec, option))]
     return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])

@@ -25,10 +25,10 @@ Role = Literal["original", "floor", "control", "attack"]
 class Picture:
     """One image for the page: a private original, or what somebody made of the messages.
 
-    ``setting`` is a ``setting_key``. ``image``: (H, W) or (H, W, 3), values in [0, 1]; a pixel that is not finite means that the
-    attack gave no image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
-    ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where that was not measured. ``seed``:
-    the run's.
+    ``setting`` is a ``setting_key``. ``image``: (H, W) or (H, W, 3), values in [0, 1]; a pixel that
+    is not finite means that the attack gave no image, and the page says so. ``psnr`` in dB against
+    the original (None for the original itself). ``found``: 1.0 where the guess is nearer to its
+    original than to every look-alike, None where that was not measured. ``seed``: the run's.
     """
 
     task: str
@@ -54,10 +54,11 @@ class Picture:
 class Curve:
     """One number of a setting over the rounds, its seeds' mean.
 
-    ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected") or a diagnostic's name. ``by``:
-    the attack and what sets it apart, in words, and ``rung`` its strength; empty for utility and diagnostics. All others: one
-    number per round (an attack over all rounds has the last one alone); ``low`` and ``high`` are the 95 % interval (the value
-    itself where there is none), ``floor`` the blind guess, empty where there is none.
+    ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected")
+    or a diagnostic's name. ``by``: the attack and what sets it apart, in words, and ``rung`` its
+    strength; empty for utility and diagnostics. All others: one number per round (an attack over
+    all rounds has the last one alone); ``low`` and ``high`` are the 95 % interval (the value itself
+    where there is none), ``floor`` the blind guess, empty where there is none.
     """
 
     setting: str
@@ -76,9 +77,10 @@ class Curve:
 class Clients:
     """How often each client of a setting was hit by the worst case of one metric.
 
-    ``shares``: (clients,) by number, the mean over the client's units and the seeds of what `any_attack` scored there (0 or 1, ties
-    between; a unit on which every attack failed is no hit): where nothing failed, the number of tradeoff.csv is the mean over all
-    units. None: no unit of that client was attacked.
+    ``shares``: (clients,) by number, the mean over the client's units and the seeds of what
+    `any_attack` scored there (0 or 1, ties between; a unit on which every attack failed is no hit):
+    where nothing failed, the number of tradeoff.csv is the mean over all units. None: no unit of
+    that client was attacked.
     """
 
     setting: str
@@ -91,9 +93,11 @@ class Clients:
 class CheckRow:
     """One row of `leakbench check` in words and numbers.
 
-    ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task, setting and attack, as people read them;
-    ``ref``: the name that `--accept` takes. ``difference`` counts against the method, on the scale on which it was compared, with
-    the one-sided 95 % limits ``low`` and ``high``; None where nothing could be compared. ``command``: what settles a "cannot tell".
+    ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task,
+    setting and attack, as people read them; ``ref``: the name that `--accept` takes. ``difference``
+    counts against the method, on the scale on which it was compared, with the one-sided 95 % limits
+    ``low`` and ``high``; None where nothing could be compared. ``command``: what settles a "cannot
+    tell".
     """
 
     verdict: str
@@ -114,8 +118,9 @@ class CheckRow:
 class Embedding:
     """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
 
-    ``setting`` is a ``setting_key``. ``why``: why this setting is shown. ``by``: the attack, in words. ``clients``: (n,) numbers;
-    ``true``, ``shared``, ``recovered``: (n, 2) places; None where the attack gave no prototype. ``left_out``: clients not shown.
+    ``setting`` is a ``setting_key``. ``why``: why this setting is shown. ``by``: the attack, in
+    words. ``clients``: (n,) numbers; ``true``, ``shared``, ``recovered``: (n, 2) places; None where
+    the attack gave no prototype. ``left_out``: clients not shown.
     """
 
     setting: str
@@ -133,8 +138,8 @@ class Embedding:
 class Naming:
     """Who was named for whom by one attack, over all seeds, after the last round.
 
-    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client number; ``failed``: units without
-    a guess. ``clients``: how many there are.
+    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client
+    number; ``failed``: units without a guess. ``clients``: how many there are.
     """
 
     setting: str
@@ -167,10 +172,12 @@ class About:
 
 @dataclass(frozen=True)
 class Check:
-    """What `leakbench check` said about these runs: its exit code and what has to be looked at, the most urgent first.
+    """What `leakbench check` said about these runs: its exit code and what has to be looked at, the
+    most urgent first.
 
-    ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine. ``rows``: every gated row.
-    ``heading``: the first line, as in "Check failed (exit 1): 1 row leaks more, 17 fine."
+    ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine.
+    ``rows``: every gated row. ``heading``: the first line, as in "Check failed (exit 1): 1 row
+    leaks more, 17 fine."
     """
 
     exit: int
@@ -184,10 +191,11 @@ class Check:
 class ReportData(Numbers):
     """Everything a report may show: the tables, and what stands beside them.
 
-    ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes
-    the number again. ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of
-    itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was scored there}. ``made``: when, ISO 8601.
-    ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
+    ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes the number again.
+    ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it
+    says of itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was
+    scored there}. ``made``: when, ISO 8601. ``redacted``: no private data of a client is in here.
+    ``against``: what moved since another report.
     """
 
     title: str
@@ -208,7 +216,9 @@ class ReportData(Numbers):
 
 
 class Report(Spec, ABC):
-    """A report format: the same data in, files out. A plugin's module in a reports package defines one."""
+    """A report format: the same data in, files out. A plugin's module in a reports package defines
+    one.
+    """
 
     @abstractmethod
     def write(self, data: ReportData, out: Path) -> list[Path]:

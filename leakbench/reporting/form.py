@@ -1,4 +1,6 @@
-"""The form of report.json: all that the page shows, for machines. ``ReportFile.model_json_schema()`` is its JSON schema."""
+"""The form of report.json: all that the page shows, for machines.
+``ReportFile.model_json_schema()`` is its JSON schema.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Part(BaseModel):
 
 
 class Estimate(Part):
-    """A number with its 95 % interval over ``n`` independent units, in their own words ("client", "image")."""
+    """A number with its 95 % interval over ``n`` independent units, in their own words ("client",
+    "image").
+    """
 
     value: float
     low: float
@@ -57,10 +61,12 @@ class Utility(Part):
 
 
 class Question(Part):
-    """What an attacker is after, judged by one metric; probes and stages before the end are questions of their own.
+    """What an attacker is after, judged by one metric; probes and stages before the end are
+    questions of their own.
 
-    ``label`` names it within its task. ``headline`` and ``lede`` are the page's sentences, also in pieces. ``floor`` and ``control``:
-    of the worst case, over settings; null where nothing was attacked. ``fronts``: rung -> ids of the settings on the best trade-off.
+    ``label`` names it within its task. ``headline`` and ``lede`` are the page's sentences, also in
+    pieces. ``floor`` and ``control``: of the worst case, over settings; null where nothing was
+    attacked. ``fronts``: rung -> ids of the settings on the best trade-off.
     """
 
     label: str
@@ -84,7 +90,9 @@ class Question(Part):
 
 
 class Task(Part):
-    """Data, split and what was asked. ``clients`` is null where settings differ in it; ``split`` the task's parameters."""
+    """Data, split and what was asked. ``clients`` is null where settings differ in it; ``split``
+    the task's parameters.
+    """
 
     id: str
     about: str
@@ -96,7 +104,9 @@ class Task(Part):
 
 
 class Verdict(Part):
-    """One setting on one question: the rule of docs/report.md that matched, and the page's sentence."""
+    """One setting on one question: the rule of docs/report.md that matched, and the page's
+    sentence.
+    """
 
     metric: str
     rule: int
@@ -119,7 +129,9 @@ class Sent(Part):
 
 
 class Claim(Part):
-    """The paper's number on our scale; ``source``: where it stands, what its spread is, how its setting differs."""
+    """The paper's number on our scale; ``source``: where it stands, what its spread is, how its
+    setting differs.
+    """
 
     value: float
     low: float | None
@@ -138,7 +150,9 @@ class Provenance(Part):
 
 
 class Number(Part):
-    """A line of tradeoff.csv. ``failed``: units on which the attack failed, null where that is not recorded."""
+    """A line of tradeoff.csv. ``failed``: units on which the attack failed, null where that is not
+    recorded.
+    """
 
     attack: str
     params: dict[str, Any]
@@ -163,7 +177,9 @@ class Number(Part):
 
 
 class Curve(Part):
-    """One number over the rounds; ``by``: the attack in words, empty for utility and diagnostics; ``floor`` may be empty."""
+    """One number over the rounds; ``by``: the attack in words, empty for utility and diagnostics;
+    ``floor`` may be empty.
+    """
 
     name: str
     by: str
@@ -185,7 +201,9 @@ class Clients(Part):
 
 
 class Picture(Part):
-    """One image: its bytes stand under ``sha256`` in ``pictures``; null where the attack gave none. ``score``: PSNR in dB."""
+    """One image: its bytes stand under ``sha256`` in ``pictures``; null where the attack gave none.
+    ``score``: PSNR in dB.
+    """
 
     attack: str
     params: dict[str, Any]
@@ -200,7 +218,9 @@ class Picture(Part):
 
 
 class Setting(Part):
-    """A configuration of a method. ``id`` is its anchor in the page; ``state``: done, dead, running or failed."""
+    """A configuration of a method. ``id`` is its anchor in the page; ``state``: done, dead, running
+    or failed.
+    """
 
     id: str
     task: str
@@ -227,7 +247,9 @@ class Setting(Part):
 
 
 class Missing(Part):
-    """A number that a reader would look for, and why it is not there; ``settings``: ids of those that it may concern."""
+    """A number that a reader would look for, and why it is not there; ``settings``: ids of those
+    that it may concern.
+    """
 
     task: str
     settings: list[str]
@@ -265,7 +287,9 @@ class Check(Part):
 
 
 class Moved(Part):
-    """One number then and now; ``difference`` now minus then on the scale named, with its 95 % interval where it can be had."""
+    """One number then and now; ``difference`` now minus then on the scale named, with its 95 %
+    interval where it can be had.
+    """
 
     setting: str
     task: str
@@ -286,7 +310,9 @@ class Moved(Part):
 
 
 class Against(Part):
-    """What moved since another report. ``differs``: what makes the two not like with like. ``only_now``, ``only_then``: settings."""
+    """What moved since another report. ``differs``: what makes the two not like with like.
+    ``only_now``, ``only_then``: settings.
+    """
 
     name: str
     rows: list[Moved]
@@ -298,7 +324,9 @@ class Against(Part):
 class ReportFile(Part):
     """report.json."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
 
     format: int = Field(alias="schema", description="1")
     title: str
@@ -307,7 +335,9 @@ class ReportFile(Part):
     headline: str
     tasks: list[Task]
     settings: list[Setting]
-    pictures: dict[str, str] = Field(description="SHA-256 of a PNG -> its bytes in base64; empty where redacted")
+    pictures: dict[str, str] = Field(
+        description="SHA-256 of a PNG -> its bytes in base64; empty where redacted"
+    )
     missing: list[Missing]
     check: Check | None
     against: Against | None

@@ -1,4 +1,5 @@
-"""Maps for a report: prototypes in the plane, who was named for whom, who holds what. Read off the runs' artifacts, bounded in cost.
+"""Maps for a report: prototypes in the plane, who was named for whom, who holds what. Read off the
+runs' artifacts, bounded in cost.
 
 They open the truth, as scoring does, and hold numbers and places only, never an example.
 """
@@ -44,17 +45,32 @@ def of(runs: Sequence[Run], tradeoff: Sequence[Row]) -> list[Map]:
     return out + [Split(label, s) for label, run in reversed(labels.items()) if (s := _split(run))]
 
 
-def _worth_it(tradeoff: Sequence[Row], configs: Mapping[str, Configuration]) -> Iterator[tuple[str, list[Row]]]:
-    """(why, its rows) of the settings worth a map: at most two a task, chosen by the table's numbers, dead ones never."""
+def _worth_it(
+    tradeoff: Sequence[Row], configs: Mapping[str, Configuration]
+) -> Iterator[tuple[str, list[Row]]]:
+    """(why, its rows) of the settings worth a map: at most two a task, chosen by the table's
+    numbers, dead ones never.
+    """
     tasks: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in tradeoff:
         marks = set(row["flags"].split("|"))
-        if row["metric"] == METRIC and not row["probe"] and row["stage"] in END and not marks & {"dead_run", "control_failed"}:
+        if (
+            row["metric"] == METRIC
+            and not row["probe"]
+            and row["stage"] in END
+            and not marks & {"dead_run", "control_failed"}
+        ):
             tasks[row["task"]][setting_key(row)].append(row)
     for task in sorted(tasks)[:TASKS]:
-        hiding = {k: rows for k, rows in tasks[task].items() if k in configs and configs[k].hides and _worst(rows) is not None}
+        hiding = {
+            k: rows
+            for k, rows in tasks[task].items()
+            if k in configs and configs[k].hides and _worst(rows) is not None
+        }
         gaps = {
-            k: (_worst(rows) or 0.0) - max(r["value"] for r in rows if r["rung"] == "paper") for k, rows in hiding.items() if _own(rows)
+            k: (_worst(rows) or 0.0) - max(r["value"] for r in rows if r["rung"] == "paper")
+            for k, rows in hiding.items()
+            if _own(rows)
         }
         picked: dict[str, str] = {}
         if gaps and max(gaps.values()) > GAP:
@@ -76,8 +92,14 @@ def _own(rows: Sequence[Row]) -> bool:
 def _of_setting(config: Configuration, why: str, rows: Sequence[Row]) -> Iterator[Map]:
     made = [r for r in rows if r["attack"] not in KINDS]
     for row in chosen(made):
-        by = in_words(row, [params(r["attack_params"]) for r in made if r["attack"] == row["attack"]])
-        names = [_naming(run, folder, row) for run in config.runs if (folder := _folder(run, row)) and _recorded(run)]
+        by = in_words(
+            row, [params(r["attack_params"]) for r in made if r["attack"] == row["attack"]]
+        )
+        names = [
+            _naming(run, folder, row)
+            for run in config.runs
+            if (folder := _folder(run, row)) and _recorded(run)
+        ]
         if names:
             pairs: dict[tuple[int, int], float] = defaultdict(float)
             for found, _ in names:
@@ -85,20 +107,41 @@ def _of_setting(config: Configuration, why: str, rows: Sequence[Row]) -> Iterato
                     pairs[pair] += share
             told = tuple((owner, who, share) for (owner, who), share in sorted(pairs.items()))
             count = int(config.one.meta["facts"]["clients"])
-            yield Naming(setting_key(config.columns), why, by, row["rung"], count, told, sum(failed for _, failed in names))
+            yield Naming(
+                setting_key(config.columns),
+                why,
+                by,
+                row["rung"],
+                count,
+                told,
+                sum(failed for _, failed in names),
+            )
     run, best = config.runs[0], chosen(made)[-1]
     folder = _folder(run, best)
     if folder is not None and _recorded(run):
-        by = in_words(best, [params(r["attack_params"]) for r in made if r["attack"] == best["attack"]])
-        yield replace(_embedding(run, folder, best), setting=setting_key(config.columns), why=why, by=by)
+        by = in_words(
+            best, [params(r["attack_params"]) for r in made if r["attack"] == best["attack"]]
+        )
+        yield replace(
+            _embedding(run, folder, best), setting=setting_key(config.columns), why=why, by=by
+        )
 
 
 def _folder(run: Run, row: Row) -> AttackFolder | None:
-    return next((a for a in run.attacks if a.done and (a.name, a.params) == (row["attack"], row["attack_params"])), None)
+    return next(
+        (
+            a
+            for a in run.attacks
+            if a.done and (a.name, a.params) == (row["attack"], row["attack_params"])
+        ),
+        None,
+    )
 
 
 def _recorded(run: Run) -> bool:
-    """Does the folder hold every client's true prototype after the last round? (One that was passed on may lack the truth.)"""
+    """Does the folder hold every client's true prototype after the last round? (One that was passed
+    on may lack the truth.)
+    """
     names, last = run.meta["files"], int(run.spec["rounds"])
     if "truth/data.safetensors" not in names:
         return False
@@ -109,7 +152,11 @@ def _recorded(run: Run) -> bool:
 def _guesses(folder: AttackFolder, row: Row) -> list[Guess]:
     """What the attack made of each client's messages after the last round."""
     folder.check("guess.safetensors")
-    found = [g.guess for g in guessing.saved(folder.path) if g.role == "attack" and g.stage == row["stage"] and g.guess.probe is None]
+    found = [
+        g.guess
+        for g in guessing.saved(folder.path)
+        if g.role == "attack" and g.stage == row["stage"] and g.guess.probe is None
+    ]
     return [g for g in found if g.failed or "prototype" in g.tensors]
 
 
@@ -120,7 +167,11 @@ def _naming(run: Run, folder: AttackFolder, row: Row) -> tuple[dict[tuple[int, i
         if guess.failed:
             failed += 1
             continue
-        shares = named(likeness(guess.tensors["prototype"].double().cpu(), answer.prototypes(), answer.distance))
+        shares = named(
+            likeness(
+                guess.tensors["prototype"].double().cpu(), answer.prototypes(), answer.distance
+            )
+        )
         for who in shares.nonzero().flatten().tolist():
             out[answer.client, who] = float(shares[who])
     return out, failed
@@ -130,9 +181,17 @@ def _embedding(run: Run, folder: AttackFolder, row: Row) -> Embedding:
     pairs = prototype_pairs.pairs(run)
     order = shared(0, "maps").permutation(run.id, len(pairs.clients))[:PLACED].sort().values
     clients = pairs.clients[order].tolist()
-    made = {int(g.unit.split("/")[1]): g.tensors["prototype"].double().cpu() for g in _guesses(folder, row) if not g.failed}
+    made = {
+        int(g.unit.split("/")[1]): g.tensors["prototype"].double().cpu()
+        for g in _guesses(folder, row)
+        if not g.failed
+    }
     with_guess = [c for c in clients if c in made]
-    stack = [pairs.true[order], pairs.proxy[order], *([torch.stack([made[c] for c in with_guess])] if with_guess else [])]
+    stack = [
+        pairs.true[order],
+        pairs.proxy[order],
+        *([torch.stack([made[c] for c in with_guess])] if with_guess else []),
+    ]
     true, proxy, recovered = _sections(prototype_pairs.places(torch.cat(stack)), len(clients))
     where = dict(zip(with_guess, recovered, strict=True))
     return Embedding(
@@ -164,5 +223,9 @@ def _split(run: Run) -> tuple[tuple[int, ...], ...]:
 
 
 def counted(y: Tensor, rows: Tensor, held: Tensor, classes: int) -> Tensor:
-    """(C, K) int64: examples of class k that client c holds, of labels y (n,), rows (C, n_max) padded and their counts ``held`` (C,)."""
-    return torch.stack([y[r[:n]].bincount(minlength=classes) for r, n in zip(rows, held.tolist(), strict=True)])
+    """(C, K) int64: examples of class k that client c holds, of labels y (n,), rows (C, n_max)
+    padded and their counts ``held`` (C,).
+    """
+    return torch.stack(
+        [y[r[:n]].bincount(minlength=classes) for r, n in zip(rows, held.tolist(), strict=True)]
+    )

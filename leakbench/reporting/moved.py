@@ -1,7 +1,9 @@
-"""What moved between two reports: every number that is in both, then and now, by the same comparison as `leakbench check`.
+"""What moved between two reports: every number that is in both, then and now, by the same
+comparison as `leakbench check`.
 
-Where only tables are left of the other report its units are gone; then the limits of the difference come from the two intervals
-(MOVER: Zou & Donner 2008, of which Newcombe's limits are the case of shares), unpaired, and the report says so.
+Where only tables are left of the other report its units are gone; then the limits of the difference
+come from the two intervals (MOVER: Zou & Donner 2008, of which Newcombe's limits are the case of
+shares), unpaired, and the report says so.
 """
 
 from __future__ import annotations
@@ -19,8 +21,26 @@ from leakbench.reporting.other import Side
 from leakbench.results.keys import setting_key
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 
-Word = Literal["leaks more", "loses utility", "cannot tell", "leaks no more", "keeps utility", "much the same", "leaks less", "more useful"]
-ORDER = ("leaks more", "loses utility", "cannot tell", "leaks less", "more useful", "leaks no more", "keeps utility", "much the same")
+Word = Literal[
+    "leaks more",
+    "loses utility",
+    "cannot tell",
+    "leaks no more",
+    "keeps utility",
+    "much the same",
+    "leaks less",
+    "more useful",
+]
+ORDER = (
+    "leaks more",
+    "loses utility",
+    "cannot tell",
+    "leaks less",
+    "more useful",
+    "leaks no more",
+    "keeps utility",
+    "much the same",
+)
 # Of a leakage, and of a utility: worse, better, no worse.
 WORDS: dict[bool, tuple[Word, Word, Word]] = {
     False: ("leaks more", "leaks less", "leaks no more"),
@@ -46,8 +66,9 @@ class Amount:
 class Moved:
     """One number then and now.
 
-    ``setting`` is a ``setting_key``, ``name`` the setting's. ``difference``: now minus then with 95 % limits (two-sided, None where
-    they cannot be had), on the metric's own scale, or as a factor (now over then) where counts of samples are compared.
+    ``setting`` is a ``setting_key``, ``name`` the setting's. ``difference``: now minus then with 95
+    % limits (two-sided, None where they cannot be had), on the metric's own scale, or as a factor
+    (now over then) where counts of samples are compared.
     """
 
     setting: str
@@ -71,7 +92,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class Against:
-    """``name``: the other report. ``differs``: what makes the two not like with like, in sentences. The rest only one of them has."""
+    """``name``: the other report. ``differs``: what makes the two not like with like, in sentences.
+    The rest only one of them has.
+    """
 
     name: str
     rows: tuple[Moved, ...]
@@ -94,14 +117,25 @@ def against(name: str, now: Sequence[Side], then: Sequence[Side]) -> Against:
     compared = [_compared(a, b) for a, b in pairs]
     more = _levels([c.worse for c in compared], LEVEL)
     less = _levels([c.better for c in compared], CLAIM)
-    rows = [_moved(a, b, c, names, (m, n)) for (a, b), c, m, n in zip(pairs, compared, more, less, strict=True)]
+    rows = [
+        _moved(a, b, c, names, (m, n))
+        for (a, b), c, m, n in zip(pairs, compared, more, less, strict=True)
+    ]
     rows.sort(key=lambda r: (ORDER.index(r.word), r.task, r.name, r.metric, r.attack, r.stage))
-    return Against(name, tuple(rows), tuple(_differs(pairs)), _only(here, there, names), _only(there, here, names))
+    return Against(
+        name,
+        tuple(rows),
+        tuple(_differs(pairs)),
+        _only(here, there, names),
+        _only(there, here, names),
+    )
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """Both directions of a difference in units of the gate (against the method, and for it), or the limits from two intervals."""
+    """Both directions of a difference in units of the gate (against the method, and for it), or the
+    limits from two intervals.
+    """
 
     same: bool
     worse: Difference | None
@@ -124,14 +158,21 @@ def _unlike(now: Side, then: Side) -> str:
     for flag, text in BLOCKING.items():
         if flag in now.flags or flag in then.flags:
             return text if flag in now.flags else f"then, {text}"
-    told = [f"another {what} now ({new}) than then ({old})" for what, (old, new) in _changed(now, then).items()]
+    told = [
+        f"another {what} now ({new}) than then ({old})"
+        for what, (old, new) in _changed(now, then).items()
+    ]
     return "; ".join(told)
 
 
 def _changed(now: Side, then: Side) -> dict[str, tuple[object, object]]:
     if now.gate is not None and then.gate is not None:
         return dict(changed(now.gate, then.gate))
-    return {k: (then.about[k], now.about[k]) for k in now.about.keys() & then.about.keys() if now.about[k] != then.about[k]}
+    return {
+        k: (then.about[k], now.about[k])
+        for k in now.about.keys() & then.about.keys()
+        if now.about[k] != then.about[k]
+    }
 
 
 def _levels(differences: Sequence[Difference | None], level: float) -> list[float]:
@@ -140,7 +181,9 @@ def _levels(differences: Sequence[Difference | None], level: float) -> list[floa
     return [next(kept) if d else 0.0 for d in differences]
 
 
-def _moved(now: Side, then: Side, found: _Compared, names: Mapping[str, str], levels: tuple[float, float]) -> Moved:
+def _moved(
+    now: Side, then: Side, found: _Compared, names: Mapping[str, str], levels: tuple[float, float]
+) -> Moved:
     low, high = _limits(now, then, found)
     turned = 1.0 if now.worse == "up" else -1.0
     centre = turned * found.worse.d if found.worse else _centre(now, then)
@@ -183,7 +226,9 @@ def _centre(now: Side, then: Side) -> float:
 
 
 def _limits(now: Side, then: Side, found: _Compared) -> tuple[float, float]:
-    """Two-sided 95 % limits of now minus then: of the units and seeds where they are there, else of the two intervals."""
+    """Two-sided 95 % limits of now minus then: of the units and seeds where they are there, else of
+    the two intervals.
+    """
     if found.same:
         return 0.0, 0.0
     if found.worse:
@@ -193,8 +238,16 @@ def _limits(now: Side, then: Side, found: _Compared) -> tuple[float, float]:
     return a - b - math.hypot(a - al, bh - b), a - b + math.hypot(ah - a, b - bl)
 
 
-def _word(now: Side, then: Side, found: _Compared, turned: tuple[float, float, float], levels: tuple[float, float]) -> Word:
-    """What may be said; ``turned``: the difference and its limits in the direction that counts against the method."""
+def _word(
+    now: Side,
+    then: Side,
+    found: _Compared,
+    turned: tuple[float, float, float],
+    levels: tuple[float, float],
+) -> Word:
+    """What may be said; ``turned``: the difference and its limits in the direction that counts
+    against the method.
+    """
     worse, better, no_worse = WORDS[now.row["attack"] == UTILITY]
     if found.same:
         return "much the same"
@@ -206,8 +259,20 @@ def _word(now: Side, then: Side, found: _Compared, turned: tuple[float, float, f
         up, down = judge(found.worse, margin, levels[0]), judge(found.better, margin, levels[1])
     else:
         d, low, high = turned
-        up = "leaks more" if low > 0 and d > margin / 2 else "fine" if high < margin else "cannot tell"
-        down = "leaks more" if high < 0 and -d > margin / 2 else "fine" if -low < margin else "cannot tell"
+        up = (
+            "leaks more"
+            if low > 0 and d > margin / 2
+            else "fine"
+            if high < margin
+            else "cannot tell"
+        )
+        down = (
+            "leaks more"
+            if high < 0 and -d > margin / 2
+            else "fine"
+            if -low < margin
+            else "cannot tell"
+        )
     if up == "leaks more":
         return worse
     if down == "leaks more":
@@ -219,7 +284,9 @@ def _differs(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
     """What is not the same on both sides, each with how many numbers it concerns."""
     count: Counter[str] = Counter()
     for now, then in pairs:
-        count.update(f"{what}: {old} then, {new} now" for what, (old, new) in _changed(now, then).items())
+        count.update(
+            f"{what}: {old} then, {new} now" for what, (old, new) in _changed(now, then).items()
+        )
         if set(now.seeds) != set(then.seeds):
             count[f"seeds: {_listed(then.seeds)} then, {_listed(now.seeds)} now"] += 1
         if now.made != then.made:
@@ -231,8 +298,12 @@ def _listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(seeds))) or "none recorded"
 
 
-def _only(one: Mapping[str, Side], other: Mapping[str, Side], names: Mapping[str, str]) -> tuple[str, ...]:
-    """What only the first has: whole settings by name, and of settings that both have the numbers."""
+def _only(
+    one: Mapping[str, Side], other: Mapping[str, Side], names: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What only the first has: whole settings by name, and of settings that both have
+    the numbers.
+    """
     shared = {setting_key(s.row) for s in other.values()}
     out: dict[str, None] = {}
     for key, side in one.items():
@@ -241,5 +312,8 @@ def _only(one: Mapping[str, Side], other: Mapping[str, Side], names: Mapping[str
             out[f"{who} (the whole setting)"] = None
         elif key not in other:
             probes = ", on probes" if side.row["probe"] else ""
-            out[f"{who}, {str(side.row['attack']).replace('_', ' ')}, {side.row['metric']}, {side.row['stage']}{probes}"] = None
+            out[
+                f"{who}, {str(side.row['attack']).replace('_', ' ')}, {side.row['metric']},"
+                f" {side.row['stage']}{probes}"
+            ] = None
     return tuple(out)

@@ -1,4 +1,6 @@
-"""Numbers of a report that another one is compared with: from run folders with their units, or from a report's tables without."""
+"""Numbers of a report that another one is compared with: from run folders with their units, or from
+a report's tables without.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ from leakbench.results.keys import Row, row_key, setting_key
 class Side:
     """One number of one report.
 
-    ``row``: the columns that name it. ``worse``: the direction that counts against the method. ``about``: what has to agree for
-    two numbers to be like with like. ``gate``: the same with its unit scores, where the runs are there.
+    ``row``: the columns that name it. ``worse``: the direction that counts against the method.
+    ``about``: what has to agree for two numbers to be like with like. ``gate``: the same with its
+    unit scores, where the runs are there.
     """
 
     row: Row
@@ -66,11 +69,26 @@ def of_folder(folder: Path) -> list[Side]:
     except UsageError as error:
         if type(error) is not UsageError:  # a damaged file says so itself
             raise
-        raise UsageError(f"--against {folder}: expected a report folder (with tradeoff.csv) or run folders. {error}") from None
+        raise UsageError(
+            f"--against {folder}: expected a report folder (with tradeoff.csv) or run folders."
+            f" {error}"
+        ) from None
 
 
 def _of_gate(row: GateRow) -> Side:
-    named = {c: getattr(row, c) for c in ("task", "defense", "defense_params", "wrappers", "attack", "attack_params", "metric", "stage")}
+    named = {
+        c: getattr(row, c)
+        for c in (
+            "task",
+            "defense",
+            "defense_params",
+            "wrappers",
+            "attack",
+            "attack_params",
+            "metric",
+            "stage",
+        )
+    }
     return Side(
         row={**named, "probe": row.probe},
         rung=row.rung,
@@ -84,14 +102,23 @@ def _of_gate(row: GateRow) -> Side:
         flags=frozenset(row.flags),
         margin=margin_of(row),
         made=_made(row.provenance.get("commit", [])),
-        about={"engine": row.engine, "dtype": row.dtype, "number of rounds": row.setting.get("rounds")},
+        about={
+            "engine": row.engine,
+            "dtype": row.dtype,
+            "number of rounds": row.setting.get("rounds"),
+        },
         gate=row,
     )
 
 
 def _of_tables(folder: Path) -> list[Side]:
-    """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in results.csv."""
-    trade, results, utility = (read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in ("tradeoff", "results", "utility"))
+    """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in
+    results.csv.
+    """
+    trade, results, utility = (
+        read_table(folder / f"{t}.csv", columns.TABLES[t])
+        for t in ("tradeoff", "results", "utility")
+    )
     ran: dict[str, list[Row]] = {}
     for r in results:
         ran.setdefault(row_key(r), []).append(r)
@@ -99,20 +126,61 @@ def _of_tables(folder: Path) -> list[Side]:
     for r in results:
         of_setting.setdefault(setting_key(r), []).append(r)
     rounds = {setting_key(u): int(u["rounds"]) for u in utility}
-    out = [_of_row(r, r["attack"], r["rung"], r["leaks"], r["unit"], ran.get(row_key(r), []), rounds.get(setting_key(r))) for r in trade]
+    out = [
+        _of_row(
+            r,
+            r["attack"],
+            r["rung"],
+            r["leaks"],
+            r["unit"],
+            ran.get(row_key(r), []),
+            rounds.get(setting_key(r)),
+        )
+        for r in trade
+    ]
     for u in utility:
         if u["statistic"] == "final":
-            named = {**u, "attack": UTILITY, "attack_params": "{}", "stage": "final", "probe": False}
+            named = {
+                **u,
+                "attack": UTILITY,
+                "attack_params": "{}",
+                "stage": "final",
+                "probe": False,
+            }
             worse = "down" if better(u["metric"]) == "up" else "up"
-            out.append(_of_row(named, UTILITY, "", worse, "test unit", of_setting.get(setting_key(u), []), int(u["rounds"])))
+            out.append(
+                _of_row(
+                    named,
+                    UTILITY,
+                    "",
+                    worse,
+                    "test unit",
+                    of_setting.get(setting_key(u), []),
+                    int(u["rounds"]),
+                )
+            )
     return out
 
 
-def _of_row(row: Row, attack: str, rung: str, worse: str, unit: str, ran: Sequence[Row], rounds: int | None) -> Side:
+def _of_row(
+    row: Row, attack: str, rung: str, worse: str, unit: str, ran: Sequence[Row], rounds: int | None
+) -> Side:
     about: dict[str, Any] = {"number of rounds": rounds} if rounds is not None else {}
     about |= {c: "|".join(sorted({str(r[c]) for r in ran})) for c in ("engine", "dtype") if ran}
     return Side(
-        row={c: row[c] for c in ("task", "defense", "defense_params", "wrappers", "attack_params", "metric", "stage", "probe")}
+        row={
+            c: row[c]
+            for c in (
+                "task",
+                "defense",
+                "defense_params",
+                "wrappers",
+                "attack_params",
+                "metric",
+                "stage",
+                "probe",
+            )
+        }
         | {"attack": attack},
         rung=rung,
         worse=worse,

@@ -1,4 +1,6 @@
-"""Reconstructions as pictures: original, blind guess, control and attack of the same few units, never the best ones."""
+"""Reconstructions as pictures: original, blind guess, control and attack of the same few units,
+never the best ones.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ATTACKS = 3  # on one run
 
 
 def of_runs(runs: Sequence[Run]) -> Iterator[Picture]:
-    """Pictures of every complete run, under the names that the tables give to its task and configuration."""
+    """Pictures of every complete run, under the names that the tables give to its task and
+    configuration.
+    """
     for config in group(runs):
         for run in config.runs:
             for picture in of_run(run):
@@ -32,10 +36,11 @@ def of_runs(runs: Sequence[Run]) -> Iterator[Picture]:
 
 
 def of_run(run: Run) -> Iterator[Picture]:
-    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each attacked; none of signals.
+    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each
+    attacked; none of signals.
 
-    Of attacks the strongest are taken, by rung and order, and one with the paper's own where there is any. Of a guess about
-    several examples the first one is shown.
+    Of attacks the strongest are taken, by rung and order, and one with the paper's own where there
+    is any. Of a guess about several examples the first one is shown.
     """
     shape, truth = run.meta["facts"]["shape"], Truth(run)
     if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
@@ -64,27 +69,40 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture
         if g.guess.round == last:
             roles[g.role][g.guess.unit, g.guess.probe] = g
     units = sorted(roles["attack"], key=str)
-    # Drawn by name, before anything is known of what came out; the same in all settings that attacked the same units.
-    order = shared(0, "pictures").permutation(f"{run.spec['task']['name']}/{run.seed}", len(units)).tolist()
+    # Drawn by name, before anything is known of what came out; the same in all settings that
+    # attacked the same units.
+    order = (
+        shared(0, "pictures")
+        .permutation(f"{run.spec['task']['name']}/{run.seed}", len(units))
+        .tolist()
+    )
     scores = {
         (u["role"], u["metric"], u["unit"], u["probe"]): u["score"]
         for u in attack.table("units.csv", columns.UNITS)
         if u["round"] == last and u["metric"] in ("psnr", "identification")
     }
     for key in [units[i] for i in order[:UNITS]]:
-        yield from _of_unit(run, attack, truth, {r: g[key] for r, g in roles.items() if key in g}, scores)
+        yield from _of_unit(
+            run, attack, truth, {r: g[key] for r, g in roles.items() if key in g}, scores
+        )
 
 
-def _of_unit(run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]) -> Iterator[Picture]:
+def _of_unit(
+    run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]
+) -> Iterator[Picture]:
     guess = roles["attack"].guess
     try:
-        true = truth.answer(guess).originals(next((g.guess for g in roles.values() if not g.guess.failed), guess))
+        true = truth.answer(guess).originals(
+            next((g.guess for g in roles.values() if not g.guess.failed), guess)
+        )
     except NotMeasured:  # then its scores are missing, too, and missing.csv says why
         return
     x, shape, unit = true.x, run.meta["facts"]["shape"], f"{guess.unit}/{int(true.rows[0])}"
 
     def picture(role: str, image: torch.Tensor) -> Picture:
-        psnr, found = (scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification"))
+        psnr, found = (
+            scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification")
+        )
         return Picture(
             task=run.spec["task"]["name"],
             setting=run_setting_key(run.meta),

@@ -26,10 +26,16 @@ from leakbench.reporting.other import of_folder, of_runs
 from leakbench.results import tables as results
 
 
-def tables(runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None) -> results.Tables:
-    """The five tables, with a line in `missing` for every attack that does not fit what a configuration shared."""
+def tables(
+    runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None
+) -> results.Tables:
+    """The five tables, with a line in `missing` for every attack that does not fit what a
+    configuration shared.
+    """
     known = choices.variants()  # once, not for every run
-    return results.collect(runs, partial(choices.fitting, known=known), partial(choices.unfit, known=known), look)
+    return results.collect(
+        runs, partial(choices.fitting, known=known), partial(choices.unfit, known=known), look
+    )
 
 
 def write(
@@ -62,8 +68,11 @@ def write(
     if not runs:
         raise UsageError("there is no run to report. Make one with leakbench train.")
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
-    makers: list[Report] = [registry.load("reports", name).build({}, f"report {name}") for name in wanted]
-    other = None if against is None else of_folder(against)  # before `out` is written: it may be the same folder
+    makers: list[Report] = [
+        registry.load("reports", name).build({}, f"report {name}") for name in wanted
+    ]
+    # Before `out` is written: it may be the same folder.
+    other = None if against is None else of_folder(against)
     curves: list[Curve] = []
     clients: list[Clients] = []
 

@@ -7,7 +7,9 @@ from leakbench.reproduce import fedaa, fedaa_names, fedaa_variance, fedhide, fed
 from leakbench.reproduce.recipe import Recipe
 
 _FEDAA = (*fedaa.RECIPES, fedaa_variance.RECIPE, fedaa_names.RECIPE)
-RECIPES: dict[str, Recipe] = {r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES, *_FEDAA)}
+RECIPES: dict[str, Recipe] = {
+    r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES, *_FEDAA)
+}
 
 
 def find(name: str) -> Recipe:

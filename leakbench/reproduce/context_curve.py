@@ -1,4 +1,6 @@
-"""FLea's Figure 9, last panel: how well a planted context is told against how many samples the attacker made."""
+"""FLea's Figure 9, last panel: how well a planted context is told against how many samples the
+attacker made.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from leakbench.statistics import intervals
 
 @dataclass(frozen=True)
 class Point:
-    """Balanced accuracy over clients with 95 % interval, with this many samples; ``n`` unit scores."""
+    """Balanced accuracy over clients with 95 % interval, with this many samples; ``n`` unit
+    scores.
+    """
 
     samples: int
     value: float
@@ -27,7 +31,8 @@ class Point:
 
 
 def curve(run: Run, folder: Path, *, role: Role = "attack", stage: str = "final") -> list[Point]:
-    """Accuracy against samples from the saved guesses of an attack ``context`` on ``run``; the last point is its row in results.csv.
+    """Accuracy against samples from the saved guesses of an attack ``context`` on ``run``; the last
+    point is its row in results.csv.
 
     Args:
         run: for the truth.
@@ -49,17 +54,32 @@ def curve(run: Run, folder: Path, *, role: Role = "attack", stage: str = "final"
     points = []
     for i, samples in enumerate(made[0].tensors["sizes"].tolist()):
         scores = []
-        for unit, guess in draws.items():  # a draw that failed scores what the blind guess scores, as in results.csv
+        for (
+            unit,
+            guess,
+            # A draw that failed scores what the blind guess scores, as in results.csv.
+        ) in draws.items():
             answer = truth.answer(guess)
-            scores += coin(at["floor", unit], answer) if guess.failed else shares(guess, answer, guess.tensors["score"][i])
+            scores += (
+                coin(at["floor", unit], answer)
+                if guess.failed
+                else shares(guess, answer, guess.tensors["score"][i])
+            )
         limits = {"low": CONTEXT_ACCURACY.low, "high": CONTEXT_ACCURACY.high}
-        found = intervals.estimate([s.value for s in scores], [s.cluster for s in scores], share=False, unit="client", **limits)
+        found = intervals.estimate(
+            [s.value for s in scores],
+            [s.cluster for s in scores],
+            share=False,
+            unit="client",
+            **limits,
+        )
         points.append(Point(int(samples), found.value, found.low, found.high, found.n))
     return points
 
 
 def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list[Path]:
-    """One line per entry of ``curves``, its label the key; writes ``folder``/``stem``.svg and .png and returns both.
+    """One line per entry of ``curves``, its label the key; writes ``folder``/``stem``.svg and .png
+    and returns both.
 
     Raises:
         UsageError: the place cannot be written.
@@ -71,8 +91,17 @@ def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list
         axes = figure.add_subplot()
         for i, (label, points) in enumerate(curves.items()):
             x = [p.samples for p in points]
-            axes.plot(x, [p.value for p in points], marker="o", ms=3, lw=1.1, color=f"C{i}", label=label)
-            axes.fill_between(x, [p.low for p in points], [p.high for p in points], color=f"C{i}", alpha=0.12, lw=0)
+            axes.plot(
+                x, [p.value for p in points], marker="o", ms=3, lw=1.1, color=f"C{i}", label=label
+            )
+            axes.fill_between(
+                x,
+                [p.low for p in points],
+                [p.high for p in points],
+                color=f"C{i}",
+                alpha=0.12,
+                lw=0,
+            )
         axes.axhline(0.5, color="#67645e", ls=":", lw=1)
         axes.axhline(AIM, color="#67645e", ls="--", lw=0.8)
         axes.set_xscale("log")

@@ -1,4 +1,6 @@
-"""What our runs do otherwise than the paper: read off its published setup where that is printed, and said by the recipe where not."""
+"""What our runs do otherwise than the paper: read off its published setup where that is printed,
+and said by the recipe where not.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,25 @@ _SETUP = {
     "local_iterations": ("defense.steps",),
     "negative_weight_lambda": ("defense.lam",),
 }
-# Papers that train all methods as their own, whose values they print under its name, which is the paper's.
+# Papers that train all methods as their own, whose values they print under its name, which is the
+# paper's.
 _ALIKE = ("fedaa",)
-_NAMES = {"task.clients": "clients", "task.dim": "embedding of width", "defense.batch": "batch", "defense.steps": "local steps"}
+_NAMES = {
+    "task.clients": "clients",
+    "task.dim": "embedding of width",
+    "defense.batch": "batch",
+    "defense.steps": "local steps",
+}
 
 
-def sentences(paper: str, setting: Setting, specs: Sequence[RunSpec], own: Params | None = None) -> list[str]:
-    """One phrase each: what differs between ``specs`` (one case, its seeds) and the paper on its data set.
+def sentences(
+    paper: str, setting: Setting, specs: Sequence[RunSpec], own: Params | None = None
+) -> list[str]:
+    """One phrase each: what differs between ``specs`` (one case, its seeds) and the paper on its
+    data set.
 
-    ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method does are told, too.
+    ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method
+    does are told, too.
     """
     spec, made = specs[0], parts(specs[0])
     out = [f"stand-in data: {setting.stand_in}"] if setting.stand_in else []
@@ -36,33 +48,55 @@ def sentences(paper: str, setting: Setting, specs: Sequence[RunSpec], own: Param
         for place in _SETUP[metric]:
             ours = _of(spec, made, place)
             if ours is not None and abs(float(ours) - float(value)) > 1e-12:
-                out.append(f"{_NAMES.get(place, place.rpartition('.')[2])} {_number(ours)}, not {_number(value)}")
-    seeds = {r["seeds"] for r in claims.published() if r["paper"] == paper and r["dataset"] == setting.dataset and r["seeds"]}
+                out.append(
+                    f"{_NAMES.get(place, place.rpartition('.')[2])} {_number(ours)}, not"
+                    f" {_number(value)}"
+                )
+    seeds = {
+        r["seeds"]
+        for r in claims.published()
+        if r["paper"] == paper and r["dataset"] == setting.dataset and r["seeds"]
+    }
     if seeds and len(specs) != max(seeds):
         out.append(f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}")
-    told = {place.partition(".")[2] for metric in setup(paper, setting.dataset) for place in _SETUP[metric]} | {*(own or {})}
+    told = {
+        place.partition(".")[2]
+        for metric in setup(paper, setting.dataset)
+        for place in _SETUP[metric]
+    } | {*(own or {})}
     for name, field in type(made.method).model_fields.items():
         value = spec.defense.params[name]
         if name not in told and value != field.get_default():
-            out.append(f"{name} = {value} (by default {field.get_default()}: {str(field.description).replace(';', ',')})")
+            out.append(
+                f"{name} = {value} (by default {field.get_default()}:"
+                f" {str(field.description).replace(';', ',')})"
+            )
     if spec.dtype != "float32":
         out.append(spec.dtype)
     return [*out, *setting.differs]
 
 
 def setup(paper: str, dataset: str) -> dict[str, Any]:
-    """{metric of the setup: its value} as the paper prints it for ``dataset``, or for all of its data sets."""
+    """{metric of the setup: its value} as the paper prints it for ``dataset``, or for all of its
+    data sets.
+    """
     out: dict[str, Any] = {}
     for record in claims.published():
         whose = (None, paper) if paper in _ALIKE else (None,)
-        mine = record["paper"] == paper and record["dataset"] in (dataset, None) and record["method"] in whose
+        mine = (
+            record["paper"] == paper
+            and record["dataset"] in (dataset, None)
+            and record["method"] in whose
+        )
         if mine and record["metric"] in _SETUP and not record["setting"]:
             out.setdefault(record["metric"], record["value"])
     return out
 
 
 def _of(spec: RunSpec, made: Parts, place: str) -> Any:
-    """A value of the spec; None where the method has no such field, or nothing of its own to train at ``own_lr``."""
+    """A value of the spec; None where the method has no such field, or nothing of its own to train
+    at ``own_lr``.
+    """
     group, _, name = place.rpartition(".")
     if name == "own_lr" and made.method.outputs != "embedding":
         return None

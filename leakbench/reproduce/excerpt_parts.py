@@ -1,4 +1,6 @@
-"""The files of an excerpt: which of a run's messages and truths are kept, and how much of the rest fits."""
+"""The files of an excerpt: which of a run's messages and truths are kept, and how much of the rest
+fits.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ class Source:
     @cached_property
     def passed(self) -> list[Message]:
         """What crossed up to the last round, of the kinds of an excerpt, and the models."""
-        return [m for m in self.recording.transcript if m.round <= self.last and m.kind in (*KINDS, "model")]
+        return [
+            m
+            for m in self.recording.transcript
+            if m.round <= self.last and m.kind in (*KINDS, "model")
+        ]
 
     @cached_property
     def control(self) -> list[Message]:
@@ -41,7 +47,11 @@ class Source:
         listed = [n for n in self.run.meta["files"] if n.startswith("control/")]
         if listed:
             self.run.check(*listed)
-        return [m for m in read_messages(self.run.path / "control") if m.round <= self.last and m.kind in KINDS]
+        return [
+            m
+            for m in read_messages(self.run.path / "control")
+            if m.round <= self.last and m.kind in KINDS
+        ]
 
     @cached_property
     def surveyed(self) -> list[int]:
@@ -69,10 +79,18 @@ class Copy:
         self.model = False
         newest = source.newest(source.last)
         self.sent = [m for m in source.passed if m.kind in KINDS and m.sender != "server"]
-        self.sent = [m for m in self.sent if m.round >= first or (m.kind, m.sender, m.round) in newest]
+        self.sent = [
+            m for m in self.sent if m.round >= first or (m.kind, m.sender, m.round) in newest
+        ]
         # A curve has a point at every surveyed round until which something was sent.
-        self.surveyed = [t for t in source.surveyed if t >= min((m.round for m in self.sent), default=first)]
-        self.down = [m for m in source.passed if m.kind in KINDS and m.sender == "server" and m.round == source.last]
+        self.surveyed = [
+            t for t in source.surveyed if t >= min((m.round for m in self.sent), default=first)
+        ]
+        self.down = [
+            m
+            for m in source.passed
+            if m.kind in KINDS and m.sender == "server" and m.round == source.last
+        ]
 
     def fits(self) -> bool:
         """Is there still room for run.json?"""
@@ -82,8 +100,19 @@ class Copy:
         """Write what every excerpt holds. Does it fit?"""
         self._write("transcript", [*self.down, *self.sent])
         names, kept = {m.name for m in self.sent}, {(m.round, m.kind) for m in self.sent}
-        self._write("control", [m for m in self.source.control if m.name in names or (m.round >= self.first and (m.round, m.kind) in kept)])
-        write_tree(self.folder / "transcript" / "rounds.safetensors", self._traffic(), {"columns": ["round", "sender", "receiver"]})
+        self._write(
+            "control",
+            [
+                m
+                for m in self.source.control
+                if m.name in names or (m.round >= self.first and (m.round, m.kind) in kept)
+            ],
+        )
+        write_tree(
+            self.folder / "transcript" / "rounds.safetensors",
+            self._traffic(),
+            {"columns": ["round", "sender", "receiver"]},
+        )
         for t in self.surveyed:
             name = f"truth/{round_file(t)}"
             tree, meta = self.run.tree(name)
@@ -95,9 +124,15 @@ class Copy:
     def optional(self) -> None:
         """Add what fits, the most useful first; note what does not."""
         self._same("checkpoint/model.safetensors")
-        models = [m for m in self.source.passed if m.kind == "model" and m.sender == "server" and m.round == self.source.last]
+        models = [
+            m
+            for m in self.source.passed
+            if m.kind == "model" and m.sender == "server" and m.round == self.source.last
+        ]
         without = self.down
-        self.model = bool(models) and self._try_down(models) and self._same("known/aux_data.safetensors")
+        self.model = (
+            bool(models) and self._try_down(models) and self._same("known/aux_data.safetensors")
+        )
         if models and not self.model:
             self.down = without  # a model alone serves no attack on prototypes
             self._write("transcript", [*self.down, *self.sent])
@@ -105,11 +140,18 @@ class Copy:
         if not self._data(("counts", "client_class", "y", "rows")):
             self._data(("counts", "client_class"))
             self.left_out.append("who holds which rows: too large")
-        banks = [m for m in self.source.passed if m.kind in KINDS and m.sender == "server" and self.first <= m.round < self.source.last]
+        banks = [
+            m
+            for m in self.source.passed
+            if m.kind in KINDS and m.sender == "server" and self.first <= m.round < self.source.last
+        ]
         order = sorted({m.round for m in banks}, key=lambda t: (t != self.first, -t))
         kept = [t for t in order if self._try_down([m for m in banks if m.round == t])]
         if len(kept) < len(order):
-            self.left_out.append(f"what the server sent of prototypes in {len(order) - len(kept)} of {len(order) + 1} rounds: too large")
+            self.left_out.append(
+                f"what the server sent of prototypes in {len(order) - len(kept)} of"
+                f" {len(order) + 1} rounds: too large"
+            )
 
     def _try_down(self, more: Sequence[Message]) -> bool:
         """Add what the server sent; take it out again if it does not fit."""
@@ -123,7 +165,9 @@ class Copy:
         self._write("transcript", [*self.down, *self.sent], rounds)
         return False
 
-    def _write(self, place: str, messages: Sequence[Message], rounds: Collection[int] | None = None) -> None:
+    def _write(
+        self, place: str, messages: Sequence[Message], rounds: Collection[int] | None = None
+    ) -> None:
         """The messages of each round (of ``rounds``), in the order in which they crossed."""
         by_round: dict[int, list[Message]] = {}
         for m in sorted(messages, key=lambda m: (m.round, m.phase)):
@@ -136,12 +180,15 @@ class Copy:
                 path.unlink(missing_ok=True)
 
     def _traffic(self) -> dict[str, Tensor]:
-        """The rows of the rounds of which messages are kept, and each party's newest before them."""
+        """The rows of the rounds of which messages are kept, and each party's newest
+        before them.
+        """
         rounds = torch.tensor(sorted({m.round for m in self.sent}), dtype=torch.int32)
         out = {}
         for kind, rows in self.source.recording.traffic.items():
             keep = (rows[:, 0] >= self.first) | torch.isin(rows[:, 0], rounds)
-            newest = {int(sender): i for i, sender in enumerate(rows[:, 1].tolist())}  # rows are in order of their rounds
+            # Rows are in order of their rounds.
+            newest = {int(sender): i for i, sender in enumerate(rows[:, 1].tolist())}
             keep[[i for sender, i in newest.items() if sender != SERVER]] = True
             out[kind] = rows[keep].contiguous()
         return out
@@ -172,8 +219,14 @@ class Copy:
         rounds = sorted({r["round"] for r in lines})
         for i in range(len(rounds)):
             kept = set(rounds[i:])
-            write_csv(self.folder / "utility.csv", RUN_UTILITY, [r for r in lines if r["round"] in kept])
-            write_tree(self.folder / "utility.safetensors", {k: v for k, v in tree.items() if int(k) in kept}, meta)
+            write_csv(
+                self.folder / "utility.csv", RUN_UTILITY, [r for r in lines if r["round"] in kept]
+            )
+            write_tree(
+                self.folder / "utility.safetensors",
+                {k: v for k, v in tree.items() if int(k) in kept},
+                meta,
+            )
             if self.fits():
                 if i:
                     self.left_out.append(f"utility before round {rounds[i]}: too large")

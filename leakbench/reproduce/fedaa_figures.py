@@ -1,4 +1,6 @@
-"""FedAA's figures from our runs: accuracy over rounds (the tables' runs), and how far local models are apart (Figure 5)."""
+"""FedAA's figures from our runs: accuracy over rounds (the tables' runs), and how far local models
+are apart (Figure 5).
+"""
 
 from __future__ import annotations
 
@@ -19,31 +21,57 @@ from leakbench.results import utility
 GREY = "#67645e"
 Runs = Mapping[tuple[str, str], Sequence[Run]]
 Found = dict[tuple[str, str, str, int], float]  # measure, one set, the other, n
-Draw = Callable[[Any, str, int, Sequence[Run]], None]  # axes, a method's name, its place among the lines, its runs
+# Axes, a method's name, its place among the lines, its runs.
+Draw = Callable[[Any, str, int, Sequence[Run]], None]
 
 
-def fractions(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
-    """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a band from the lowest to the highest."""
+def fractions(
+    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+) -> list[Path]:
+    """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a
+    band from the lowest to the highest.
+    """
 
     def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(axes, [{e.round: e.value for e in utility.of_run(run).evaluations} for run in several], place, method, _line(method))
+        band(
+            axes,
+            [{e.round: e.value for e in utility.of_run(run).evaluations} for run in several],
+            place,
+            method,
+            _line(method),
+        )
 
     return _panels(recipe, scale, rows, runs, folder, draw, ("accuracy", "linear"))
 
 
-def variance(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
-    """Figure 5: variance of the local models over rounds; dotted a second upload's, which comes one epoch after an average."""
+def variance(
+    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+) -> list[Path]:
+    """Figure 5: variance of the local models over rounds; dotted a second upload's, which comes one
+    epoch after an average.
+    """
 
     def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(axes, [fedaa_variance.variances(run, fedaa_variance.FIRST) for run in several], place, method, _line(method))
-        second = [v for v in (fedaa_variance.variances(run, fedaa_variance.SECOND) for run in several) if v]
+        band(
+            axes,
+            [fedaa_variance.variances(run, fedaa_variance.FIRST) for run in several],
+            place,
+            method,
+            _line(method),
+        )
+        second = [
+            v
+            for v in (fedaa_variance.variances(run, fedaa_variance.SECOND) for run in several)
+            if v
+        ]
         band(axes, second, place, f"{method}, second upload", ":")
 
     return _panels(recipe, scale, rows, runs, folder, draw, ("variance of local models", "log"))
 
 
 def names(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
-    """Figure 8, a row of panels per data set: heat maps of the paper's R² and of the corrected one, and both with images over n.
+    """Figure 8, a row of panels per data set: heat maps of the paper's R² and of the corrected one,
+    and both with images over n.
 
     Dotted: R² of random pairs of the same rows.
     """
@@ -59,38 +87,69 @@ def names(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: P
             for r in mine:
                 p = asked[r["label"]]
                 if r["value"] != "":
-                    found[r["measure"], p["x"], p["y"], p["n"]] = found[r["measure"], p["y"], p["x"], p["n"]] = r["value"]
-            for axes, key, title in zip(line, ("r2", "corrected"), ("R² (Eq. 13)", "corrected R²"), strict=False):
+                    found[r["measure"], p["x"], p["y"], p["n"]] = found[
+                        r["measure"], p["y"], p["x"], p["n"]
+                    ] = r["value"]
+            for axes, key, title in zip(
+                line, ("r2", "corrected"), ("R² (Eq. 13)", "corrected R²"), strict=False
+            ):
                 _heat(axes, key, found)
-                axes.set_title(f"{write.title(mine)}: {title}, n = {fedaa_names.MAPPED}", fontsize=8.5, parse_math=False)
+                axes.set_title(
+                    f"{write.title(mine)}: {title}, n = {fedaa_names.MAPPED}",
+                    fontsize=8.5,
+                    parse_math=False,
+                )
             _over_n(line[2], found)
         return plots.save(figure, folder, scale)
 
 
 def _heat(axes: Any, key: str, found: Found) -> None:
-    """Every pair of sets at the heat map's n; a set with itself is 1 (a constant one: 0 by convention)."""
+    """Every pair of sets at the heat map's n; a set with itself is 1 (a constant one: 0 by
+    convention).
+    """
     sets = fedaa_names.SETS
     own = {name: 0.0 if name == fedaa_names.ONE else 1.0 for name in sets}
-    cells = [[own[x] if x == y else found.get((key, x, y, fedaa_names.MAPPED), math.nan) for y in sets] for x in sets]
+    cells = [
+        [own[x] if x == y else found.get((key, x, y, fedaa_names.MAPPED), math.nan) for y in sets]
+        for x in sets
+    ]
     axes.imshow(cells, vmin=0, vmax=1, cmap="Blues")
     for i, line in enumerate(cells):
         for j, value in enumerate(line):
             if not math.isnan(value):
                 colour = "white" if value > 0.55 else "black"
-                axes.text(j, i, f"{value:.2f}".replace("-0.00", "0.00"), ha="center", va="center", fontsize=7, color=colour)
+                axes.text(
+                    j,
+                    i,
+                    f"{value:.2f}".replace("-0.00", "0.00"),
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=colour,
+                )
     axes.set_xticks(range(len(sets)), sets, rotation=35, ha="right", fontsize=7)
     axes.set_yticks(range(len(sets)), sets, fontsize=7)
 
 
 def _over_n(axes: Any, found: Found) -> None:
-    """What images have in common with each other set, as the paper measures it, by chance and without bias."""
-    lines = {"r2": ("-", "R² (Eq. 13)"), "r2_null": (":", "R² of random pairs"), "corrected": ("--", "corrected R²")}
+    """What images have in common with each other set, as the paper measures it, by chance and
+    without bias.
+    """
+    lines = {
+        "r2": ("-", "R² (Eq. 13)"),
+        "r2_null": (":", "R² of random pairs"),
+        "corrected": ("--", "corrected R²"),
+    }
     at: list[int] = []
     for place, name in enumerate(fedaa_names.SETS[1:]):
         at = sorted(n for key, x, y, n in found if (key, x, y) == ("r2", fedaa_names.RAW, name))
         for key, (line, _) in lines.items():
             values = [found[key, fedaa_names.RAW, name, n] for n in at]
-            look = {"lw": wide(place), "color": "black" if key == "r2_null" else f"C{place}", "marker": None if key == "r2_null" else "o"}
+            look = {
+                "lw": wide(place),
+                "color": "black" if key == "r2_null" else f"C{place}",
+                "marker": None if key == "r2_null" else "o",
+            }
             axes.plot(at, values, line, ms=3, label=name if key == "r2" else f"_{key}", **look)
     for key, (line, what) in lines.items():
         axes.plot([], [], line, lw=1, color="black" if key == "r2_null" else GREY, label=what)
@@ -101,8 +160,18 @@ def _over_n(axes: Any, found: Found) -> None:
     axes.legend(fontsize=6.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _panels(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path, draw: Draw, upright: tuple[str, str]) -> list[Path]:
-    """A row of panels per data set, a panel per C; ``upright``: what the upright axis shows, and its scale."""
+def _panels(
+    recipe: Recipe,
+    scale: str,
+    rows: Sequence[Row],
+    runs: Runs,
+    folder: Path,
+    draw: Draw,
+    upright: tuple[str, str],
+) -> list[Path]:
+    """A row of panels per data set, a panel per C; ``upright``: what the upright axis shows, and
+    its scale.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -111,7 +180,9 @@ def _panels(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder:
     shares = list(dict.fromkeys(c.params["fraction"] for c in cases))
     with plots.style():
         figure = Figure(figsize=(1.4 + 3.8 * len(shares), 3.4 * len(sets)), layout="constrained")
-        for line, dataset in zip(figure.subplots(len(sets), len(shares), squeeze=False, sharey="row"), sets, strict=True):
+        for line, dataset in zip(
+            figure.subplots(len(sets), len(shares), squeeze=False, sharey="row"), sets, strict=True
+        ):
             where = write.title([r for r in rows if r["dataset"] == dataset])
             for axes, share in zip(line, shares, strict=True):
                 for place, case in enumerate(c for c in cases if c.params["fraction"] == share):

@@ -1,4 +1,6 @@
-"""FedAA's methods and settings, for the recipes of its tables and figures: data islands and mobile terminals at three scales."""
+"""FedAA's methods and settings, for the recipes of its tables and figures: data islands and mobile
+terminals at three scales.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ SMALL_ROUNDS, SMALL_WIDTH, SMALL_IMAGES = 40, 8, 50
 SMALL_ISLANDS_ROUNDS, SMALL_ISLANDS_IMAGES, SMALL_LR, SMALL_EXAMPLES = 40, 100, 0.01, 8
 ISLANDS, MOBILE = (0.5, 0.8, 1.0), (0.1, 0.2, 0.3)
 
-LOCAL = {"average": "weighted", "steps": 0, "epochs": 11}  # for methods whose own values are other papers'
+# For methods whose own values are other papers'.
+LOCAL = {"average": "weighted", "steps": 0, "epochs": 11}
 METHODS: dict[str, tuple[str, Params]] = {
     "FedAvg": ("fedavg", LOCAL),
     "FedProx": ("fedprox", {**LOCAL, "mu": 0.01}),
@@ -40,14 +43,26 @@ def at(method: str, fraction: float) -> str:
 
 
 def cases(
-    methods: Sequence[str], fractions: Sequence[float], ours: str = "", scales: Mapping[float, tuple[str, ...]] | None = None
+    methods: Sequence[str],
+    fractions: Sequence[float],
+    ours: str = "",
+    scales: Mapping[float, tuple[str, ...]] | None = None,
 ) -> list[Case]:
     """Every method at every C. ``scales``: where a C is run; everywhere if it is not named."""
     named = scales or {}
     out = []
     for fraction in fractions:
         kept = {"scales": named[fraction]} if fraction in named else {}
-        out += [Case(at(m, fraction), METHODS[m][0], {**METHODS[m][1], "fraction": fraction}, ours, **kept) for m in methods]
+        out += [
+            Case(
+                at(m, fraction),
+                METHODS[m][0],
+                {**METHODS[m][1], "fraction": fraction},
+                ours,
+                **kept,
+            )
+            for m in methods
+        ]
     return out
 
 
@@ -57,7 +72,10 @@ RECORD = Policy(probes=0, audited=0, last=1, spaced=0)  # tables of accuracy: no
 def trained(lr: float, batch: int, **fedaa: Any) -> dict[str, Params]:
     """The local training of all methods alike; ``fedaa``: more of FedAA's own."""
     shared = {"lr": lr, "batch": batch}
-    return {**dict.fromkeys(("fedavg", "fedprox", "fedbn", "moon"), shared), "fedaa": {**shared, "tune_lr": lr, **fedaa}}
+    return {
+        **dict.fromkeys(("fedavg", "fedprox", "fedbn", "moon"), shared),
+        "fedaa": {**shared, "tune_lr": lr, **fedaa},
+    }
 
 
 PAPERS = trained(0.0025, 256)
@@ -66,9 +84,11 @@ SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
 
 @dataclass(frozen=True)
 class _Images:
-    """A set in FedAA's setting: by which ``task``, and how many of its ``official`` test images become auxiliary data, by class.
+    """A set in FedAA's setting: by which ``task``, and how many of its ``official`` test images
+    become auxiliary data, by class.
 
-    ``small``: what makes it small, in parameters of the task and in words. ``mu``: MOON's, the best one of its own paper on this set.
+    ``small``: what makes it small, in parameters of the task and in words. ``mu``: MOON's, the best
+    one of its own paper on this set.
     """
 
     dataset: str
@@ -89,19 +109,34 @@ class _Images:
     @property
     def smaller(self) -> Setting:
         """For two cores."""
-        return self._setting(self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words))
+        return self._setting(
+            self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words)
+        )
 
-    def _setting(self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]) -> Setting:
+    def _setting(
+        self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]
+    ) -> Setting:
         task: dict[str, Any] = {"model": "cnn", **self.params, **params}
         task.setdefault("aux_per_class", self.aux_per_class)
         classes = 100 if self.task == "cifar100" else 10
-        said = f"{classes * task['aux_per_class']:,} of the {self.official:,} test images kept as auxiliary data"
+        said = (
+            f"{classes * task['aux_per_class']:,} of the {self.official:,} test images kept as"
+            " auxiliary data"
+        )
         each = {**training, "moon": {**training["moon"], "mu": self.mu}}
-        return Setting(self.dataset, self.task, rounds, task, each, (said, *differs), needs=self.dataset)
+        return Setting(
+            self.dataset, self.task, rounds, task, each, (said, *differs), needs=self.dataset
+        )
 
 
-_NARROW = f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower likewise"
-_FEW = (f"{SMALL_IMAGES} images a client, not 500", "evaluated ten times: the best is of these, and the last ten are all of them")
+_NARROW = (
+    f"{SMALL_WIDTH} and {4 * SMALL_WIDTH} filters, not 64 and 256, and linear layers narrower"
+    " likewise"
+)
+_FEW = (
+    f"{SMALL_IMAGES} images a client, not 500",
+    "evaluated ten times: the best is of these, and the last ten are all of them",
+)
 _LESS = f"{SMALL_ISLANDS_IMAGES} images a client, not 500"
 _SHARDS = {"split": "shards", "split_param": 1.0, "clients": 100}
 _ACCURACY = {"utility": "accuracy"}
@@ -109,7 +144,9 @@ _ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMA
 
 # Data islands: ten clients. Mobile terminals: a hundred.
 CIFAR10 = _Images("cifar10", "cifar10", 10_000, 100, _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
-CIFAR100 = _Images("cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS, mu=1.0)
+CIFAR100 = _Images(
+    "cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS, mu=1.0
+)
 _TEN = {"evaluations": 10}
 CIFAR10_MOBILE = _Images(
     *("cifar10", "cifar10", 10_000, 100),
@@ -130,9 +167,17 @@ def _digits(dataset: str, rounds: int, lr: float, stand_in: str, **task_params: 
     differs = ("a LeNet of 12 channels, not 64 and 256 filters with three linear layers",)
     training = trained(lr, 32, examples=16, hidden=64)
     task = {"evaluations": rounds, **task_params}
-    return Setting(dataset, "digits", rounds, task, training, differs, f"scikit-learn's 8x8 digits, {stand_in}")
+    return Setting(
+        dataset, "digits", rounds, task, training, differs, f"scikit-learn's 8x8 digits, {stand_in}"
+    )
 
 
 DIGITS = _digits("cifar10", SMOKE_ROUNDS, 0.0025, "104 to 113 a client, in place of CIFAR-10")
-DIGITS_10 = _digits("cifar10", SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR, "11 a client, in place of CIFAR-10", **_SHARDS)
-DIGITS_100 = replace(DIGITS_10, dataset="cifar100", stand_in="scikit-learn's 8x8 digits, 11 a client, ten classes in place of a hundred")
+DIGITS_10 = _digits(
+    "cifar10", SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR, "11 a client, in place of CIFAR-10", **_SHARDS
+)
+DIGITS_100 = replace(
+    DIGITS_10,
+    dataset="cifar100",
+    stand_in="scikit-learn's 8x8 digits, 11 a client, ten classes in place of a hundred",
+)

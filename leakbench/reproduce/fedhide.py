@@ -1,4 +1,6 @@
-"""FedHide (Park and Yun, ECCV 2024) on CIFAR-100: Tables 3 and 4, Figure 3 and the supplement's t-SNE."""
+"""FedHide (Park and Yun, ECCV 2024) on CIFAR-100: Tables 3 and 4, Figure 3 and the supplement's
+t-SNE.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,29 @@ COLLAPSED = Case(
     "collapse: FedHide(0.1, 10) at norm 1",
     "fedhide",
     {"alpha": 0.1, "k": 10, "lam": 10.0, "own_lr": 0.1, "stored": "unit"},
-    ours="the other reading of the text, prototypes brought back to norm 1 and moved at 0.1: a run that is private because it is dead",
+    ours=(
+        "the other reading of the text, prototypes brought back to norm 1 and moved at 0.1: a run"
+        " that is private because it is dead"
+    ),
     scales=("smoke", "small"),
 )
 
 ACCURACY = Measure(UTILITY, "accuracy")
 P_LEAK = Measure("p_leak", "P_leak", "p_leak", "prototype_leakage")
 MEAN_5, MEAN_20 = (
-    Measure(f"p_leak_mean_{n}", f"P_leak of the mean of {n} messages", "p_leak", "prototype_averaging", {"window": n}, printed=False)
+    Measure(
+        f"p_leak_mean_{n}",
+        f"P_leak of the mean of {n} messages",
+        "p_leak",
+        "prototype_averaging",
+        {"window": n},
+        printed=False,
+    )
     for n in (5, 20)
 )
-COSINE = Measure("cosine", "cosine of true and proxy", "prototype_cosine", "prototype_leakage", over="prototypes")
+COSINE = Measure(
+    "cosine", "cosine of true and proxy", "prototype_cosine", "prototype_leakage", over="prototypes"
+)
 
 _FAMILY = ("fedaws", "fedgn", "fedcs", "fedhide")
 
@@ -116,12 +130,24 @@ SCALES = {
 }
 
 CHOICES = (
-    "Prototypes start as normal vectors and are stored as they become (norm about √512), normalised in the loss alone.",
-    "The first proxies are random directions; a client's own stale proxy is neither among its neighbours nor in its negative term.",
+    (
+        "Prototypes start as normal vectors and are stored as they become (norm about √512),"
+        " normalised in the loss alone."
+    ),
+    (
+        "The first proxies are random directions; a client's own stale proxy is neither among its"
+        " neighbours nor in its negative term."
+    ),
     "Clients take part round robin, as the text says (Algorithm 1 draws them).",
     "Test rule: the class whose true prototype is nearest, gathered for evaluation only.",
-    "P_leak and cosines: each client's newest proxy against all true prototypes, after the last round.",
-    "FedAwS: margin 1.4, the server pushes all pairs apart; the paper gives neither margin, rate nor negatives.",
+    (
+        "P_leak and cosines: each client's newest proxy against all true prototypes, after the last"
+        " round."
+    ),
+    (
+        "FedAwS: margin 1.4, the server pushes all pairs apart; the paper gives neither margin,"
+        " rate nor negatives."
+    ),
     "Rotations of up to 15 degrees; the paper gives no angle.",
 )
 
@@ -129,8 +155,14 @@ LEAKAGE: tuple[Order, ...] = (
     Equals("FedAwS leaks 100 %", "p_leak", values=(("FedAwS", 1.0),)),
     Falls("P_leak falls with σ", "p_leak", along=tuple(map(gn, SIGMAS))),
     Falls("P_leak rises with cos θ", "p_leak", along=tuple(map(cs, COSINES))),
-    Less("smaller α leaks less at equal K", "p_leak", pairs=tuple((hide(0.01, k), hide(0.1, k)) for k in NEIGHBOURS)),
-    Falls("at α = 0.01 P_leak falls with K", "p_leak", along=tuple(hide(0.01, k) for k in NEIGHBOURS)),
+    Less(
+        "smaller α leaks less at equal K",
+        "p_leak",
+        pairs=tuple((hide(0.01, k), hide(0.1, k)) for k in NEIGHBOURS),
+    ),
+    Falls(
+        "at α = 0.01 P_leak falls with K", "p_leak", along=tuple(hide(0.01, k) for k in NEIGHBOURS)
+    ),
 )
 GAINS: tuple[Order, ...] = (
     Falls("accuracy falls with σ", UTILITY, along=tuple(map(gn, SIGMAS))),
@@ -145,9 +177,25 @@ GAINS: tuple[Order, ...] = (
 )
 LIKENESS: tuple[Order, ...] = (
     Falls("the cosine falls with σ", "cosine", along=tuple(map(gn, SIGMAS))),
-    Equals("FedCS's cosine is cos θ", "cosine", values=tuple((cs(c), c) for c in COSINES), tolerance=0.0005),
-    Less("smaller α gives a smaller cosine at equal K", "cosine", pairs=tuple((hide(0.01, k), hide(0.1, k)) for k in NEIGHBOURS)),
-    *(Falls(f"at α = {a:g} the cosine falls with K", "cosine", along=tuple(hide(a, k) for k in NEIGHBOURS)) for a in ALPHAS),
+    Equals(
+        "FedCS's cosine is cos θ",
+        "cosine",
+        values=tuple((cs(c), c) for c in COSINES),
+        tolerance=0.0005,
+    ),
+    Less(
+        "smaller α gives a smaller cosine at equal K",
+        "cosine",
+        pairs=tuple((hide(0.01, k), hide(0.1, k)) for k in NEIGHBOURS),
+    ),
+    *(
+        Falls(
+            f"at α = {a:g} the cosine falls with K",
+            "cosine",
+            along=tuple(hide(a, k) for k in NEIGHBOURS),
+        )
+        for a in ALPHAS
+    ),
 )
 SHOWN = (gn(0.1), gn(0.5), cs(0.5), cs(0.1), *(hide(a, k) for a in ALPHAS for k in NEIGHBOURS))
 
@@ -155,7 +203,10 @@ RECIPES = (
     Recipe(
         name="fedhide-table3",
         paper="fedhide",
-        about="FedHide, Table 3: cosine of true and proxy prototypes after the last round on CIFAR-100.",
+        about=(
+            "FedHide, Table 3: cosine of true and proxy prototypes after the last round on"
+            " CIFAR-100."
+        ),
         cases=(*HIDING, COLLAPSED),
         measures=(COSINE,),
         scales=SCALES,
@@ -175,7 +226,10 @@ RECIPES = (
     Recipe(
         name="fedhide-figure3",
         paper="fedhide",
-        about="FedHide, Figure 3: accuracy over rounds, and accuracy against prototype leakage, on CIFAR-100.",
+        about=(
+            "FedHide, Figure 3: accuracy over rounds, and accuracy against prototype leakage, on"
+            " CIFAR-100."
+        ),
         cases=(AWS, *HIDING, COLLAPSED),
         measures=(ACCURACY, P_LEAK),
         scales=SCALES,
@@ -186,11 +240,20 @@ RECIPES = (
     Recipe(
         name="fedhide-tsne",
         paper="fedhide",
-        about="FedHide, Figures 1 to 3 of the supplement: t-SNE of true prototypes, proxies and the pairs between them on CIFAR-100.",
+        about=(
+            "FedHide, Figures 1 to 3 of the supplement: t-SNE of true prototypes, proxies and the"
+            " pairs between them on CIFAR-100."
+        ),
         cases=(*(c for c in HIDING if c.label in SHOWN), COLLAPSED),
         measures=(COSINE, P_LEAK),
         scales=SCALES,
         figure="tsne",
-        choices=(*CHOICES, "t-SNE by cosine as in the paper; perplexity 30 and a random start are ours, places in the plane mean nothing."),
+        choices=(
+            *CHOICES,
+            (
+                "t-SNE by cosine as in the paper; perplexity 30 and a random start are ours, places"
+                " in the plane mean nothing."
+            ),
+        ),
     ),
 )

@@ -17,7 +17,14 @@ DISTANCES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 POS = Case("FedMetric pos", "fedmetric", {"variant": "pos"})
 PROXY = Case("FedMetric pos+neg(proxy)", "fedmetric", {"variant": "proxy"})
 TRUE = Case("FedMetric pos+neg(true)", "fedmetric", {"variant": "true"})
-TABLE = (Case("DeepSVDD", "deepsvdd"), POS, PROXY, TRUE, Case("FedAwS", "fedaws"), Case("FedUV", "feduv"))
+TABLE = (
+    Case("DeepSVDD", "deepsvdd"),
+    POS,
+    PROXY,
+    TRUE,
+    Case("FedAwS", "fedaws"),
+    Case("FedUV", "feduv"),
+)
 
 
 def weighted(variant: str, lam: float) -> Case:
@@ -31,7 +38,14 @@ def distant(scale: float) -> Case:
 
 
 AUROC = Measure(UTILITY, "AUROC")
-P_LEAK = Measure("p_leak", "P_leak", "p_leak", "prototype_leakage", printed=False, defenses=("fedmetric", "fedaws"))
+P_LEAK = Measure(
+    "p_leak",
+    "P_leak",
+    "p_leak",
+    "prototype_leakage",
+    printed=False,
+    defenses=("fedmetric", "fedaws"),
+)
 
 SPHERES = Measure(
     "log10_sphere_ratio",
@@ -63,7 +77,11 @@ MNIST_SMOKE = Setting(
         rounds=300,
         task_params={"utility": "auroc", "evaluations": 10},
         stand_in="scikit-learn's 8x8 digits in place of MNIST, which is not on this machine",
-        differs=("a small LeNet with biases, not DeepSVDD's", "about 110 images a client, not 6,000", "400 test images"),
+        differs=(
+            "a small LeNet with biases, not DeepSVDD's",
+            "about 110 images a client, not 6,000",
+            "400 test images",
+        ),
     ),
 )
 CIFAR_SMOKE = Setting(
@@ -72,10 +90,20 @@ CIFAR_SMOKE = Setting(
     rounds=100,
     task_params={"model": "resnet8", "width": 8, "evaluations": 10, "aux_per_class": 500},
     params=_sampled(32),
-    differs=("ResNet-8 of 8 channels, not ResNet-32", "5,000 of the 10,000 test images kept as auxiliary data"),
+    differs=(
+        "ResNet-8 of 8 channels, not ResNet-32",
+        "5,000 of the 10,000 test images kept as auxiliary data",
+    ),
     needs="cifar10",
 )
-MNIST_SMALL = Setting(dataset="mnist", task="mnist", rounds=3000, params=_sampled(200), differs=(_TESTED,), needs="mnist")
+MNIST_SMALL = Setting(
+    dataset="mnist",
+    task="mnist",
+    rounds=3000,
+    params=_sampled(200),
+    differs=(_TESTED,),
+    needs="mnist",
+)
 CIFAR_SMALL = Setting(
     dataset="cifar10",
     task="cifar10",
@@ -86,12 +114,19 @@ CIFAR_SMALL = Setting(
     needs="cifar10",
 )
 MNIST = Setting(dataset="mnist", task="mnist", rounds=10_000, differs=(_TESTED,), needs="mnist")
-CIFAR = Setting(dataset="cifar10", task="cifar10", rounds=100_000, differs=(_TESTED,), needs="cifar10")
+CIFAR = Setting(
+    dataset="cifar10", task="cifar10", rounds=100_000, differs=(_TESTED,), needs="cifar10"
+)
 
 _RECORD = Policy(probes=0, audited=1, last=50)
 
 
-def _scales(smoke: Sequence[Setting], small: Sequence[Setting], full: Sequence[Setting], times: Sequence[str]) -> dict[str, Scale]:
+def _scales(
+    smoke: Sequence[Setting],
+    small: Sequence[Setting],
+    full: Sequence[Setting],
+    times: Sequence[str],
+) -> dict[str, Scale]:
     return {
         "smoke": Scale(times[0], tuple(smoke), record=_RECORD),
         "small": Scale(times[1], tuple(small), record=_RECORD, excerpts=True),
@@ -101,21 +136,55 @@ def _scales(smoke: Sequence[Setting], small: Sequence[Setting], full: Sequence[S
 
 CHOICES = (
     "s = 1.5 and λ = 1 in Table 2; the paper gives neither.",
-    "Embeddings are normalised and FedMetric's rate is 0.03: with the paper's 0.1 and embeddings of any norm the squared hinge feeds "
-    "itself, and the spheres leave the range of floating point within some rounds.",
-    "Distances are Euclidean and not squared; the loss is a mean over the batch and a sum over clients; the hinge is squared (Eq. 6).",
-    "The centre is that of all local data under the received model, the radius that of the same data under the trained one.",
-    "A test image's score is minus its distance to the client's centre; AUROC is the mean over the ten one-class problems.",
-    "FedAwS here is FedHide's, with the server's negatives over all pairs and a margin of 1.4; FedUV has BCH codewords of 127 bits.",
-    "The ratio of spheres is no measurement of leakage: it is what a uniform guess in the shown ball would hit. s is public and gives D "
-    "away, so the centre lies on a known sphere around the shown one.",
-    "The paper copies DeepSVDD's and FedAwS's numbers; here they are trained like the rest, DeepSVDD at a rate of 0.01.",
+    (
+        "Embeddings are normalised and FedMetric's rate is 0.03: with the paper's 0.1 and"
+        " embeddings of any norm the squared hinge feeds itself, and the spheres leave the range of"
+        " floating point within some rounds."
+    ),
+    (
+        "Distances are Euclidean and not squared; the loss is a mean over the batch and a sum over"
+        " clients; the hinge is squared (Eq. 6)."
+    ),
+    (
+        "The centre is that of all local data under the received model, the radius that of the same"
+        " data under the trained one."
+    ),
+    (
+        "A test image's score is minus its distance to the client's centre; AUROC is the mean over"
+        " the ten one-class problems."
+    ),
+    (
+        "FedAwS here is FedHide's, with the server's negatives over all pairs and a margin of 1.4;"
+        " FedUV has BCH codewords of 127 bits."
+    ),
+    (
+        "The ratio of spheres is no measurement of leakage: it is what a uniform guess in the shown"
+        " ball would hit. s is public and gives D away, so the centre lies on a known sphere around"
+        " the shown one."
+    ),
+    (
+        "The paper copies DeepSVDD's and FedAwS's numbers; here they are trained like the rest,"
+        " DeepSVDD at a rate of 0.01."
+    ),
 )
 
 _IN_TABLE: tuple[Order, ...] = (
-    Less("FedMetric with the positive loss alone beats DeepSVDD", UTILITY, pairs=(("DeepSVDD", POS.label),)),
-    Less("the negative loss helps", UTILITY, pairs=((POS.label, PROXY.label), (POS.label, TRUE.label))),
-    Keeps("true centres are at least as good as proxies", UTILITY, those=(TRUE.label,), reference=PROXY.label),
+    Less(
+        "FedMetric with the positive loss alone beats DeepSVDD",
+        UTILITY,
+        pairs=(("DeepSVDD", POS.label),),
+    ),
+    Less(
+        "the negative loss helps",
+        UTILITY,
+        pairs=((POS.label, PROXY.label), (POS.label, TRUE.label)),
+    ),
+    Keeps(
+        "true centres are at least as good as proxies",
+        UTILITY,
+        those=(TRUE.label,),
+        reference=PROXY.label,
+    ),
     Equals("true centres are given away (by definition)", "p_leak", values=((TRUE.label, 1.0),)),
 )
 _OVER_LAMBDA: tuple[Order, ...] = (
@@ -132,8 +201,14 @@ _OVER_LAMBDA: tuple[Order, ...] = (
     ),
 )
 _OVER_DISTANCE: tuple[Order, ...] = (
-    Falls("the larger s, the smaller the AUROC", UTILITY, along=tuple(distant(s).label for s in DISTANCES)),
-    Falls("the larger s, the less leaks", "p_leak", along=tuple(distant(s).label for s in DISTANCES)),
+    Falls(
+        "the larger s, the smaller the AUROC",
+        UTILITY,
+        along=tuple(distant(s).label for s in DISTANCES),
+    ),
+    Falls(
+        "the larger s, the less leaks", "p_leak", along=tuple(distant(s).label for s in DISTANCES)
+    ),
     Equals("s = 0 shares the true centre", "p_leak", values=((distant(0.0).label, 1.0),)),
 )
 
@@ -156,11 +231,21 @@ RECIPES = (
     Recipe(
         name="fedmetric-figure2",
         paper="fedmetric",
-        about="FedMetric, Figure 2: AUROC on CIFAR-10 over the weight λ of the negative loss. The paper prints no numbers.",
-        cases=(POS, *(weighted("proxy", x) for x in LAMBDAS), *(weighted("true", x) for x in LAMBDAS)),
+        about=(
+            "FedMetric, Figure 2: AUROC on CIFAR-10 over the weight λ of the negative loss. The"
+            " paper prints no numbers."
+        ),
+        cases=(
+            POS,
+            *(weighted("proxy", x) for x in LAMBDAS),
+            *(weighted("true", x) for x in LAMBDAS),
+        ),
         measures=(Measure(UTILITY, "AUROC", printed=False), P_LEAK),
         scales=_scales(
-            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("25 minutes on two cores", "a day on two cores", "weeks on one GPU, three seeds")
+            (CIFAR_SMOKE,),
+            (CIFAR_SMALL,),
+            (CIFAR,),
+            ("25 minutes on two cores", "a day on two cores", "weeks on one GPU, three seeds"),
         ),
         orders=_OVER_LAMBDA,
         figure="lam",
@@ -169,11 +254,17 @@ RECIPES = (
     Recipe(
         name="fedmetric-figure3",
         paper="fedmetric",
-        about="FedMetric, Figure 3: AUROC on CIFAR-10 over the distance D = s R of the shown centre. The paper prints no numbers.",
+        about=(
+            "FedMetric, Figure 3: AUROC on CIFAR-10 over the distance D = s R of the shown centre."
+            " The paper prints no numbers."
+        ),
         cases=tuple(distant(s) for s in DISTANCES),
         measures=(Measure(UTILITY, "AUROC", printed=False), P_LEAK, SPHERES),
         scales=_scales(
-            (CIFAR_SMOKE,), (CIFAR_SMALL,), (CIFAR,), ("7 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds")
+            (CIFAR_SMOKE,),
+            (CIFAR_SMALL,),
+            (CIFAR,),
+            ("7 minutes on two cores", "some hours on two cores", "days on one GPU, three seeds"),
         ),
         orders=_OVER_DISTANCE,
         figure="scale",

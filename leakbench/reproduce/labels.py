@@ -1,4 +1,6 @@
-"""Names beside the points of a figure: none over another, over a point or out of the axes; a thin line leads to one that stands away."""
+"""Names beside the points of a figure: none over another, over a point or out of the axes; a thin
+line leads to one that stands away.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from typing import Any
 Place = tuple[float, float]  # x, y
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
-NEAR, FAR, STEP, WAYS = 7, 127, 4, 40  # pixels from a point to its name, and how many directions are tried
+# Pixels from a point to its name, and how many directions are tried.
+NEAR, FAR, STEP, WAYS = (7, 127, 4, 40)
 PASSES = 8
-REACH, SAME, LINE = 4, 6, 14  # half the width of a point; nearer points are one; names that stand so far away get a line
+# Half the width of a point; nearer points are one; names that stand so far away get a line.
+REACH, SAME, LINE = (4, 6, 14)
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,16 @@ class Named:
     colour: str
 
 
-def beside(axes: Any, named: Sequence[Named], others: Sequence[Place] = (), bars: Sequence[Box] = (), *, size: float = 5.5) -> list[Any]:
-    """Write each name in the nearest free place next to its point; returns the texts. To be called when all else is drawn.
+def beside(
+    axes: Any,
+    named: Sequence[Named],
+    others: Sequence[Place] = (),
+    bars: Sequence[Box] = (),
+    *,
+    size: float = 5.5,
+) -> list[Any]:
+    """Write each name in the nearest free place next to its point; returns the texts. To be called
+    when all else is drawn.
 
     Points that lie on one another have their names in one column, with one line.
 
@@ -47,27 +59,54 @@ def beside(axes: Any, named: Sequence[Named], others: Sequence[Place] = (), bars
         return float(px), float(py)
 
     points = [pixels(n.x, n.y) for n in named]
-    free = _Free(tuple(axes.bbox.extents), [*points, *(pixels(*o) for o in others)], [(*pixels(*b[:2]), *pixels(*b[2:])) for b in bars])
+    free = _Free(
+        tuple(axes.bbox.extents),
+        [*points, *(pixels(*o) for o in others)],
+        [(*pixels(*b[:2]), *pixels(*b[2:])) for b in bars],
+    )
     groups = _together(points)
     texts = [[_text(axes, named[i], size) for i in g] for g in groups]
     extents = [[t.get_window_extent(renderer) for t in ts] for ts in texts]
-    sizes = [(max(e.width for e in es), len(es) * (max(e.height for e in es) + 1)) for es in extents]
-    for g, ts, box in zip(groups, texts, free.places([points[g[0]] for g in groups], sizes), strict=True):
+    sizes = [
+        (max(e.width for e in es), len(es) * (max(e.height for e in es) + 1)) for es in extents
+    ]
+    for g, ts, box in zip(
+        groups, texts, free.places([points[g[0]] for g in groups], sizes), strict=True
+    ):
         _column(axes, [(named[i], points[i]) for i in g], ts, box)
     return [t for ts in texts for t in ts]
 
 
-def _column(axes: Any, group: Sequence[tuple[Named, Place]], texts: Sequence[Any], box: Box) -> None:
-    """Put the names into the box, beginning at the side that is near to the point, and draw a line to a box that stands away."""
+def _column(
+    axes: Any, group: Sequence[tuple[Named, Place]], texts: Sequence[Any], box: Box
+) -> None:
+    """Put the names into the box, beginning at the side that is near to the point, and draw a line
+    to a box that stands away.
+    """
     n, first = group[0]
     right, tall = (box[0] + box[2]) / 2 > first[0], (box[3] - box[1]) / len(group)
     for j, ((_, point), text) in enumerate(zip(group, texts, strict=True)):
         text.set_ha("left" if right else "right")
-        text.set_position(_offset(axes, point, (box[0] if right else box[2], box[3] - (j + 0.5) * tall)))
+        text.set_position(
+            _offset(axes, point, (box[0] if right else box[2], box[3] - (j + 0.5) * tall))
+        )
     end = _nearest(first, box)
     if math.dist(first, end) > LINE:
-        line = {"arrowstyle": "-", "lw": 0.4, "color": n.colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 2}
-        drawn = axes.annotate("", (n.x, n.y), xytext=_offset(axes, first, end), textcoords="offset points", arrowprops=line)
+        line = {
+            "arrowstyle": "-",
+            "lw": 0.4,
+            "color": n.colour,
+            "alpha": 0.7,
+            "shrinkA": 0,
+            "shrinkB": 2,
+        }
+        drawn = axes.annotate(
+            "",
+            (n.x, n.y),
+            xytext=_offset(axes, first, end),
+            textcoords="offset points",
+            arrowprops=line,
+        )
         drawn.set_in_layout(False)
 
 
@@ -98,27 +137,35 @@ def _together(points: Sequence[Place]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class _Free:
-    """What is not free, in pixels: all outside of ``frame``, the ``points``, and as far as possible the ``bars``."""
+    """What is not free, in pixels: all outside of ``frame``, the ``points``, and as far as possible
+    the ``bars``.
+    """
 
     frame: Box
     points: Sequence[Place]
     bars: Sequence[Box]
 
     def places(self, points: Sequence[Place], sizes: Sequence[tuple[float, float]]) -> list[Box]:
-        """A box of its size beside each of ``points``: the best one for each in turn, again while the others move."""
+        """A box of its size beside each of ``points``: the best one for each in turn, again while
+        the others move.
+        """
         found: dict[int, Box] = {}
         order = list(range(len(points)))
         for _ in range(PASSES):
             before = dict(found)
             for i in order:
                 found.pop(i, None)
-                found[i] = self._best(points[i], sizes[i], [(points[j], box) for j, box in found.items()])
+                found[i] = self._best(
+                    points[i], sizes[i], [(points[j], box) for j, box in found.items()]
+                )
             order.reverse()
             if found == before:
                 break
         return [found[i] for i in range(len(points))]
 
-    def _best(self, point: Place, size: tuple[float, float], others: Sequence[tuple[Place, Box]]) -> Box:
+    def _best(
+        self, point: Place, size: tuple[float, float], others: Sequence[tuple[Place, Box]]
+    ) -> Box:
         least, best = math.inf, None
         for away, box in _around(point, *size):
             if best is not None and away >= least:
@@ -136,13 +183,24 @@ class _Free:
         line = (point, _nearest(point, box))
         lines = [(p, _nearest(p, b)) for p, b in others]
         marks = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in self.points]
-        crossed = sum(_cross(line, other) or _through(other, box) for other in lines) + sum(_through(line, b) for _, b in others)
-        flat = math.dist(*line) > LINE and min(abs(line[0][0] - line[1][0]), abs(line[0][1] - line[1][1])) < 3  # a line like a bar's
+        crossed = sum(_cross(line, other) or _through(other, box) for other in lines) + sum(
+            _through(line, b) for _, b in others
+        )
+        # A line like a bar's.
+        flat = (
+            math.dist(*line) > LINE
+            and min(abs(line[0][0] - line[1][0]), abs(line[0][1] - line[1][1])) < 3
+        )
         return (
             1000 * (outside + sum(_meet(box, b) for _, b in others))
             + 300 * sum(_meet(box, m) for m in marks)
             + 150 * crossed
-            + 40 * sum(_through(line, m) for m, p in zip(marks, self.points, strict=True) if math.dist(p, point) > SAME)
+            + 40
+            * sum(
+                _through(line, m)
+                for m, p in zip(marks, self.points, strict=True)
+                if math.dist(p, point) > SAME
+            )
             + 25 * any(_meet(box, bar) for bar in self.bars)
             + 10 * flat
         )
@@ -156,7 +214,9 @@ def _around(point: Place, width: float, height: float) -> list[tuple[float, Box]
             angle = math.tau * (i + 0.5) / WAYS
             x = point[0] + math.cos(angle) * (away + width / 2)
             y = point[1] + math.sin(angle) * (away + height / 2)
-            out.append((float(away), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)))
+            out.append(
+                (float(away), (x - width / 2, y - height / 2, x + width / 2, y + height / 2))
+            )
     return out
 
 

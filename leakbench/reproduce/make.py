@@ -1,4 +1,6 @@
-"""Train and attack what a recipe needs: the same work as `leakbench train` and `leakbench attack`, one run in one process."""
+"""Train and attack what a recipe needs: the same work as `leakbench train` and `leakbench attack`,
+one run in one process.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Attacks = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class Made:
-    """Where a run lies, whether it was there already, which attacks do not fit what it shared, and which failed (why)."""
+    """Where a run lies, whether it was there already, which attacks do not fit what it shared, and
+    which failed (why).
+    """
 
     path: str
     skipped: bool
@@ -37,7 +41,9 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
         for spec in p.specs if p.wanted and not p.lacking else ():
             before = todo.get(spec.folder(), (spec, ()))[1]
             todo[spec.folder()] = spec, (*before, *(a for a in p.attacks if a not in before))
-    return [Job(name, whole, (spec, out, attacks, device)) for name, (spec, attacks) in todo.items()]
+    return [
+        Job(name, whole, (spec, out, attacks, device)) for name, (spec, attacks) in todo.items()
+    ]
 
 
 def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> Made:
@@ -47,7 +53,8 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
         BrokenFile: an artifact is damaged.
         LeakbenchError: training failed; the run folder says why.
     """
-    if complete(spec, Path(out)):  # said here already: to train it would read its data, which may be gone
+    # Said here already: to train it would read its data, which may be gone.
+    if complete(spec, Path(out)):
         trained = Trained(Path(out) / spec.folder(), skipped=True)
     else:
         trained = pipeline.train(spec, out, device, progress=progress)
@@ -60,7 +67,9 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
             unfit.append(f"{choice.title}: {why}")
             continue
         try:
-            pipeline.attack(str(trained.path), name, choice.attack.parameters(), device, progress=progress)
+            pipeline.attack(
+                str(trained.path), name, choice.attack.parameters(), device, progress=progress
+            )
         except BrokenFile:
             raise
         except LeakbenchError as error:

@@ -6,13 +6,29 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Order, Row, Statement, Verdict, high, is_dead, low, relation, shown
+from leakbench.reproduce.statements import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    WITHIN,
+    Order,
+    Row,
+    Statement,
+    Verdict,
+    high,
+    is_dead,
+    low,
+    relation,
+    shown,
+)
 from leakbench.statistics.differences import default_margin
 
 
 @dataclass(frozen=True)
 class Falls(Order):
-    """The values fall along ``along``: no step rises, and the ends are apart (their intervals do not touch)."""
+    """The values fall along ``along``: no step rises, and the ends are apart (their intervals do
+    not touch).
+    """
 
     along: tuple[str, ...] = ()
 
@@ -58,8 +74,16 @@ class Less(Order):
         if "above" in found:
             return FAILS, "a pair is the other way round by more than its intervals"
         said = f"{found.count('below')} of {len(found)} pairs beyond their intervals"
-        said += f", {found.count('out of order')} the other way round within them" if "out of order" in found else ""
-        said += f"; {len(self.pairs) - len(found)} of {len(self.pairs)} pairs cannot be judged" if len(found) < len(self.pairs) else ""
+        said += (
+            f", {found.count('out of order')} the other way round within them"
+            if "out of order" in found
+            else ""
+        )
+        said += (
+            f"; {len(self.pairs) - len(found)} of {len(self.pairs)} pairs cannot be judged"
+            if len(found) < len(self.pairs)
+            else ""
+        )
         return (HOLDS if found.count("below") == len(found) else WITHIN), said
 
 
@@ -84,16 +108,22 @@ class Equals(Order):
         asked = {label: v for label, v in self.values if label in live}
         if not asked:
             return OPEN, "no live run"
-        if all(abs(live[label]["value"] - v) <= self.tolerance + 1e-9 for label, v in asked.items()):
+        if all(
+            abs(live[label]["value"] - v) <= self.tolerance + 1e-9 for label, v in asked.items()
+        ):
             return HOLDS, f"to {self.tolerance:g}" if self.tolerance else "exactly"
-        if all(low(live[label]) - self.tolerance <= v <= high(live[label]) + self.tolerance for label, v in asked.items()):
+        if all(
+            low(live[label]) - self.tolerance <= v <= high(live[label]) + self.tolerance
+            for label, v in asked.items()
+        ):
             return WITHIN, "the interval holds it"
         return FAILS, "outside the interval"
 
 
 @dataclass(frozen=True)
 class Keeps(Order):
-    """Each of ``those`` loses at most the metric's margin (``leakbench check``'s) against ``reference``.
+    """Each of ``those`` loses at most the metric's margin (``leakbench check``'s) against
+    ``reference``.
 
     Holds if even the low end of the interval loses no more than that against the reference's value.
     """
@@ -138,7 +168,10 @@ class Best(Order):
         best = max(asked, key=lambda label: asked[label]["value"])
         found = relation(live[self.reference], asked[best])
         verdict: Verdict = HOLDS if found == "below" else FAILS if found == "above" else WITHIN
-        return verdict, f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it"
+        return (
+            verdict,
+            f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it",
+        )
 
 
 @dataclass(frozen=True)
@@ -157,9 +190,16 @@ class Collapses(Order):
 
     def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
         """Holds if every number of the case is flagged as a dead run's."""
-        mine = [r for r in rows if r["dataset"] == dataset and r["label"] == self.label and r["value"] != ""]
+        mine = [
+            r
+            for r in rows
+            if r["dataset"] == dataset and r["label"] == self.label and r["value"] != ""
+        ]
         if mine and all(is_dead(r) for r in mine):
             numbers = ", ".join(f"{r['metric']} {shown(r)}" for r in mine)
-            text = f"{self.text}: holds. {self.label} is a dead run; flagged beside each of its numbers ({numbers}), which are no privacy."
+            text = (
+                f"{self.text}: holds. {self.label} is a dead run; flagged beside each of its"
+                f" numbers ({numbers}), which are no privacy."
+            )
             return Statement(dataset, self.text, HOLDS, text)
         return super().judge(rows, dataset)

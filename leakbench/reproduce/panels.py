@@ -1,4 +1,6 @@
-"""What the figures over rounds have in common: lines with bands over seeds, and what stands around a panel."""
+"""What the figures over rounds have in common: lines with bands over seeds, and what stands around
+a panel.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def band(axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, line: str = "-") -> None:
-    """The mean of several {round: value} over the rounds that all have, and from the lowest to the highest.
+def band(
+    axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, line: str = "-"
+) -> None:
+    """The mean of several {round: value} over the rounds that all have, and from the lowest to the
+    highest.
 
     Args:
         axes: of matplotlib.
@@ -20,10 +25,18 @@ def band(axes: Any, values: Sequence[Mapping[int, float]], place: int, label: st
         return
     at = sorted(set.intersection(*(set(v) for v in values)))
     each = [[v[t] for v in values] for t in at]
-    look = {"lw": wide(place), "ls": line, "marker": "o" if len(at) < 6 else None, "ms": 3, "color": f"C{place}"}
+    look = {
+        "lw": wide(place),
+        "ls": line,
+        "marker": "o" if len(at) < 6 else None,
+        "ms": 3,
+        "color": f"C{place}",
+    }
     axes.plot(at, [sum(e) / len(e) for e in each], label=label, **look)
     if len(values) > 1:
-        axes.fill_between(at, [min(e) for e in each], [max(e) for e in each], color=f"C{place}", alpha=0.12, lw=0)
+        axes.fill_between(
+            at, [min(e) for e in each], [max(e) for e in each], color=f"C{place}", alpha=0.12, lw=0
+        )
 
 
 def wide(place: int) -> float:
@@ -31,8 +44,12 @@ def wide(place: int) -> float:
     return max(0.8, 2.8 - 0.6 * place)
 
 
-def titled(axes: Any, title: str, across: str, up: str, limits: tuple[float, float] | None = None) -> None:
-    """The panel's title, what its axes are and, where given, from where to where the upright one goes."""
+def titled(
+    axes: Any, title: str, across: str, up: str, limits: tuple[float, float] | None = None
+) -> None:
+    """The panel's title, what its axes are and, where given, from where to where the upright one
+    goes.
+    """
     axes.set_title(title, fontsize=8.5, parse_math=False)
     axes.set_xlabel(across)
     axes.set_ylabel(up)

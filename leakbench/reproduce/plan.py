@@ -1,4 +1,6 @@
-"""Which runs a recipe needs: every case on every data set, with every seed, as specs; and what keeps one from being run."""
+"""Which runs a recipe needs: every case on every data set, with every seed, as specs; and what
+keeps one from being run.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setting
 
 @dataclass(frozen=True)
 class Planned:
-    """One case on one data set. ``specs``: one per seed, none for a study. ``lacking``: why it cannot be run, or "". ``wanted``: is it
-    to be made? ``seeds``: of runs, or of a study's draws.
+    """One case on one data set. ``specs``: one per seed, none for a study. ``lacking``: why it
+    cannot be run, or "". ``wanted``: is it to be made? ``seeds``: of runs, or of a study's draws.
     """
 
     case: Case
@@ -55,13 +57,11 @@ def plan(
 ) -> list[Planned]:
     """Every case of ``recipe`` at ``scale`` on every data set.
 
-    Args:
-        recipe: whose.
-        scale: smoke, small or full.
-        only: labels of the cases and names of the data sets that are wanted, spaces and case apart; all of a kind that is not named.
-        seeds: instead of the scale's.
-        data: look for the data sets (and fetch them at the larger scales); without, every set counts as there.
-        runs: where runs lie. Those that are complete there need no data, so none are looked for where all that is wanted is complete.
+    Args: recipe: whose. scale: smoke, small or full. only: labels of the cases and names of the
+        data sets that are wanted, spaces and case apart; all of a kind that is not named. seeds:
+        instead of the scale's. data: look for the data sets (and fetch them at the larger scales);
+        without, every set counts as there. runs: where runs lie. Those that are complete there need
+        no data, so none are looked for where all that is wanted is complete.
 
     Raises:
         UnknownName: no case and no data set is called as one of ``only``.
@@ -76,7 +76,11 @@ def plan(
         return () if recipe.study else tuple(_spec(case, setting, chosen, seed) for seed in each)
 
     def there(case: Case, setting: Setting) -> bool:
-        return runs is not None and not recipe.study and all(complete(s, runs) for s in specs(case, setting))
+        return (
+            runs is not None
+            and not recipe.study
+            and all(complete(s, runs) for s in specs(case, setting))
+        )
 
     out = []
     for setting in chosen.settings:
@@ -85,7 +89,17 @@ def plan(
         where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if needed else (setting, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
-            out.append(Planned(case, where, specs(case, where), tuple(recipe.attacks(case.defense)), why, case.label in asked, each))
+            out.append(
+                Planned(
+                    case,
+                    where,
+                    specs(case, where),
+                    tuple(recipe.attacks(case.defense)),
+                    why,
+                    case.label in asked,
+                    each,
+                )
+            )
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out
@@ -97,22 +111,35 @@ def done(planned: Planned, runs: Path) -> list[Path]:
 
 
 def complete(spec: RunSpec, runs: Path) -> bool:
-    """Is this very run complete below ``runs``, and no excerpt of it, in which an attack finds less than was sent?"""
+    """Is this very run complete below ``runs``, and no excerpt of it, in which an attack finds less
+    than was sent?
+    """
     folder = runs / spec.folder()
     if not (folder / "run.json").is_file():
         return False
     run = _runs.load(folder)
     ours = spec.model_dump(mode="json")
-    return run.done and "excerpt" not in run.meta and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
+    return (
+        run.done
+        and "excerpt" not in run.meta
+        and all(run.spec.get(k) == v for k, v in ours.items() if k != "attacks")
+    )
 
 
-def _wanted(cases: Sequence[Case], settings: Sequence[Setting], only: Sequence[str]) -> tuple[set[str], set[str]]:
+def _wanted(
+    cases: Sequence[Case], settings: Sequence[Setting], only: Sequence[str]
+) -> tuple[set[str], set[str]]:
     """Labels of cases and names of data sets."""
-    kinds = [{_bare(n): n for n in names} for names in ((c.label for c in cases), (s.dataset for s in settings))]
+    kinds = [
+        {_bare(n): n for n in names}
+        for names in ((c.label for c in cases), (s.dataset for s in settings))
+    ]
     for name in only:
         if not any(_bare(name) in kind for kind in kinds):
             raise UnknownName("case", name, [n for kind in kinds for n in kind.values()])
-    labels, datasets = ({kind[_bare(n)] for n in only if _bare(n) in kind} or set(kind.values()) for kind in kinds)
+    labels, datasets = (
+        {kind[_bare(n)] for n in only if _bare(n) in kind} or set(kind.values()) for kind in kinds
+    )
     return labels, datasets
 
 

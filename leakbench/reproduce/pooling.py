@@ -10,7 +10,8 @@ from leakbench.statistics import intervals
 
 
 def pooled(seeds: Mapping[int, Sequence[float]], unit: str) -> Row:
-    """Value, interval, n and unit of ``seeds``' numbers, one per unit; a single number has no interval.
+    """Value, interval, n and unit of ``seeds``' numbers, one per unit; a single number has no
+    interval.
 
     Raises:
         ValueError: there is none, or one is not finite.

@@ -1,7 +1,8 @@
-"""What only methods that share prototypes have to show: true prototypes beside what stood for them outside.
+"""What only methods that share prototypes have to show: true prototypes beside what stood for them
+outside.
 
-Cosines of true and proxy (FedHide, Table 3), FedMetric's ratio of spheres (Section 3.2), and t-SNE of both (FedHide,
-supplement). They read the truth, as scoring does; no attack sees them.
+Cosines of true and proxy (FedHide, Table 3), FedMetric's ratio of spheres (Section 3.2), and t-SNE
+of both (FedHide, supplement). They read the truth, as scoring does; no attack sees them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ COORDINATES = ("set", "client", "what", "x", "y")
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over ``n`` clients (n - 1 in its denominator; 0 for a single one)."""
+    """Mean and standard deviation over ``n`` clients (n - 1 in its denominator; 0 for a single
+    one).
+    """
 
     mean: float
     std: float
@@ -34,9 +37,11 @@ class Spread:
 
 
 def true_proxy_cosine(run: Run, round: int | None = None) -> Spread:
-    """Cosine of true and proxy at ``round``, mean and standard deviation over the clients (FedHide, Table 3).
+    """Cosine of true and proxy at ``round``, mean and standard deviation over the clients (FedHide,
+    Table 3).
 
-    The paper names its second row STD and does not say over what; this is over the clients' prototypes of one run.
+    The paper names its second row STD and does not say over what; this is over the clients'
+    prototypes of one run.
 
     Raises:
         NotMeasured: as for ``pairs``.
@@ -48,27 +53,35 @@ def true_proxy_cosine(run: Run, round: int | None = None) -> Spread:
 def spread(values: Sequence[float]) -> Spread:
     """Mean and standard deviation of ``values``, at least one."""
     n, mean = len(values), math.fsum(values) / len(values)
-    return Spread(mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else 0.0, n)
+    return Spread(
+        mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else 0.0, n
+    )
 
 
 def log10_sphere_ratio(radius: float, distance: float, dim: int) -> float:
-    """Base-10 logarithm of ``sphere_ratio``; finite where the ratio itself is too small for a float.
+    """Base-10 logarithm of ``sphere_ratio``; finite where the ratio itself is too small for a
+    float.
 
     Raises:
         ValueError: radius or distance is negative, both are 0, or dim is below 1.
     """
     if not (radius >= 0 and distance >= 0 and radius + distance > 0 and dim >= 1):
-        raise ValueError(f"a ratio of spheres needs radius, distance >= 0, not both 0, and dim >= 1; got {radius}, {distance}, {dim}")
+        raise ValueError(
+            "a ratio of spheres needs radius, distance >= 0, not both 0, and dim >= 1; got"
+            f" {radius}, {distance}, {dim}"
+        )
     return -dim * math.log1p(distance / radius) / math.log(10) if radius > 0 else -math.inf
 
 
 def sphere_ratio(radius: float, distance: float, dim: int) -> float:
-    """(R / (R + D))^d: volume of a client's sphere over that of the proxy sphere it shows (FedMetric, Section 3.2).
+    """(R / (R + D))^d: volume of a client's sphere over that of the proxy sphere it shows
+    (FedMetric, Section 3.2).
 
-    The paper reads it as the probability that private information is exposed. It is no measurement of leakage: it is that
-    probability for somebody who guesses uniformly in the ball around the proxy centre A. What is sent says more. With
-    D = s R the margin is M = (1 + s) R, and s is public, so D = s M / (1 + s) is known: the true centre lies on a *known*
-    sphere around A. And where A is drawn afresh in each round, the mean of several A points to the centre.
+    The paper reads it as the probability that private information is exposed. It is no measurement
+    of leakage: it is that probability for somebody who guesses uniformly in the ball around the
+    proxy centre A. What is sent says more. With D = s R the margin is M = (1 + s) R, and s is
+    public, so D = s M / (1 + s) is known: the true centre lies on a *known* sphere around A. And
+    where A is drawn afresh in each round, the mean of several A points to the centre.
 
     Args:
         radius: R, of the client's own sphere.
@@ -82,7 +95,8 @@ def sphere_ratio(radius: float, distance: float, dim: int) -> float:
 
 
 def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
-    """(clients,) float64 base-10 logarithms of ``sphere_ratio``, from each client's true radius and the margin it sent.
+    """(clients,) float64 base-10 logarithms of ``sphere_ratio``, from each client's true radius and
+    the margin it sent.
 
     Raises:
         NotMeasured: the method has no `secrets["radius"]`, or sent no margin (kind `statistics`).
@@ -92,7 +106,9 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
     margins = newest(run, "statistics", t)
     everyone = Truth(run).round(t).get("everyone", {}) if margins else {}
     if "radius" not in everyone:
-        raise NotMeasured(f"{run.id}: there is no radius and no margin; the ratio of spheres is FedMetric's.")
+        raise NotMeasured(
+            f"{run.id}: there is no radius and no margin; the ratio of spheres is FedMetric's."
+        )
     dim = int(run.meta["facts"]["dim"])
     radii = {c: float(everyone["radius"][c]) for c in sorted(margins)}
     # A margin is R + D rounded to the run's precision: at D = 0 it may fall below R by that.
@@ -101,17 +117,20 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
 
 
 def tsne(found: Pairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each: t-SNE by cosine of both together.
+    """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each: t-SNE by
+    cosine of both together.
 
-    scikit-learn's, as in FedHide's supplement, which gives no other parameter. Started at random places (a start from principal
-    components has none where all prototypes are one), perplexity 30 or a third of the points where they are few.
+    scikit-learn's, as in FedHide's supplement, which gives no other parameter. Started at random
+    places (a start from principal components has none where all prototypes are one), perplexity 30
+    or a third of the points where they are few.
     """
     at = places(torch.cat([found.true, found.proxy]), seed=seed)
     return at[: len(found.clients)], at[len(found.clients) :]
 
 
 def draw_tsne(sets: Mapping[str, Pairs], folder: Path, stem: str, *, seed: int = 0) -> list[Path]:
-    """``stem``.svg, .png and .csv: a panel per set, true prototypes as circles, proxies as squares, a dashed line between a pair.
+    """``stem``.svg, .png and .csv: a panel per set, true prototypes as circles, proxies as squares,
+    a dashed line between a pair.
 
     Returns their paths; the CSV has the columns of ``COORDINATES``.
 
@@ -132,8 +151,16 @@ def draw_tsne(sets: Mapping[str, Pairs], folder: Path, stem: str, *, seed: int =
             axes.set_axis_off()
         for axes, (title, found) in zip(grid, sets.items(), strict=False):
             true, proxy = tsne(found, seed=seed)
-            axes.plot(*torch.stack([true, proxy]).permute(2, 0, 1).numpy(), ls="--", lw=0.4, color="#8c887f", zorder=1)
-            axes.plot(*true.T.numpy(), "o", ms=2.6, color="#b3390a", zorder=3, label="true prototype")
+            axes.plot(
+                *torch.stack([true, proxy]).permute(2, 0, 1).numpy(),
+                ls="--",
+                lw=0.4,
+                color="#8c887f",
+                zorder=1,
+            )
+            axes.plot(
+                *true.T.numpy(), "o", ms=2.6, color="#b3390a", zorder=3, label="true prototype"
+            )
             axes.plot(*proxy.T.numpy(), "s", ms=2.4, color="#2f7d4f", zorder=2, label="proxy")
             axes.set_title(title, fontsize=8, parse_math=False)
             for what, places in (("true", true), ("proxy", proxy)):
@@ -142,7 +169,9 @@ def draw_tsne(sets: Mapping[str, Pairs], folder: Path, stem: str, *, seed: int =
                     for c, (x, y) in zip(found.clients, places, strict=True)
                 ]
         handles, names = grid[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7, frameon=False)
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=2, fontsize=7, frameon=False
+        )
         paths = plots.save(figure, folder, stem)
     write_csv(folder / f"{stem}.csv", COORDINATES, rows)
     return [*paths, folder / f"{stem}.csv"]

@@ -1,4 +1,5 @@
-"""A recipe: which runs a table or figure of a paper needs, at which scale, and which of its statements can be checked.
+"""A recipe: which runs a table or figure of a paper needs, at which scale, and which of its
+statements can be checked.
 
 A recipe with a ``study`` needs none: its numbers are of the data themselves.
 """
@@ -21,9 +22,11 @@ UTILITY = "utility"  # the measure that is the task's utility metric, whatever t
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the paper: ``label`` as it is called there, and what that is here: a method, or what a study is asked ("").
+    """A row of the paper: ``label`` as it is called there, and what that is here: a method, or what
+    a study is asked ("").
 
-    ``ours``: why it stands there although the paper has no such row; "" for the paper's. ``scales``: where it is run.
+    ``ours``: why it stands there although the paper has no such row; "" for the paper's.
+    ``scales``: where it is run.
     """
 
     label: str
@@ -37,9 +40,10 @@ class Case:
 class Measure:
     """A column: a metric of an attack, a view of a run, a number of a study, or the utility.
 
-    ``printed``: the paper prints this number. ``over``: what the standard deviation that stands beside it is over, if the paper
-    gives one. ``defenses``: whom it is asked of; all where empty. ``statistic``: of the utility (utility.csv); the best round is
-    chosen on the test set, as papers do. ``stage``: of an attack's number; "" for the end of training. ``unit``: what one number of
+    ``printed``: the paper prints this number. ``over``: what the standard deviation that stands
+    beside it is over, if the paper gives one. ``defenses``: whom it is asked of; all where empty.
+    ``statistic``: of the utility (utility.csv); the best round is chosen on the test set, as papers
+    do. ``stage``: of an attack's number; "" for the end of training. ``unit``: what one number of
     ``view`` is of; of a run there is one, so a single seed has no interval.
     """
 
@@ -61,16 +65,13 @@ class Measure:
 class Setting:
     """The task on which one data set's column is made.
 
-    Attributes:
-        dataset: of the paper, in our names; its numbers are looked up under this name.
-        task: a name of `leakbench list tasks`.
-        rounds: communication rounds.
-        task_params: of the task.
-        params: defense -> its parameters here, under a case's own.
-        differs: what differs from the paper and cannot be read off parameters.
-        stand_in: what the task stands in for; "" where it is the paper's own data.
-        needs: the image set that must be there; "" where the data come with leakbench.
-        otherwise: used where ``needs`` is not there; without it the column then says how to get the set.
+    Attributes: dataset: of the paper, in our names; its numbers are looked up under this name.
+        task: a name of `leakbench list tasks`. rounds: communication rounds. task_params: of the
+        task. params: defense -> its parameters here, under a case's own. differs: what differs from
+        the paper and cannot be read off parameters. stand_in: what the task stands in for; "" where
+        it is the paper's own data. needs: the image set that must be there; "" where the data come
+        with leakbench. otherwise: used where ``needs`` is not there; without it the column then
+        says how to get the set.
     """
 
     dataset: str
@@ -86,7 +87,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done: the data sets, seeds, and what is recorded. ``time``: about how long, in words."""
+    """How much is done: the data sets, seeds, and what is recorded. ``time``: about how long, in
+    words.
+    """
 
     time: str
     settings: tuple[Setting, ...]
@@ -103,7 +106,8 @@ Study = Callable[[Setting, Params, int], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table or figure. ``figure``: a name of ``leakbench.reproduce.figures``, "" for none. ``choices``: what the paper leaves open.
+    """A table or figure. ``figure``: a name of ``leakbench.reproduce.figures``, "" for none.
+    ``choices``: what the paper leaves open.
 
     ``study``: where no run is needed, what gives a case's numbers; seeds are then draws.
     """
@@ -130,5 +134,9 @@ class Recipe:
 
     def attacks(self, defense: str) -> list[tuple[str, dict[str, Any]]]:
         """(attack, parameters) that a run of ``defense`` needs."""
-        found = [(m.attack, dict(m.params)) for m in self.measures if m.attack and (not m.defenses or defense in m.defenses)]
+        found = [
+            (m.attack, dict(m.params))
+            for m in self.measures
+            if m.attack and (not m.defenses or defense in m.defenses)
+        ]
         return [a for i, a in enumerate(found) if a not in found[:i]]

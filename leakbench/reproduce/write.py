@@ -16,7 +16,12 @@ NONE = "-"
 
 
 def write(
-    recipe: Recipe, scale: str, rows: Sequence[Row], statements: Sequence[Statement], figures: Sequence[Path], out: Path
+    recipe: Recipe,
+    scale: str,
+    rows: Sequence[Row],
+    statements: Sequence[Statement],
+    figures: Sequence[Path],
+    out: Path,
 ) -> list[Path]:
     """Both files below ``out``/<recipe>; returns their paths.
 
@@ -32,12 +37,20 @@ def write(
 
 def title(rows: Sequence[Row]) -> str:
     """Of one data set's ``rows``: the paper's data set, and what stands in for it."""
-    stand_in = rows[0]["differs"].startswith("stand-in data") or any("stand_in_data" in flags.split(r["flags"]) for r in rows)
-    return f"{rows[0]['dataset']}, in its place {rows[0]['task']}" if stand_in else str(rows[0]["dataset"])
+    stand_in = rows[0]["differs"].startswith("stand-in data") or any(
+        "stand_in_data" in flags.split(r["flags"]) for r in rows
+    )
+    return (
+        f"{rows[0]['dataset']}, in its place {rows[0]['task']}"
+        if stand_in
+        else str(rows[0]["dataset"])
+    )
 
 
 def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
-    """Key -> heading of ``wide``'s columns: label, the paper's and our cell of each measure, notes."""
+    """Key -> heading of ``wide``'s columns: label, the paper's and our cell of each measure,
+    notes.
+    """
     out = {"label": "method"}
     for m in recipe.measures:
         if any(r["claimed"] != "" for r in rows if r["measure"] == m.key):
@@ -47,13 +60,20 @@ def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def wide(recipe: Recipe, rows: Sequence[Row]) -> list[dict[str, str]]:
-    """One line per case of one data set's ``rows``: cells as text. A dead run is marked beside each of its numbers."""
+    """One line per case of one data set's ``rows``: cells as text. A dead run is marked beside each
+    of its numbers.
+    """
     cases: dict[str, list[Row]] = {}
     for r in rows:
         cases.setdefault(r["label"], []).append(r)
     out = []
     for label, mine in cases.items():
-        line = {"label": label, "note": "; ".join(dict.fromkeys(r["note"] for r in mine if r["note"] not in ("", NOT_ASKED)))}
+        line = {
+            "label": label,
+            "note": "; ".join(
+                dict.fromkeys(r["note"] for r in mine if r["note"] not in ("", NOT_ASKED))
+            ),
+        }
         for m in recipe.measures:
             row = next(r for r in mine if r["measure"] == m.key)
             line[f"{m.key} paper"] = paper(row)
@@ -66,7 +86,11 @@ def paper(row: Row) -> str:
     """The paper's number with its spread."""
     if row["claimed"] == "":
         return NONE
-    spread = "" if row["claimed_low"] == "" else f" ± {(row['claimed_high'] - row['claimed_low']) / 2:.3f}"
+    spread = (
+        ""
+        if row["claimed_low"] == ""
+        else f" ± {(row['claimed_high'] - row['claimed_low']) / 2:.3f}"
+    )
     return f"{row['claimed']:.3f}{spread}"
 
 
@@ -79,11 +103,25 @@ def ours(row: Row, m: Measure) -> str:
     return f"{shown(row, spread)}{dead}"
 
 
-def _page(recipe: Recipe, scale: str, rows: Sequence[Row], statements: Sequence[Statement], figures: Sequence[str]) -> list[str]:
+def _page(
+    recipe: Recipe,
+    scale: str,
+    rows: Sequence[Row],
+    statements: Sequence[Statement],
+    figures: Sequence[str],
+) -> list[str]:
     chosen = recipe.scales[scale]
-    out = [f"# {recipe.name}, {scale}", "", f"{recipe.about} Made by `leakbench reproduce {recipe.name} --scale {scale}`.", ""]
+    out = [
+        f"# {recipe.name}, {scale}",
+        "",
+        f"{recipe.about} Made by `leakbench reproduce {recipe.name} --scale {scale}`.",
+        "",
+    ]
     out += [
-        "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is the standard deviation over prototypes.",
+        (
+            "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is"
+            " the standard deviation over prototypes."
+        ),
         "",
     ]
     for m in recipe.measures:
@@ -96,13 +134,20 @@ def _page(recipe: Recipe, scale: str, rows: Sequence[Row], statements: Sequence[
         out += _differences(mine)
     out += [line for f in figures if f.endswith(".svg") for line in (f"![{recipe.about}]({f})", "")]
     if recipe.choices:
-        out += ["## What the paper leaves open, decided by us", "", *(f"* {c}" for c in recipe.choices), ""]
+        out += [
+            "## What the paper leaves open, decided by us",
+            "",
+            *(f"* {c}" for c in recipe.choices),
+            "",
+        ]
     return out + _made(rows, chosen)
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:
     out = ["| " + " | ".join(heads.values()) + " |", "|" + "---|" * len(heads)]
-    return out + ["| " + " | ".join(line[k].replace("|", "/") for k in heads) + " |" for line in lines]
+    return out + [
+        "| " + " | ".join(line[k].replace("|", "/") for k in heads) + " |" for line in lines
+    ]
 
 
 def _statements(found: Sequence[Statement]) -> list[str]:
@@ -120,7 +165,11 @@ def _differences(rows: Sequence[Row]) -> list[str]:
     """What differs in all rows once, then what differs in some."""
     each = {r["label"]: r["differs"].split("; ") if r["differs"] else [] for r in rows}
     common = [d for d in next(iter(each.values())) if all(d in own for own in each.values())]
-    out = ["What differs from the paper in all of these runs: " + ("; ".join(common) or "nothing that we know of") + "."]
+    out = [
+        "What differs from the paper in all of these runs: "
+        + ("; ".join(common) or "nothing that we know of")
+        + "."
+    ]
     special: dict[str, list[str]] = {}
     for label, own in each.items():
         rest = "; ".join(d for d in own if d not in common)
@@ -133,10 +182,22 @@ def _made(rows: Sequence[Row], scale: Scale) -> list[str]:
     """Where the numbers come from."""
     made = [r for r in rows if r["commit"]]
     out = ["## Runs", ""]
-    for k, what in (("device", "Device"), ("dtype", "Number format"), ("engine", "Engine"), ("commit", "Commit"), ("seeds", "Seeds")):
+    for k, what in (
+        ("device", "Device"),
+        ("dtype", "Number format"),
+        ("engine", "Engine"),
+        ("commit", "Commit"),
+        ("seeds", "Seeds"),
+    ):
         found = list(dict.fromkeys(str(r[k]).replace("|", ", ") for r in made if r[k] != ""))
         out += [f"{what}: {'; '.join(found)}."] if found else []
-    sources = dict.fromkeys(str(r["claimed_source"]).split(";")[0] for r in rows if r["claimed_source"])
+    sources = dict.fromkeys(
+        str(r["claimed_source"]).split(";")[0] for r in rows if r["claimed_source"]
+    )
     out += [f"The paper's numbers: {', '.join(sources)}."] if sources else []
     ids = {r["label"]: r["runs"].replace("|", ", ") for r in made if r["runs"]}
-    return [*out, "", *(f"* {label}: {run}" for label, run in ids.items())] if ids else [*out, "", "No run was made."]
+    return (
+        [*out, "", *(f"* {label}: {run}" for label, run in ids.items())]
+        if ids
+        else [*out, "", "No run was made."]
+    )

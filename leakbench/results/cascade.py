@@ -1,6 +1,8 @@
-"""Many attacks as one: what an attacker really reaches (cascade), and a bound on what any of them could (any_attack).
+"""Many attacks as one: what an attacker really reaches (cascade), and a bound on what any of them
+could (any_attack).
 
-Both are made from units.csv whenever they are shown, and never stored. Attacks whose control failed do not enter.
+Both are made from units.csv whenever they are shown, and never stored. Attacks whose control failed
+do not enter.
 """
 
 from __future__ import annotations
@@ -16,14 +18,21 @@ from leakbench.statistics.intervals import NoInterval
 CASCADE, ANY = "cascade", "any_attack"
 KINDS = (CASCADE, ANY)
 
-Question = tuple[str, bool, str]  # metric, probe, stage; `final` and `all` are one question, called `all`
+# Metric, probe, stage; `final` and `all` are one question, called `all`.
+Question = tuple[str, bool, str]
 Guesses = Sequence[tuple[Measured, Unit]]
 
 
 def question(m: Measured) -> Question | None:
-    """What a row answers: rows of one question are joined, others stay apart. None for `curve`, which is no answer of its own."""
+    """What a row answers: rows of one question are joined, others stay apart. None for `curve`,
+    which is no answer of its own.
+    """
     stage = m.row["stage"]
-    return None if stage == "curve" else (m.row["metric"], m.row["probe"], "all" if stage == "final" else stage)
+    return (
+        None
+        if stage == "curve"
+        else (m.row["metric"], m.row["probe"], "all" if stage == "final" else stage)
+    )
 
 
 def questions(rows: Sequence[Measured]) -> dict[Question, list[Measured]]:
@@ -36,8 +45,12 @@ def questions(rows: Sequence[Measured]) -> dict[Question, list[Measured]]:
     return dict(sorted(out.items()))
 
 
-def entering(kind: str, rows: Sequence[Measured], failed: Callable[[Measured], bool]) -> list[Measured]:
-    """The rows that enter, in the order in which they are tried. ``failed``: did the control of this row fail?"""
+def entering(
+    kind: str, rows: Sequence[Measured], failed: Callable[[Measured], bool]
+) -> list[Measured]:
+    """The rows that enter, in the order in which they are tried. ``failed``: did the control of
+    this row fail?
+    """
     fit = [m for m in rows if not failed(m) and (kind == ANY or m.row["rung"] != "paper")]
     return sorted(fit, key=_turn)
 
@@ -52,10 +65,9 @@ def why_none(kind: str, rows: Sequence[Measured]) -> str:
 def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> Measured:
     """The row `cascade` or `any_attack` of one run and one question.
 
-    Args:
-        kind: "cascade" or "any_attack".
-        parts: what ``entering`` returned for this run, not empty.
-        stage: the row's stage where other seeds decide it; else that of the parts, `all` where they differ.
+    Args: kind: "cascade" or "any_attack". parts: what ``entering`` returned for this run, not
+        empty. stage: the row's stage where other seeds decide it; else that of the parts, `all`
+        where they differ.
 
     Raises:
         NoInterval: there is one unit only, and the metric's range has no end.
@@ -63,19 +75,34 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
     first = parts[0]
     picks = [(first, u) for u in first.units["attack"]] if len(parts) == 1 else _pick(kind, parts)
     used = [m for m in parts if any(m is p for p, _ in picks)]
-    units = first.units if len(parts) == 1 else {"attack": tuple(u for _, u in picks), **_beside(kind, parts, picks)}
+    units = (
+        first.units
+        if len(parts) == 1
+        else {"attack": tuple(u for _, u in picks), **_beside(kind, parts, picks)}
+    )
     exact = frozenset(ROLES).intersection(*(m.exact for m in (used if kind == CASCADE else parts)))
     stages = {m.row["stage"] for m in parts}
     row = first.row | {
         "attack": kind,
         "attack_params": "{}",
         "rung": max((m.row["rung"] for m in parts), key=RUNGS.index),
-        **{c: _joined(m.row[c] for m in parts) for c in ("observer", "knowledge", "engine", "device", "dtype", "version", "commit")},
+        **{
+            c: _joined(m.row[c] for m in parts)
+            for c in ("observer", "knowledge", "engine", "device", "dtype", "version", "commit")
+        },
         "stage": stage or (stages.pop() if len(stages) == 1 else "all"),
         "round": max(m.row["round"] for m in parts),
         "failed": sum(u.failed for _, u in picks),
     }
-    out = Measured(first.run, row, first.scale, 0, units, exact, {name: sha for m in parts for name, sha in m.guesses.items()})
+    out = Measured(
+        first.run,
+        row,
+        first.scale,
+        0,
+        units,
+        exact,
+        {name: sha for m in parts for name, sha in m.guesses.items()},
+    )
     if len(parts) > 1:  # with one attack the row is that attack
         row |= numbers([out])
         row["flags"] = flags.join(row_flags(out, used))
@@ -87,11 +114,18 @@ def row_flags(m: Measured, used: Sequence[Measured]) -> set[str]:
     carried = {f for p in used for f in flags.split(p.row["flags"])} & flags.CARRIED
     units = m.units["attack"]
     own = flags.of_units([u.cluster for u in units], [u.failed for u in units])
-    return carried | own | ({"probe"} if m.row["probe"] else set()) | ({"control_failed"} if flags.control_failed(m.row) else set())
+    return (
+        carried
+        | own
+        | ({"probe"} if m.row["probe"] else set())
+        | ({"control_failed"} if flags.control_failed(m.row) else set())
+    )
 
 
 def rows_of_run(rows: Sequence[Measured]) -> list[Row]:
-    """`cascade` and `any_attack` of one run; what cannot be had is said per configuration, in missing.csv."""
+    """`cascade` and `any_attack` of one run; what cannot be had is said per configuration, in
+    missing.csv.
+    """
     out = []
     for asked in questions(rows).values():
         for kind in KINDS:
@@ -104,7 +138,13 @@ def rows_of_run(rows: Sequence[Measured]) -> list[Row]:
 
 
 def _turn(m: Measured) -> tuple[int, int, str, str, int]:
-    return RUNGS.index(m.row["rung"]), m.order, m.row["attack"], m.row["attack_params"], STAGES.index(m.row["stage"])
+    return (
+        RUNGS.index(m.row["rung"]),
+        m.order,
+        m.row["attack"],
+        m.row["attack_params"],
+        STAGES.index(m.row["stage"]),
+    )
 
 
 def _pick(kind: str, parts: Sequence[Measured]) -> list[tuple[Measured, Unit]]:
@@ -113,11 +153,16 @@ def _pick(kind: str, parts: Sequence[Measured]) -> list[tuple[Measured, Unit]]:
     for m in parts:
         for unit in m.units["attack"]:
             by_unit[unit.name].append((m, unit))
-    return [(_last_accepted if kind == CASCADE else _most_leaking)(guesses) for guesses in by_unit.values()]
+    return [
+        (_last_accepted if kind == CASCADE else _most_leaking)(guesses)
+        for guesses in by_unit.values()
+    ]
 
 
 def _last_accepted(guesses: Guesses) -> tuple[Measured, Unit]:
-    """The last that its own self-check accepts, else the first. An attack knows that it failed: then it has no guess."""
+    """The last that its own self-check accepts, else the first. An attack knows that it failed:
+    then it has no guess.
+    """
     accepted = [g for g in guesses if g[1].accepted and not g[1].failed]
     made = [g for g in guesses if not g[1].failed]
     return accepted[-1] if accepted else (made or list(guesses))[0]
@@ -134,19 +179,28 @@ def _most_leaking(guesses: Guesses) -> tuple[Measured, Unit]:
 
 
 def _beside(kind: str, parts: Sequence[Measured], picks: Guesses) -> dict[str, tuple[Unit, ...]]:
-    """Floor and control: of the attack picked for each unit (cascade), or the best of all attacks (any_attack)."""
+    """Floor and control: of the attack picked for each unit (cascade), or the best of all attacks
+    (any_attack).
+    """
     out = {}
     for role in ("floor", "control"):
         if kind == CASCADE:
             out[role] = tuple(_same(role, m, u) for m, u in picks)
         else:
-            out[role] = tuple(_best(parts[0], [_same(role, m, u) for m in parts if u.name in m.by_name["attack"]]) for _, u in picks)
+            out[role] = tuple(
+                _best(parts[0], [_same(role, m, u) for m in parts if u.name in m.by_name["attack"]])
+                for _, u in picks
+            )
     return out
 
 
 def _same(role: str, m: Measured, unit: Unit) -> Unit:
-    """The blind or the control guess of ``m`` for the same unit; where it has none for that unit, the row's mean stands for it."""
-    return m.by_name[role].get(unit.name) or Unit(unit.name, unit.cluster, float(m.row[role]), False, False)
+    """The blind or the control guess of ``m`` for the same unit; where it has none for that unit,
+    the row's mean stands for it.
+    """
+    return m.by_name[role].get(unit.name) or Unit(
+        unit.name, unit.cluster, float(m.row[role]), False, False
+    )
 
 
 def _best(m: Measured, units: Sequence[Unit]) -> Unit:

@@ -1,4 +1,6 @@
-"""The papers' own numbers beside ours: which published record speaks of this method, task and metric."""
+"""The papers' own numbers beside ours: which published record speaks of this method, task and
+metric.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,22 @@ from importlib.resources import files
 from typing import Any
 
 # In this order a contradiction counts among records that contradict equally often.
-_FIELDS: tuple[tuple[str, ...], ...] = (("split", "split_param"), ("clients",), ("fraction",), ("mean_local_size",), ("rounds",))
+_FIELDS: tuple[tuple[str, ...], ...] = (
+    ("split", "split_param"),
+    ("clients",),
+    ("fraction",),
+    ("mean_local_size",),
+    ("rounds",),
+)
 _FATAL = (0, 1)  # split, clients
 _TRAINED = ("final", "all")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, or None where no spread is given."""
+    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, or None
+    where no spread is given.
+    """
 
     value: float
     low: float | None
@@ -26,11 +36,18 @@ class Claim:
 
 
 def cells(claim: Claim | None) -> dict[str, Any]:
-    """The four columns claimed, claimed_low, claimed_high, claimed_source; empty strings where there is nothing."""
+    """The four columns claimed, claimed_low, claimed_high, claimed_source; empty strings where
+    there is nothing.
+    """
     if claim is None:
         return dict.fromkeys(("claimed", "claimed_low", "claimed_high", "claimed_source"), "")
     low, high = ("" if v is None else v for v in (claim.low, claim.high))
-    return {"claimed": claim.value, "claimed_low": low, "claimed_high": high, "claimed_source": claim.source}
+    return {
+        "claimed": claim.value,
+        "claimed_low": low,
+        "claimed_high": high,
+        "claimed_source": claim.source,
+    }
 
 
 def find(
@@ -45,23 +62,24 @@ def find(
 ) -> Claim | None:
     """The record of our method, task and metric that fits this run best, if exactly one does.
 
-    A record's parameters must be a subset of ours. Of those, the one whose setting contradicts fewest of ``fields``; ties
-    go to the earlier field (split, clients, fraction, size, rounds), then to tables before running text, then to the record
-    with more parameters. None if two still tie with different numbers, or if the best contradicts split or clients.
+    A record's parameters must be a subset of ours. Of those, the one whose setting contradicts
+    fewest of ``fields``; ties go to the earlier field (split, clients, fraction, size, rounds),
+    then to tables before running text, then to the record with more parameters. None if two still
+    tie with different numbers, or if the best contradicts split or clients.
 
-    Args:
-        method: the defense's name.
-        params: all its parameters.
-        task: the task's name.
-        metric: a column value of ours ("p_leak", "accuracy").
-        fields: what is known of the run: split, split_param, clients, fraction, mean_local_size, rounds, under these names
+    Args: method: the defense's name. params: all its parameters. task: the task's name. metric: a
+        column value of ours ("p_leak", "accuracy"). fields: what is known of the run: split,
+        split_param, clients, fraction, mean_local_size, rounds, under these names
             or their aliases.
-        stage: of the row. A paper speaks of the trained model (`final`, `all`) unless its record says untrained.
+        stage: of the row. A paper speaks of the trained model (`final`, `all`) unless its record
+            says untrained.
         round: of the row, for records about one round.
     """
     have = _known(fields)
     fitting = [r for r in _records() if _fits(r, method, params, task, metric, stage, round)]
-    ranked = sorted(((_rank(r, have), i, r) for i, r in enumerate(fitting)), key=lambda item: item[:2])
+    ranked = sorted(
+        ((_rank(r, have), i, r) for i, r in enumerate(fitting)), key=lambda item: item[:2]
+    )
     if not ranked or any(ranked[0][0][1][i] for i in _FATAL):
         return None
     best = [r for rank, _, r in ranked if rank == ranked[0][0]]
@@ -85,12 +103,21 @@ def _records() -> tuple[dict[str, Any], ...]:
     names = _aliases()
     out = []
     for record in published():
-        # A condition that no row of ours meets ("global model before the studied round") makes it no claim about ours.
-        if record["method"] is None or record["dataset"] is None or set(record["setting"]) & set(names["conditions"]):
+        # A condition that no row of ours meets ("global model before the studied round") makes it
+        # no claim about ours.
+        if (
+            record["method"] is None
+            or record["dataset"] is None
+            or set(record["setting"]) & set(names["conditions"])
+        ):
             continue
         method = names["methods"].get(record["method"], {"method": record["method"]})
         metric = names["metrics"].get(record["metric"], {"metric": record["metric"]})
-        params = {names["params"].get(k, k): v for k, v in record["params"].items() if k not in method.get("drop", ())}
+        params = {
+            names["params"].get(k, k): v
+            for k, v in record["params"].items()
+            if k not in method.get("drop", ())
+        }
         mine = {
             "method": method["method"],
             "params": params | method.get("params", {}),
@@ -99,8 +126,13 @@ def _records() -> tuple[dict[str, Any], ...]:
             "remark": metric.get("note"),
             "otherwise": method.get("otherwise", {}),
         }
-        if "attacker_samples" in record["setting"] and record["value"] == 90:  # "90 % needs 300 samples" is our other metric
-            mine |= {"metric": "samples_to_90", "unit": "count", "value": record["setting"]["attacker_samples"]}
+        # "90 % needs 300 samples" is our other metric.
+        if "attacker_samples" in record["setting"] and record["value"] == 90:
+            mine |= {
+                "metric": "samples_to_90",
+                "unit": "count",
+                "value": record["setting"]["attacker_samples"],
+            }
         out.append(record | mine)
     return tuple(out)
 
@@ -111,7 +143,12 @@ def _setups() -> dict[tuple[str, str], dict[str, Any]]:
     out: dict[tuple[str, str], dict[str, Any]] = {}
     for record in published():
         field = _aliases()["setups"].get(record["metric"])
-        if field and record["method"] is None and record["dataset"] is not None and not record["setting"]:
+        if (
+            field
+            and record["method"] is None
+            and record["dataset"] is not None
+            and not record["setting"]
+        ):
             dataset = _aliases()["datasets"].get(record["dataset"], record["dataset"])
             out.setdefault((record["paper"], dataset), {})[field] = _scaled(record["value"], record)
     return out
@@ -124,19 +161,36 @@ def _load(name: str) -> Any:
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The run's fields under the records' names."""
     names: dict[str, list[str]] = _aliases()["fields"]
-    have = {field: fields[mine] for field, ours in names.items() for mine in reversed(ours) if mine in fields}
+    have = {
+        field: fields[mine]
+        for field, ours in names.items()
+        for mine in reversed(ours)
+        if mine in fields
+    }
     if "split" in have:
         have["split"] = _aliases()["splits"].get(have["split"], have["split"])
     return have
 
 
-def _fits(record: Mapping[str, Any], method: str, params: Mapping[str, Any], task: str, metric: str, stage: str, round: int | None) -> bool:
+def _fits(
+    record: Mapping[str, Any],
+    method: str,
+    params: Mapping[str, Any],
+    task: str,
+    metric: str,
+    stage: str,
+    round: int | None,
+) -> bool:
     if (record["method"], record["dataset"], record["metric"]) != (method, task, metric):
         return False
     if any(k not in params or not _same(params[k], v) for k, v in record["params"].items()):
         return False
     # What the paper states once for all numbers of the method: another value is another method.
-    if any(k in params and not _same(params[k], v) for k, v in record["otherwise"].items() if k not in record["params"]):
+    if any(
+        k in params and not _same(params[k], v)
+        for k, v in record["otherwise"].items()
+        if k not in record["params"]
+    ):
         return False
     if (record["setting"].get("model_stage") == "untrained") != (stage == "untrained"):
         return False
@@ -146,21 +200,34 @@ def _fits(record: Mapping[str, Any], method: str, params: Mapping[str, Any], tas
     return round is not None and _same(at, round)
 
 
-def _rank(record: Mapping[str, Any], have: Mapping[str, Any]) -> tuple[int, tuple[bool, ...], bool, int]:
+def _rank(
+    record: Mapping[str, Any], have: Mapping[str, Any]
+) -> tuple[int, tuple[bool, ...], bool, int]:
     """Smaller fits better."""
     setting = record["setting"]
-    against = tuple(any(f in setting and f in have and not _same(setting[f], have[f]) for f in group) for group in _FIELDS)
+    against = tuple(
+        any(f in setting and f in have and not _same(setting[f], have[f]) for f in group)
+        for group in _FIELDS
+    )
     return sum(against), against, record["table"] is None, -len(record["params"])
 
 
 def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
     value, spread = record["value"], record["spread"]
-    low, high = (None, None) if spread is None else (_scaled(value - spread, record), _scaled(value + spread, record))
+    low, high = (
+        (None, None)
+        if spread is None
+        else (_scaled(value - spread, record), _scaled(value + spread, record))
+    )
     kind = (record["spread_kind"] or "not explained").replace("; ", ", ")
     said = [record["source"], f"± {kind}" if spread is not None else "no spread given"]
     said += [text for text in (record.get("note"), record["remark"]) if text]
     setting = _setups().get((record["paper"], record["dataset"]), {}) | record["setting"]
-    said += [f"{f} {v} there, {have[f]} here" for f, v in setting.items() if f in have and not _same(v, have[f])]
+    said += [
+        f"{f} {v} there, {have[f]} here"
+        for f, v in setting.items()
+        if f in have and not _same(v, have[f])
+    ]
     unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
     said += [f"there: {', '.join(unknown)}"] if unknown else []
     return Claim(float(_scaled(value, record)), low, high, "; ".join(said))

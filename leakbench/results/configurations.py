@@ -15,7 +15,9 @@ from leakbench.record.folders import Run
 
 @dataclass(frozen=True)
 class Configuration:
-    """What its rows are about. ``label``: the task column; the task's name, and more only where two configurations would look alike."""
+    """What its rows are about. ``label``: the task column; the task's name, and more only where two
+    configurations would look alike.
+    """
 
     label: str
     runs: tuple[Run, ...]  # by seed, complete ones only
@@ -45,8 +47,8 @@ class Configuration:
 def group(runs: Sequence[Run]) -> list[Configuration]:
     """The configurations of ``runs``, sorted.
 
-    Engines are pooled (and flagged) as long as every seed is there once; a seed that is there twice, with two engines or
-    recording policies, splits them.
+    Engines are pooled (and flagged) as long as every seed is there once; a seed that is there
+    twice, with two engines or recording policies, splits them.
 
     Raises:
         UsageError: two runs are the same seed of the same configuration.
@@ -67,7 +69,10 @@ def group(runs: Sequence[Run]) -> list[Configuration]:
     looks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for facts, part in groups:
         looks[_look(part[0])].append(facts)
-    out = [_configuration(part, _label(part[0], facts, looks[_look(part[0])])) for facts, part in groups]
+    out = [
+        _configuration(part, _label(part[0], facts, looks[_look(part[0])]))
+        for facts, part in groups
+    ]
     return sorted(out, key=lambda c: canonical(c.columns))
 
 
@@ -75,10 +80,15 @@ def _configuration(runs: Sequence[Run], label: str) -> Configuration:
     by_seed: dict[int, Run] = {}
     for run in sorted((r for r in runs if r.done), key=lambda r: r.seed):
         if run.seed in by_seed:
-            raise UsageError(f"{by_seed[run.seed].path} and {run.path} are both seed {run.seed} of one configuration: give one of them.")
+            raise UsageError(
+                f"{by_seed[run.seed].path} and {run.path} are both seed {run.seed} of one"
+                " configuration: give one of them."
+            )
         by_seed[run.seed] = run
     others = [r for r in runs if not r.done and r.seed not in by_seed]
-    return Configuration(label, tuple(by_seed.values()), tuple(sorted(others, key=lambda r: r.seed)))
+    return Configuration(
+        label, tuple(by_seed.values()), tuple(sorted(others, key=lambda r: r.seed))
+    )
 
 
 def _named(run: Run) -> Row:
@@ -91,7 +101,9 @@ def _named(run: Run) -> Row:
 
 
 def _same(run: Run) -> dict[str, Any]:
-    """All that makes runs one configuration: neither seed, engine and recording policy, nor attacks."""
+    """All that makes runs one configuration: neither seed, engine and recording policy, nor
+    attacks.
+    """
     spec = run.spec
     task = {f"task.{k}": v for k, v in spec["task"]["params"].items()}
     return {
@@ -112,9 +124,13 @@ def _look(run: Run) -> str:
 
 
 def _label(run: Run, facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:
-    """The task's name, and what tells this configuration from those whose other columns are the same."""
+    """The task's name, and what tells this configuration from those whose other columns are the
+    same.
+    """
     names = sorted({k for f in alike for k in f})
     differs = [k for k in names if len({canonical(f.get(k)) for f in alike}) > 1]
-    said = ", ".join(f"{k.removeprefix('task.')}={facts[k] if isinstance(facts.get(k), str) else canonical(facts.get(k))}" for k in differs)
+    plain = {k: v if isinstance(v, str) else canonical(v) for k, v in facts.items()}
+    absent = canonical(None)
+    said = ", ".join(f"{k.removeprefix('task.')}={plain.get(k, absent)}" for k in differs)
     name = str(run.spec["task"]["name"])
     return f"{name} ({said})" if said else name

@@ -18,16 +18,36 @@ def params(value: Any) -> Any:
 
 def setting_key(row: Row) -> str:
     """The name of a configuration: task, defense, its parameters and its wrappers, seeds apart."""
-    return canonical([row["task"], row["defense"], params(row.get("defense_params", "{}")), params(row.get("wrappers", "[]")) or []])
+    return canonical(
+        [
+            row["task"],
+            row["defense"],
+            params(row.get("defense_params", "{}")),
+            params(row.get("wrappers", "[]")) or [],
+        ]
+    )
 
 
 def run_setting_key(run: Row) -> str:
     """The ``setting_key`` of a run.json."""
     spec = run["spec"]
-    return canonical([spec["task"]["name"], spec["defense"]["name"], spec["defense"].get("params", {}), list(spec.get("wrappers", []))])
+    return canonical(
+        [
+            spec["task"]["name"],
+            spec["defense"]["name"],
+            spec["defense"].get("params", {}),
+            list(spec.get("wrappers", [])),
+        ]
+    )
 
 
 def row_key(row: Row) -> str:
     """The name of one number of tradeoff.csv."""
-    attack = [row["attack"], params(row["attack_params"]), row["metric"], row["stage"], bool(row["probe"])]
+    attack = [
+        row["attack"],
+        params(row["attack_params"]),
+        row["metric"],
+        row["stage"],
+        bool(row["probe"]),
+    ]
     return setting_key(row) + canonical(attack)

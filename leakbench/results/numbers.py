@@ -12,7 +12,8 @@ from leakbench.results.keys import Row
 class Numbers:
     """The tables hold the columns of the CSV files of the same names, python-typed.
 
-    Floats, bools, ``flags`` and ``seeds`` joined by `|`. ``runs`` are the contents of every run.json.
+    Floats, bools, ``flags`` and ``seeds`` joined by `|`. ``runs`` are the contents of every
+    run.json.
     """
 
     results: Sequence[Row] = ()

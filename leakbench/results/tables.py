@@ -25,10 +25,11 @@ COLUMNS = TABLES
 
 @dataclass(frozen=True)
 class Found:
-    """All that was read of one configuration on the way to the tables, for whoever shows more of it than they hold.
+    """All that was read of one configuration on the way to the tables, for whoever shows more of it
+    than they hold.
 
-    ``utilities``: of its complete runs; ``rows``: every attack's rows of these; ``pooled``: lines of `tradeoff`, each with what it
-    was pooled from; ``final``: its line of `utility`.
+    ``utilities``: of its complete runs; ``rows``: every attack's rows of these; ``pooled``: lines
+    of `tradeoff`, each with what it was pooled from; ``final``: its line of `utility`.
     """
 
     config: Configuration
@@ -40,12 +41,15 @@ class Found:
 
 Fitting = Callable[[Run], Iterable[str]]
 Unfit = Callable[[Run], Mapping[str, str]]
-Lack = tuple[Row, str, str, str, int | None]  # configuration, attack, metric, reason, seed (None: all)
+# Configuration, attack, metric, reason, seed (None: all).
+Lack = tuple[Row, str, str, str, int | None]
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Rows as dictionaries with exactly the columns of ``COLUMNS``; floats in full precision, booleans as such."""
+    """Rows as dictionaries with exactly the columns of ``COLUMNS``; floats in full precision,
+    booleans as such.
+    """
 
     results: list[Row]
     tradeoff: list[Row]
@@ -66,11 +70,10 @@ def collect(
 ) -> Tables:
     """Read ``runs`` and make the tables.
 
-    Args:
-        runs: complete or not; what failed or is not finished stands in `missing`.
-        fitting: run -> names of the attacks that fit what it shared; those that did not run stand in `missing`.
-        unfit: run -> {attack: why it does not fit}; these stand there, too.
-        look: called with each configuration while its units are in memory, so that nobody reads them a second time.
+    Args: runs: complete or not; what failed or is not finished stands in `missing`. fitting: run ->
+        names of the attacks that fit what it shared; those that did not run stand in `missing`.
+        unfit: run -> {attack: why it does not fit}; these stand there, too. look: called with each
+        configuration while its units are in memory, so that nobody reads them a second time.
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
@@ -92,11 +95,14 @@ def collect(
         for one in utilities:
             results += _results(config, rows[one.run.seed], dead=bool(one.dead))
             diagnostics += [
-                {"run": one.run.id} | {c: d[c] for c in RUN_DIAGNOSTICS} for d in one.run.table("diagnostics.csv", RUN_DIAGNOSTICS)
+                {"run": one.run.id} | {c: d[c] for c in RUN_DIAGNOSTICS}
+                for d in one.run.table("diagnostics.csv", RUN_DIAGNOSTICS)
             ]
         gained, lack = utility_table.rows(config, utilities)
         lacks += [(config.columns, "", metric, reason, None) for metric, reason in lack]
-        utility += [{c: (row | tradeoff.claim(config, row["metric"]))[c] for c in UTILITY} for row in gained]
+        utility += [
+            {c: (row | tradeoff.claim(config, row["metric"]))[c] for c in UTILITY} for row in gained
+        ]
         every = [m for ms in rows.values() for m in ms]
         mine, none = tradeoff.rows(config, every, utilities, gained[0])
         look(Found(config, utilities, every, mine, gained[0]))
@@ -109,7 +115,9 @@ def collect(
 
 
 def metas(runs: Sequence[Run]) -> list[Row]:
-    """Every run.json as a report shows it: its task is called what the tables call it (see ``configurations``)."""
+    """Every run.json as a report shows it: its task is called what the tables call it (see
+    ``configurations``).
+    """
     out = []
     for config in group(runs):
         for run in (*config.runs, *config.others):
@@ -141,15 +149,21 @@ def to_frame(rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
 def _question(config: Configuration) -> str:
     """Task, data and model: only configurations that agree in them are compared."""
     task = config.one.spec["task"]
-    return canonical({"name": task["name"]} | {k: v for k, v in task["params"].items() if k != "evaluations"})
+    return canonical(
+        {"name": task["name"]} | {k: v for k, v in task["params"].items() if k != "evaluations"}
+    )
 
 
 def _results(config: Configuration, rows: Sequence[units.Measured], *, dead: bool) -> list[Row]:
-    """Every attack's rows of one run, then cascade and any_attack; a dead run is flagged wherever its leakage is shown."""
+    """Every attack's rows of one run, then cascade and any_attack; a dead run is flagged wherever
+    its leakage is shown.
+    """
     out = []
     for row in [*(m.row for m in rows), *cascade.rows_of_run(rows)]:
         marks = flags.split(row["flags"]) | ({"dead_run"} if dead else set())
-        out.append({c: (row | {"task": config.label, "flags": flags.join(marks)})[c] for c in RESULTS})
+        out.append(
+            {c: (row | {"task": config.label, "flags": flags.join(marks)})[c] for c in RESULTS}
+        )
     return out
 
 
@@ -158,18 +172,32 @@ def _not_there(config: Configuration, fitting: Fitting | None, unfit: Unfit | No
     who = config.columns
     lacks: list[Lack] = [(who, "", "", _why(r), r.seed) for r in config.others]
     for run in config.runs:
-        lacks += [(who, m["attack"], m["metric"], m["reason"], run.seed) for m in run.meta.get("missing", [])]
+        lacks += [
+            (who, m["attack"], m["metric"], m["reason"], run.seed)
+            for m in run.meta.get("missing", [])
+        ]
         for folder in run.attacks:
             lacks += [] if folder.done else [(who, folder.name, "", _why(folder), run.seed)]
-            lacks += [(who, folder.name, m["metric"], m["reason"], run.seed) for m in folder.meta.get("missing", [])]
-        tried = {f.name for f in run.attacks} | {m["attack"] for m in run.meta.get("missing", []) if not m["metric"]}
+            lacks += [
+                (who, folder.name, m["metric"], m["reason"], run.seed)
+                for m in folder.meta.get("missing", [])
+            ]
+        tried = {f.name for f in run.attacks} | {
+            m["attack"] for m in run.meta.get("missing", []) if not m["metric"]
+        }
         if fitting is not None:
             lacks += [
-                (who, name, "", "it would fit but was not run: leakbench attack", run.seed) for name in fitting(run) if name not in tried
+                (who, name, "", "it would fit but was not run: leakbench attack", run.seed)
+                for name in fitting(run)
+                if name not in tried
             ]
         elif not run.attacks:
             lacks.append((who, "", "", "no attack was run: leakbench attack", run.seed))
-        lacks += [(who, name, "", why, run.seed) for name, why in (unfit(run) if unfit else {}).items() if name not in tried]
+        lacks += [
+            (who, name, "", why, run.seed)
+            for name, why in (unfit(run) if unfit else {}).items()
+            if name not in tried
+        ]
     seeds = {r.seed for r in (*config.runs, *config.others)}
     return _seeds_joined(lacks, seeds)
 
@@ -178,7 +206,11 @@ def _why(folder: Folder) -> str:
     """Why a run or an attack gave no number."""
     if folder.status == "guessed":
         return "guessed but not scored: leakbench score, where the run has its truth"
-    return folder.status if folder.status.startswith("failed") else f"not finished (status {folder.status}): run the same command again"
+    return (
+        folder.status
+        if folder.status.startswith("failed")
+        else f"not finished (status {folder.status}): run the same command again"
+    )
 
 
 def _seeds_joined(lacks: Sequence[Lack], seeds: set[int]) -> list[Lack]:
@@ -198,6 +230,11 @@ def _missing(lacks: Sequence[Lack]) -> list[Row]:
     out: list[Row] = []
     for who, attack, metric, reason, _ in lacks:
         wrapped = "" if who["wrappers"] == "[]" else f" [under the wrappers {who['wrappers']}]"
-        row: dict[str, Any] = {**{c: who[c] for c in MISSING[:3]}, "attack": attack, "metric": metric, "reason": reason + wrapped}
+        row: dict[str, Any] = {
+            **{c: who[c] for c in MISSING[:3]},
+            "attack": attack,
+            "metric": metric,
+            "reason": reason + wrapped,
+        }
         out += [] if row in out else [row]
     return out

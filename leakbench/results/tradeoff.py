@@ -1,4 +1,6 @@
-"""tradeoff.csv: leakage of each configuration over its seeds, beside its utility, and who is on the front."""
+"""tradeoff.csv: leakage of each configuration over its seeds, beside its utility, and who is on the
+front.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Pooled:
     seeds: tuple[Measured, ...]
 
 
-def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> tuple[list[Pooled], list[Lack]]:
+def rows(
+    config: Configuration, measured: Sequence[Measured], utilities: Sequence[Utility], final: Row
+) -> tuple[list[Pooled], list[Lack]]:
     """Rows of one configuration, `on_front` still to be decided, and what is missing.
 
     Args:
@@ -47,25 +51,33 @@ def rows(config: Configuration, measured: Sequence[Measured], utilities: Sequenc
             continue
         if "control_failed" in flags.split(out[-1].row["flags"]):
             weak.add(key)
-    none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)  # kind, metric, probe, why -> stages
+    # Kind, metric, probe, why -> stages.
+    none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
     for question, asked in cascade.questions(measured).items():
         for kind in cascade.KINDS:
             parts = cascade.entering(kind, asked, lambda m: m.key in weak)
             lack, joined = _joined(kind, question, asked, parts)
             missing += lack
             if not parts:
-                none[kind, question[0], question[1], cascade.why_none(kind, asked)].append(question[2])
+                none[kind, question[0], question[1], cascade.why_none(kind, asked)].append(
+                    question[2]
+                )
             try:
                 out += [_pooled(config, joined, utilities, final)] if joined else []
             except NoInterval as error:
                 missing.append((kind, question[0], f"{_where(question[1], question[2])}: {error}"))
-    return out, missing + [(kind, metric, f"{_where(probe, *stages)}: {why}") for (kind, metric, probe, why), stages in none.items()]
+    return out, missing + [
+        (kind, metric, f"{_where(probe, *stages)}: {why}")
+        for (kind, metric, probe, why), stages in none.items()
+    ]
 
 
 def mark_front(rows: Sequence[Row], better: Mapping[str, str], about: Mapping[int, str]) -> None:
-    """Set `on_front`: not dominated by another live configuration of the task whose control did not fail.
+    """Set `on_front`: not dominated by another live configuration of the task whose control did not
+    fail.
 
-    A configuration attacked with several parameters of one attack is represented by the row that leaks most.
+    A configuration attacked with several parameters of one attack is represented by the row that
+    leaks most.
 
     Args:
         rows: of all configurations.
@@ -76,8 +88,13 @@ def mark_front(rows: Sequence[Row], better: Mapping[str, str], about: Mapping[in
     for row in rows:
         row["on_front"] = False
         if not {"dead_run", "control_failed"} & flags.split(row["flags"]):
-            stage = "all" if row["stage"] == "final" else row["stage"]  # one question: else who was attacked less is alone there
-            groups[about[id(row)], stage, *(row[c] for c in ("attack", "metric", "probe", "utility_metric"))].append(row)
+            # One question: else who was attacked less is alone there.
+            stage = "all" if row["stage"] == "final" else row["stage"]
+            groups[
+                about[id(row)],
+                stage,
+                *(row[c] for c in ("attack", "metric", "probe", "utility_metric")),
+            ].append(row)
     for group in groups.values():
         worst: dict[tuple[Any, ...], tuple[float, float, Row]] = {}
         for row in group:
@@ -87,7 +104,9 @@ def mark_front(rows: Sequence[Row], better: Mapping[str, str], about: Mapping[in
             if who not in worst or leak > worst[who][1]:
                 worst[who] = (gain, leak, row)
         for gain, leak, row in worst.values():
-            row["on_front"] = not any(g >= gain and k <= leak and (g > gain or k < leak) for g, k, _ in worst.values())
+            row["on_front"] = not any(
+                g >= gain and k <= leak and (g > gain or k < leak) for g, k, _ in worst.values()
+            )
 
 
 def fields(config: Configuration) -> dict[str, Any]:
@@ -97,13 +116,19 @@ def fields(config: Configuration) -> dict[str, Any]:
     return facts | dict(spec["task"]["params"]) | defense | {"rounds": spec["rounds"]}
 
 
-def claim(config: Configuration, metric: str, stage: str = "final", round: int | None = None) -> Row:
+def claim(
+    config: Configuration, metric: str, stage: str = "final", round: int | None = None
+) -> Row:
     """The columns of the paper's number; none under a wrapper, of which no paper speaks."""
     spec = config.one.spec
     if config.wrapped:
         return claims.cells(None)
     name, params = spec["defense"]["name"], spec["defense"]["params"]
-    return claims.cells(claims.find(name, params, spec["task"]["name"], metric, fields(config), stage=stage, round=round))
+    return claims.cells(
+        claims.find(
+            name, params, spec["task"]["name"], metric, fields(config), stage=stage, round=round
+        )
+    )
 
 
 def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Measured]]:
@@ -114,10 +139,14 @@ def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Mea
         seeds = out[m.key]
         if m.run.seed in seeds:
             raise UsageError(
-                f"{m.run.path} holds {m.row['attack']} with the same parameters twice ({m.row['metric']}): delete one of the two folders."
+                f"{m.run.path} holds {m.row['attack']} with the same parameters twice"
+                f" ({m.row['metric']}): delete one of the two folders."
             )
         if any(o.scale.version != m.scale.version for o in seeds.values()):
-            raise UsageError(f"{m.row['metric']} was scored by different versions in the seeds of {m.run.id}: score these runs again.")
+            raise UsageError(
+                f"{m.row['metric']} was scored by different versions in the seeds of {m.run.id}:"
+                " score these runs again."
+            )
         seeds[m.run.seed] = m
     return dict(sorted(out.items()))
 
@@ -125,7 +154,9 @@ def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Mea
 def _joined(
     kind: str, question: cascade.Question, asked: Sequence[Measured], parts: Sequence[Measured]
 ) -> tuple[list[Lack], list[Measured]]:
-    """One joined row per seed, from the same attacks in each: a seed that lacks one would look safer than it is."""
+    """One joined row per seed, from the same attacks in each: a seed that lacks one would look
+    safer than it is.
+    """
     if not parts:
         return [], []
     by_seed: dict[int, list[Measured]] = defaultdict(list)
@@ -140,7 +171,10 @@ def _joined(
             (
                 kind,
                 question[0],
-                f"{_where(question[1], question[2])}: seed {', '.join(map(str, left))} left out, not every attack ran there",
+                (
+                    f"{_where(question[1], question[2])}: seed {', '.join(map(str, left))} left"
+                    " out, not every attack ran there"
+                ),
             )
         ]
     stages = {m.row["stage"] for m in parts}
@@ -149,22 +183,32 @@ def _joined(
     return lack, [cascade.combine(kind, seeds[s], stage) for s in sorted(seeds)]
 
 
-def _pooled(config: Configuration, seeds: Sequence[Measured], utilities: Sequence[Utility], final: Row) -> Pooled:
+def _pooled(
+    config: Configuration, seeds: Sequence[Measured], utilities: Sequence[Utility], final: Row
+) -> Pooled:
     first, own = seeds[0].row, {m.run.seed for m in seeds}
     units = [(m.run.seed, u) for m in seeds for u in m.units["attack"]]
     marks = {f for m in seeds for f in flags.split(m.row["flags"])} & flags.CARRIED
     marks |= flags.of_seeds(len(own)) | of_runs([u for u in utilities if u.run.seed in own])
     marks |= flags.of_units([u.cluster for _, u in units], [u.failed for _, u in units])
     # A configuration is dead if any of its seeds is, attacked or not.
-    marks |= {f for f in ("dead_run",) if f in flags.split(final["flags"])} | ({"probe"} if first["probe"] else set())
+    marks |= {f for f in ("dead_run",) if f in flags.split(final["flags"])} | (
+        {"probe"} if first["probe"] else set()
+    )
     row = {
         **config.columns,
         "seeds": "|".join(map(str, sorted(own))),
         "utility_metric": final["metric"],
         **{f"utility{s}": final[v] for s, v in (("", "value"), ("_low", "low"), ("_high", "high"))},
         "chance": final["chance"],
-        **{c: first[c] for c in ("attack", "attack_params", "rung", "stage", "probe", "metric", "leaks")},
-        **{c: "|".join(dict.fromkeys(p for m in seeds for p in m.row[c].split("|") if p)) for c in ("observer", "knowledge")},
+        **{
+            c: first[c]
+            for c in ("attack", "attack_params", "rung", "stage", "probe", "metric", "leaks")
+        },
+        **{
+            c: "|".join(dict.fromkeys(p for m in seeds for p in m.row[c].split("|") if p))
+            for c in ("observer", "knowledge")
+        },
         "round": max(m.row["round"] for m in seeds),
         **numbers(seeds),
         "on_front": False,

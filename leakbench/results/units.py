@@ -1,4 +1,6 @@
-"""One row of an attack's results with the unit scores it is the mean of, and how several of them become one number."""
+"""One row of an attack's results with the unit scores it is the mean of, and how several of them
+become one number.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a metric is read, from attack.json: an old folder keeps its meaning when the metric changes."""
+    """How a metric is read, from attack.json: an old folder keeps its meaning when the metric
+    changes.
+    """
 
     metric: str
     leaks: str
@@ -51,8 +55,8 @@ class Scale:
 class Measured:
     """A row of results.csv of one run.
 
-    ``units``: by role. ``exact``: the roles whose number a formula gave, so that it has no width. ``guesses``: SHA-256 of what
-    it was scored from, by attack folder.
+    ``units``: by role. ``exact``: the roles whose number a formula gave, so that it has no width.
+    ``guesses``: SHA-256 of what it was scored from, by attack folder.
     """
 
     run: Run
@@ -66,7 +70,13 @@ class Measured:
     @property
     def key(self) -> tuple[str, str, str, str, bool]:
         """What is pooled over seeds: attack, its parameters, metric, stage, probe."""
-        return self.row["attack"], self.row["attack_params"], self.row["metric"], self.row["stage"], self.row["probe"]
+        return (
+            self.row["attack"],
+            self.row["attack_params"],
+            self.row["metric"],
+            self.row["stage"],
+            self.row["probe"],
+        )
 
     @cached_property
     def by_name(self) -> dict[str, dict[str, Unit]]:
@@ -92,11 +102,16 @@ def summary(seeds: Mapping[int, Sequence[Unit]], scale: Scale, *, no_width: bool
     if no_width:
         scores = [u.score for s in sorted(seeds) for u in seeds[s]]
         return exact(math.fsum(scores) / len(scores), len(scores), scale.unit)
-    parts = {s: ([u.score for u in us], [u.name for u in us], [u.cluster for u in us]) for s, us in seeds.items()}
+    parts = {
+        s: ([u.score for u in us], [u.name for u in us], [u.cluster for u in us])
+        for s, us in seeds.items()
+    }
     if len(parts) > 1:
         return pool(parts, share=scale.share, low=scale.low, high=scale.high, unit=scale.unit)
     ((scores, _, clusters),) = parts.values()
-    return estimate(scores, clusters, share=scale.share, low=scale.low, high=scale.high, unit=scale.unit)
+    return estimate(
+        scores, clusters, share=scale.share, low=scale.low, high=scale.high, unit=scale.unit
+    )
 
 
 def numbers(seeds: Sequence[Measured]) -> Row:
@@ -142,17 +157,38 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
         at = (row["metric"], row["round"], row["probe"])
         if at in seen or row["metric"] not in folder.meta["metrics"]:
             why = "is there twice" if at in seen else "is not in attack.json"
-            raise BrokenFile(f"{folder.path / 'results.csv'} is damaged ({at[0]} of round {at[1]} {why}). Make it again.")
+            raise BrokenFile(
+                f"{folder.path / 'results.csv'} is damaged ({at[0]} of round {at[1]} {why}). Make"
+                " it again."
+            )
         seen.add(at)
-        if row["rung"] not in RUNGS or row["stage"] not in STAGES or row["leaks"] not in ("up", "down"):
-            raise BrokenFile(f"{folder.path / 'results.csv'} is damaged (rung, stage or leaks of {at[0]} is unknown). Make it again.")
+        if (
+            row["rung"] not in RUNGS
+            or row["stage"] not in STAGES
+            or row["leaks"] not in ("up", "down")
+        ):
+            raise BrokenFile(
+                f"{folder.path / 'results.csv'} is damaged (rung, stage or leaks of {at[0]} is"
+                " unknown). Make it again."
+            )
         own = {role: tuple(units.get((role, *at), ())) for role in ROLES}
         lacking = [role for role in ROLES if not own[role]]
         if lacking:
-            raise BrokenFile(f"{folder.path / 'units.csv'} is damaged (no {lacking[0]} units of {at[0]}, round {at[1]}). Make it again.")
+            raise BrokenFile(
+                f"{folder.path / 'units.csv'} is damaged (no {lacking[0]} units of {at[0]}, round"
+                f" {at[1]}). Make it again."
+            )
         scale = _scale(folder, row["metric"])
         out.append(
-            Measured(run, {c: mine.get(c, row[c]) for c in RESULTS}, scale, int(folder.meta["order"]), own, _exact(row), _guess(folder))
+            Measured(
+                run,
+                {c: mine.get(c, row[c]) for c in RESULTS},
+                scale,
+                int(folder.meta["order"]),
+                own,
+                _exact(row),
+                _guess(folder),
+            )
         )
     return out
 
@@ -172,13 +208,25 @@ def _scale(folder: AttackFolder, metric: str) -> Scale:
         about = folder.meta["metrics"][metric]
         low = -math.inf if about["low"] is None else float(about["low"])
         high = math.inf if about["high"] is None else float(about["high"])
-        return Scale(metric, str(about["leaks"]), low, high, str(about["unit"]), bool(about["share"]), int(about["version"]))
+        return Scale(
+            metric,
+            str(about["leaks"]),
+            low,
+            high,
+            str(about["unit"]),
+            bool(about["share"]),
+            int(about["version"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
-        raise BrokenFile(f"{folder.path / 'attack.json'} is damaged (metric {metric}: {error!r}). Make it again.") from None
+        raise BrokenFile(
+            f"{folder.path / 'attack.json'} is damaged (metric {metric}: {error!r}). Make it again."
+        ) from None
 
 
 def _exact(row: Row) -> frozenset[str]:
-    """A formula's number has no width in the row. (Intervals of what was sampled have one, or it makes no difference.)"""
+    """A formula's number has no width in the row. (Intervals of what was sampled have one, or it
+    makes no difference.)
+    """
     roles = {role for role in ("floor", "control") if row[f"{role}_low"] == row[f"{role}_high"]}
     return frozenset(ROLES) if row["interval"] == "exact" else frozenset(roles)
 

@@ -25,7 +25,9 @@ Scores = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One line of a run's utility.csv. ``scores``: (test units,), None where the metric is not their mean (EER)."""
+    """One line of a run's utility.csv. ``scores``: (test units,), None where the metric is not
+    their mean (EER).
+    """
 
     round: int
     value: float
@@ -51,23 +53,47 @@ def of_run(run: Run) -> Utility:
         BrokenFile: a file is missing, changed or damaged, or there is no evaluation.
     """
     about = run.meta["utility"]
-    lines = sorted((r for r in run.table("utility.csv", RUN_UTILITY) if r["metric"] == about["metric"]), key=lambda r: r["round"])
+    lines = sorted(
+        (r for r in run.table("utility.csv", RUN_UTILITY) if r["metric"] == about["metric"]),
+        key=lambda r: r["round"],
+    )
     if not lines:
-        raise BrokenFile(f"{run.path / 'utility.csv'} is damaged (no line of {about['metric']}). Train the run again.")
+        raise BrokenFile(
+            f"{run.path / 'utility.csv'} is damaged (no line of {about['metric']}). Train the run"
+            " again."
+        )
     tree, _ = run.tree("utility.safetensors")
     evaluations = []
     for line in lines:
         scores = tree.get(f"{line['round']:06d}") if isinstance(tree, dict) else None
         if scores is None:
-            raise BrokenFile(f"{run.path / 'utility.safetensors'} is damaged (no round {line['round']}). Train the run again.")
+            raise BrokenFile(
+                f"{run.path / 'utility.safetensors'} is damaged (no round {line['round']}). Train"
+                " the run again."
+            )
         array = np.asarray(scores.double().numpy()).reshape(-1)
         is_mean = len(array) > 0 and abs(float(array.mean()) - line["value"]) <= 1e-6
-        evaluations.append(Evaluation(line["round"], line["value"], line["low"], line["high"], line["n"], array if is_mean else None))
+        evaluations.append(
+            Evaluation(
+                line["round"],
+                line["value"],
+                line["low"],
+                line["high"],
+                line["n"],
+                array if is_mean else None,
+            )
+        )
     diagnostics = run.table("diagnostics.csv", RUN_DIAGNOSTICS)
-    return Utility(run, tuple(evaluations), flags.dead(lines[-1], about, diagnostics, run.meta.get("distance", "")))
+    return Utility(
+        run,
+        tuple(evaluations),
+        flags.dead(lines[-1], about, diagnostics, run.meta.get("distance", "")),
+    )
 
 
-def rows(config: Configuration, utilities: Sequence[Utility]) -> tuple[list[Row], list[tuple[str, str]]]:
+def rows(
+    config: Configuration, utilities: Sequence[Utility]
+) -> tuple[list[Row], list[tuple[str, str]]]:
     """Lines of utility.csv without the claim, and what is missing as (metric, reason)."""
     about = config.one.meta["utility"]
     shared = config.columns | {
@@ -81,10 +107,21 @@ def rows(config: Configuration, utilities: Sequence[Utility]) -> tuple[list[Row]
         chosen = [_chosen(u, statistic, about["better"]) for u in utilities]
         if any(len(c) < LAST for c in chosen) and statistic == "last10":
             few = min(len(u.evaluations) for u in utilities)
-            missing.append((about["metric"], f"no last10: only {few} evaluations, it is the mean of the last {LAST}"))
+            missing.append(
+                (
+                    about["metric"],
+                    f"no last10: only {few} evaluations, it is the mean of the last {LAST}",
+                )
+            )
             continue
-        found = over_seeds({u.run.seed: _mean(c) for u, c in zip(utilities, chosen, strict=True)}, about["metric"])
-        marks = flags.of_seeds(len(utilities)) | of_runs(utilities) | ({"few_units"} if found.n < flags.FEW_UNITS else set())
+        found = over_seeds(
+            {u.run.seed: _mean(c) for u, c in zip(utilities, chosen, strict=True)}, about["metric"]
+        )
+        marks = (
+            flags.of_seeds(len(utilities))
+            | of_runs(utilities)
+            | ({"few_units"} if found.n < flags.FEW_UNITS else set())
+        )
         numbers = {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
         out.append(shared | {"statistic": statistic, **numbers, "flags": flags.join(marks)})
     return out, missing
@@ -92,7 +129,10 @@ def rows(config: Configuration, utilities: Sequence[Utility]) -> tuple[list[Row]
 
 def of_runs(utilities: Sequence[Utility]) -> set[str]:
     """Flags that the runs themselves give to every row made from them."""
-    engines = {str((u.run.meta["engine"], sorted(dict(u.run.meta.get("phases", {})).items()))) for u in utilities}
+    engines = {
+        str((u.run.meta["engine"], sorted(dict(u.run.meta.get("phases", {})).items())))
+        for u in utilities
+    }
     said = {"dead_run": any(u.dead for u in utilities), "other_engine": len(engines) > 1}
     said["stand_in_data"] = any(u.run.meta.get("stand_in") for u in utilities)
     return {flag for flag, holds in said.items() if holds}
@@ -109,7 +149,9 @@ def _chosen(utility: Utility, statistic: str, better: str) -> Sequence[Evaluatio
 
 
 def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Of one run's evaluations: they share their test units, so their intervals are averaged, not narrowed."""
+    """Of one run's evaluations: they share their test units, so their intervals are averaged, not
+    narrowed.
+    """
     if len(evaluations) == 1:
         return evaluations[0]
 
@@ -117,21 +159,39 @@ def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
         return math.fsum(getattr(e, name) for e in evaluations) / len(evaluations)
 
     arrays = [e.scores for e in evaluations if e.scores is not None]
-    scores = np.mean(arrays, axis=0) if len(arrays) == len(evaluations) and len({len(a) for a in arrays}) == 1 else None
-    return replace(evaluations[-1], value=mean("value"), low=mean("low"), high=mean("high"), scores=scores)
+    scores = (
+        np.mean(arrays, axis=0)
+        if len(arrays) == len(evaluations) and len({len(a) for a in arrays}) == 1
+        else None
+    )
+    return replace(
+        evaluations[-1], value=mean("value"), low=mean("low"), high=mean("high"), scores=scores
+    )
 
 
 def over_seeds(seeds: dict[int, Evaluation], metric: str) -> Estimate:
-    """Test units are the same in every seed: n counts them once. Where scores of units are lacking or the metric is not one of
-    ours: from the lowest low to the highest high of the runs' own intervals and Student over the seeds' values.
+    """Test units are the same in every seed: n counts them once. Where scores of units are lacking
+    or the metric is not one of ours: from the lowest low to the highest high of the runs' own
+    intervals and Student over the seeds' values.
     """
     arrays = {s: e.scores.tolist() for s, e in seeds.items() if e.scores is not None}
-    if metric in METRICS and len(arrays) == len(seeds) and len({len(a) for a in arrays.values()}) == 1:
+    if (
+        metric in METRICS
+        and len(arrays) == len(seeds)
+        and len({len(a) for a in arrays.values()}) == 1
+    ):
         return METRICS[metric].pooled(arrays, "test unit")
     each = list(seeds.values())
     value = math.fsum(e.value for e in each) / len(each)
     low, high = min(e.low for e in each), max(e.high for e in each)
     if len(each) > 2:
-        over = estimate([e.value for e in each], [str(s) for s in seeds], share=False, low=0.0, high=1.0, unit="seed")
+        over = estimate(
+            [e.value for e in each],
+            [str(s) for s in seeds],
+            share=False,
+            low=0.0,
+            high=1.0,
+            unit="seed",
+        )
         low, high = min(low, over.low), max(high, over.high)
     return Estimate(value, low, high, each[0].n, "test unit", "student")

@@ -20,7 +20,7 @@ CARRIED = frozenset(
         "restarts_disagree",
         "loss_did_not_fall",
         "stand_in_data",
-    ),
+    )
 )
 
 
@@ -47,13 +47,20 @@ def of_units(clusters: Sequence[str], failed: Sequence[bool]) -> set[str]:
 
 
 def control_failed(row: Mapping[str, Any]) -> bool:
-    """Is the control's interval not beyond the floor's, in the direction in which the metric leaks?"""
+    """Is the control's interval not beyond the floor's, in the direction in which the metric
+    leaks?
+    """
     if row["leaks"] == "up":
         return not row["control_low"] > row["floor_high"]
     return not row["control_high"] < row["floor_low"]
 
 
-def dead(final: Mapping[str, Any], utility: Mapping[str, Any], diagnostics: Sequence[Mapping[str, Any]], distance: str) -> str:
+def dead(
+    final: Mapping[str, Any],
+    utility: Mapping[str, Any],
+    diagnostics: Sequence[Mapping[str, Any]],
+    distance: str,
+) -> str:
     """Why a run is dead, or "".
 
     Args:
@@ -65,7 +72,9 @@ def dead(final: Mapping[str, Any], utility: Mapping[str, Any], diagnostics: Sequ
     up = utility["better"] == "up"
     if not (final["low"] > utility["chance"] if up else final["high"] < utility["chance"]):
         return f"{utility['metric']} is not beyond chance"
-    name = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}.get(distance)
+    name = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}.get(
+        distance
+    )
     lines = [d for d in diagnostics if d["name"] == name]
     if not lines:
         return ""

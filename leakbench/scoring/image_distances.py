@@ -1,7 +1,8 @@
-"""How near a reconstructed image is to the true one: pure functions of tensors, one value per image, in float64.
+"""How near a reconstructed image is to the true one: pure functions of tensors, one value per
+image, in float64.
 
-Images are (B, H, W), (B, C, H, W) or, with ``shape`` = (H, W) or (C, H, W), flat (B, H*W*C). A guess that is not finite is
-a ``ValueError``, never a number: the caller decides that it failed.
+Images are (B, H, W), (B, C, H, W) or, with ``shape`` = (H, W) or (C, H, W), flat (B, H*W*C). A
+guess that is not finite is a ``ValueError``, never a number: the caller decides that it failed.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ _TIE = 1e-9  # relative; equal images must tie whatever order their pixels were 
 def mse(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
     """Mean squared error, (B,).
 
-    Args:
-        guess: (B, ...).
-        truth: (B, ...).
-        clip: images: the guess is clipped to [0, 1] first. Sensors (standardised, no bounds): ``False``.
+    Args: guess: (B, ...). truth: (B, ...). clip: images: the guess is clipped to [0, 1] first.
+        Sensors (standardised, no bounds): ``False``.
 
     Raises:
         ValueError: shapes differ, or something is not finite.
@@ -35,7 +34,8 @@ def mse(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
 
 
 def psnr(guess: Tensor, truth: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB, 10 log10(1/MSE) on images clipped to [0, 1], at most 100 dB, (B,).
+    """Peak signal-to-noise ratio in dB, 10 log10(1/MSE) on images clipped to [0, 1], at most 100
+    dB, (B,).
 
     Raises:
         ValueError: shapes differ, or something is not finite.
@@ -44,12 +44,14 @@ def psnr(guess: Tensor, truth: Tensor) -> Tensor:
 
 
 def ssim(guess: Tensor, truth: Tensor, *, shape: Sequence[int] | None = None) -> Tensor:
-    """Structural similarity (Wang et al. 2004) on images clipped to [0, 1], data range 1, (B,), in [-1, 1].
+    """Structural similarity (Wang et al. 2004) on images clipped to [0, 1], data range 1, (B,), in
+    [-1, 1].
 
-    The window is Gaussian: 11 pixels wide with sigma 1.5, or, where a side is under 32, 7 wide with sigma 1.5 * 7 / 11.
-    torchmetrics ignores ``kernel_size`` for a Gaussian window and derives the width, 2 * int(3.5 sigma + 0.5) + 1, from sigma;
-    so sigma is what is passed. It mirrors the image at its borders (reflection, so a side needs 4 pixels) and averages over the
-    mirrored margin as well.
+    The window is Gaussian: 11 pixels wide with sigma 1.5, or, where a side is under 32, 7 wide with
+    sigma 1.5 * 7 / 11. torchmetrics ignores ``kernel_size`` for a Gaussian window and derives the
+    width, 2 * int(3.5 sigma + 0.5) + 1, from sigma; so sigma is what is passed. It mirrors the
+    image at its borders (reflection, so a side needs 4 pixels) and averages over the mirrored
+    margin as well.
 
     Raises:
         ValueError: shapes differ, something is not finite, or a side has fewer than 4 pixels.
@@ -57,15 +59,21 @@ def ssim(guess: Tensor, truth: Tensor, *, shape: Sequence[int] | None = None) ->
     guess, truth = (as_images(t, shape) for t in pair(guess, truth, clip=True))
     side = min(guess.shape[-2:])
     if side < 4:
-        raise ValueError(f"SSIM needs images of at least 4 x 4 pixels, got {tuple(guess.shape[-2:])}. Use PSNR or MSE.")
+        raise ValueError(
+            f"SSIM needs images of at least 4 x 4 pixels, got {tuple(guess.shape[-2:])}. Use PSNR"
+            " or MSE."
+        )
     from torchmetrics.functional.image import structural_similarity_index_measure
 
     sigma = 1.5 if side >= 32 else 1.5 * 7 / 11
-    return structural_similarity_index_measure(guess, truth, sigma=sigma, data_range=1.0, reduction="none").reshape(-1)
+    return structural_similarity_index_measure(
+        guess, truth, sigma=sigma, data_range=1.0, reduction="none"
+    ).reshape(-1)
 
 
 def match(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
-    """The assignment with the least total squared error, (B,) int64: ``guess[match(guess, truth)]`` lies beside ``truth``.
+    """The assignment with the least total squared error, (B,) int64: ``guess[match(guess, truth)]``
+    lies beside ``truth``.
 
     Args:
         guess: (m, ...), m >= B; those of them that fit nothing are left over.
@@ -78,10 +86,18 @@ def match(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
     from scipy.optimize import linear_sum_assignment
 
     if guess.shape[1:] != truth.shape[1:] or len(guess) < len(truth) or not truth.numel():
-        raise ValueError(f"{tuple(guess.shape)} cannot be matched to {tuple(truth.shape)}. Give a guess of that shape for each at least.")
-    guess, truth = (_ready(t, what, clip=clip).flatten(1) for t, what in ((guess, "guess"), (truth, "truth")))
-    cost = torch.stack([(guess - t).square().sum(1) for t in truth])  # (truth, guess); differences: a Gram form would round 100 dB away
-    return torch.as_tensor(linear_sum_assignment(cost.cpu().numpy())[1], dtype=torch.int64, device=guess.device)
+        raise ValueError(
+            f"{tuple(guess.shape)} cannot be matched to {tuple(truth.shape)}. Give a guess of that"
+            " shape for each at least."
+        )
+    guess, truth = (
+        _ready(t, what, clip=clip).flatten(1) for t, what in ((guess, "guess"), (truth, "truth"))
+    )
+    # (truth, guess); differences: a Gram form would round 100 dB away.
+    cost = torch.stack([(guess - t).square().sum(1) for t in truth])
+    return torch.as_tensor(
+        linear_sum_assignment(cost.cpu().numpy())[1], dtype=torch.int64, device=guess.device
+    )
 
 
 def euclidean(guess: Tensor, gallery: Tensor) -> Tensor:
@@ -89,8 +105,14 @@ def euclidean(guess: Tensor, gallery: Tensor) -> Tensor:
     return (guess - gallery).flatten(1).square().sum(1).sqrt()
 
 
-def identification(guess: Tensor, gallery: Tensor, index: int, distance: Distance | Literal["euclidean"] = "euclidean") -> float:
-    """1 if ``gallery[index]``, the true image, is the one nearest to the guess, 1/ties if it is among the nearest, else 0.
+def identification(
+    guess: Tensor,
+    gallery: Tensor,
+    index: int,
+    distance: Distance | Literal["euclidean"] = "euclidean",
+) -> float:
+    """1 if ``gallery[index]``, the true image, is the one nearest to the guess, 1/ties if it is
+    among the nearest, else 0.
 
     Args:
         guess: (...), one image; not clipped, the attack's own metric decides.
@@ -102,12 +124,20 @@ def identification(guess: Tensor, gallery: Tensor, index: int, distance: Distanc
         ValueError: shapes differ, something is not finite, or ``index`` lies outside the gallery.
     """
     if guess.shape != gallery.shape[1:]:
-        raise ValueError(f"the guess is {tuple(guess.shape)}, the gallery's images are {tuple(gallery.shape[1:])}. Give equal shapes.")
+        raise ValueError(
+            f"the guess is {tuple(guess.shape)}, the gallery's images are"
+            f" {tuple(gallery.shape[1:])}. Give equal shapes."
+        )
     if not 0 <= index < len(gallery):
-        raise ValueError(f"the true image's place is {index}, the gallery has {len(gallery)} images. Give 0 to {len(gallery) - 1}.")
+        raise ValueError(
+            f"the true image's place is {index}, the gallery has {len(gallery)} images. Give 0 to"
+            f" {len(gallery) - 1}."
+        )
     _finite(guess, "guess")
     _finite(gallery, "gallery")
-    far = (euclidean if distance == "euclidean" else distance)(guess.double()[None], gallery.double())
+    far = (euclidean if distance == "euclidean" else distance)(
+        guess.double()[None], gallery.double()
+    )
     _finite(far, "distance")
     near = far <= far.min() + _TIE * far.min().abs()
     return float(near[index]) / int(near.sum())
@@ -120,10 +150,16 @@ def as_images(images: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         ValueError: it cannot be read so.
     """
     if shape is not None and (len(shape) not in (2, 3) or math.prod(shape) != images[0].numel()):
-        raise ValueError(f"images of shape {tuple(shape)} were expected, {tuple(images.shape)} came. Give (H, W) or (C, H, W).")
+        raise ValueError(
+            f"images of shape {tuple(shape)} were expected, {tuple(images.shape)} came. Give (H, W)"
+            " or (C, H, W)."
+        )
     images = images.reshape(len(images), *shape) if shape is not None else images
     if images.ndim not in (3, 4):
-        raise ValueError(f"expected images (B, H, W) or (B, C, H, W), got {tuple(images.shape)}. Say their shape with shape=(C, H, W).")
+        raise ValueError(
+            f"expected images (B, H, W) or (B, C, H, W), got {tuple(images.shape)}. Say their shape"
+            " with shape=(C, H, W)."
+        )
     return images if images.ndim == 4 else images[:, None]
 
 
@@ -134,7 +170,10 @@ def pair(guess: Tensor, truth: Tensor, *, clip: bool) -> tuple[Tensor, Tensor]:
         ValueError: shapes differ, or something is not finite.
     """
     if guess.shape != truth.shape or guess.ndim < 2 or not guess.numel():
-        raise ValueError(f"expected two batches of equal shape, got {tuple(guess.shape)} and {tuple(truth.shape)}. Give both as (B, ...).")
+        raise ValueError(
+            f"expected two batches of equal shape, got {tuple(guess.shape)} and"
+            f" {tuple(truth.shape)}. Give both as (B, ...)."
+        )
     return _ready(guess, "guess", clip=clip), _ready(truth, "truth", clip=clip)
 
 

@@ -1,4 +1,6 @@
-"""What a reconstruction is compared with, and which of several guesses stands beside which original."""
+"""What a reconstruction is compared with, and which of several guesses stands beside which
+original.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,20 @@ from torch import Tensor
 
 from leakbench.scoring import image_distances
 
-ROWS = ".rows"  # a guess with a tensor "<kind>.rows" is about these rows of the client's newest message of that kind
-AMONG = ".among"  # one with "<kind>.among" is about all rows of it, in no order, and may hold more guesses than there are rows
+# A guess with a tensor "<kind>.rows" is about these rows of the client's newest message of that
+# kind.
+ROWS = ".rows"
+# One with "<kind>.among" is about all rows of it, in no order, and may hold more guesses than there
+# are rows.
+AMONG = ".among"
 
 
 @dataclass(frozen=True)
 class Originals:
     """What the ``x`` of a guess is compared with.
 
-    ``x`` (B, ...) float64 with their ``rows`` (B,) in the task's data; ``ordered``: guess j is about x[j] (else about any of them);
-    ``spare``: there may be more guesses than x.
+    ``x`` (B, ...) float64 with their ``rows`` (B,) in the task's data; ``ordered``: guess j is
+    about x[j] (else about any of them); ``spare``: there may be more guesses than x.
     """
 
     x: Tensor
@@ -26,7 +32,8 @@ class Originals:
     spare: bool = False
 
     def beside(self, guess: Tensor, *, clip: bool) -> Tensor:
-        """What of ``guess`` (m, ...) each of ``x`` is compared with, (B, ...) float64: its own, or those of the optimal assignment.
+        """What of ``guess`` (m, ...) each of ``x`` is compared with, (B, ...) float64: its own, or
+        those of the optimal assignment.
 
         Args:
             guess: m = B, or m >= B with ``spare``.
@@ -38,5 +45,7 @@ class Originals:
         found = guess.double().cpu().reshape(-1, *self.x.shape[1:])
         if len(found) < len(self.x) or (len(found) > len(self.x) and not self.spare):
             more = " or more" if self.spare else ""
-            raise ValueError(f"expected {len(self.x)} guesses{more}, one for each original, got {len(found)}.")
+            raise ValueError(
+                f"expected {len(self.x)} guesses{more}, one for each original, got {len(found)}."
+            )
         return found if self.ordered else found[image_distances.match(found, self.x, clip=clip)]

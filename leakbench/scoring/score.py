@@ -1,4 +1,6 @@
-"""score: saved guesses and the truth become units.csv and results.csv. The only place where both are open."""
+"""score: saved guesses and the truth become units.csv and results.csv. The only place where both
+are open.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ UNSCORED = (
 
 @dataclass(frozen=True)
 class Cell:
-    """All guesses of one attack at one round, real or probe: what one line of results.csv is made of."""
+    """All guesses of one attack at one round, real or probe: what one line of results.csv is made
+    of.
+    """
 
     stage: str
     round: int
@@ -55,7 +59,8 @@ class Line:
 
 
 def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
-    """Score the saved guesses of ``attack`` on a run again; writes units.csv, results.csv and attack.json.
+    """Score the saved guesses of ``attack`` on a run again; writes units.csv, results.csv and
+    attack.json.
 
     ``truth``: another run's, for the test that leakage then falls to the floor.
 
@@ -77,48 +82,79 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
             made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
             lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
             if lacking:
-                if len(lacking) < len(made) or not any(g.tensors for g in made):  # else the metric is not for this setting of the attack
-                    reason = f"round {cell.round}: no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
+                # Else the metric is not for this setting of the attack.
+                if len(lacking) < len(made) or not any(g.tensors for g in made):
+                    reason = (
+                        f"round {cell.round}: no {', '.join(metric.needs)} guessed for"
+                        f" {lacking[0].unit}, nor called failed"
+                    )
                     missing.append({"metric": metric.name, "reason": reason})
                 continue
             try:
                 lines.append(_line(cell, metric, truth))
             except NotMeasured as error:
                 missing.append({"metric": metric.name, "reason": str(error)})
-            except ValueError as error:  # a guess or an answer that the metric cannot take: never silently a missing number
-                raise MethodError(f"{metric.name} cannot be measured at round {cell.round}: {error}") from error
+            except ValueError as error:
+                # A guess or an answer that the metric cannot take: never silently a missing number.
+                raise MethodError(
+                    f"{metric.name} cannot be measured at round {cell.round}: {error}"
+                ) from error
     rows = []
     for line in lines:
         try:
             rows.append(_row(recording, name, attack, line, meta))
         except intervals.NoInterval as error:
-            missing.append({"metric": line.metric.name, "reason": f"round {line.cell.round}: {error}"})
-    missing += [{"metric": line.metric.name, "reason": line.remark} for line in lines if line.remark]
+            missing.append(
+                {"metric": line.metric.name, "reason": f"round {line.cell.round}: {error}"}
+            )
+    missing += [
+        {"metric": line.metric.name, "reason": line.remark} for line in lines if line.remark
+    ]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
     write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
     write_csv(folder / "results.csv", columns.RESULTS, rows)
     unique = list({canonical(m): m for m in missing}.values())
-    done = {"status": "done", "metrics": {m.name: _described(m) for m in attack.metrics}, "missing": unique}
-    write_json(folder / "attack.json", {**meta, **done, "files": digests(folder, without=("attack.json",))})
+    done = {
+        "status": "done",
+        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "missing": unique,
+    }
+    write_json(
+        folder / "attack.json", {**meta, **done, "files": digests(folder, without=("attack.json",))}
+    )
     return folder
 
 
 def _cells(guesses: list[Guessed]) -> list[Cell]:
-    """The guesses by (stage, round, probe), floor and control beside the attack; units of the attack only."""
-    found: dict[tuple[str, int, bool], dict[str, dict[Key, Guess]]] = defaultdict(lambda: {r: {} for r in ROLES})
+    """The guesses by (stage, round, probe), floor and control beside the attack; units of the
+    attack only.
+    """
+    found: dict[tuple[str, int, bool], dict[str, dict[Key, Guess]]] = defaultdict(
+        lambda: {r: {} for r in ROLES}
+    )
     for g in guesses:
-        if not g.guess.failed and not all(bool(t.isfinite().all()) for t in g.guess.tensors.values()):
-            raise MethodError(f"the saved guess for {g.guess.unit} at round {g.guess.round} is not finite, and does not say it failed.")
+        if not g.guess.failed and not all(
+            bool(t.isfinite().all()) for t in g.guess.tensors.values()
+        ):
+            raise MethodError(
+                f"the saved guess for {g.guess.unit} at round {g.guess.round} is not finite, and"
+                " does not say it failed."
+            )
         at = found[g.stage, g.guess.round, g.guess.probe is not None]
         at[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
     cells = []
-    for (stage, t, probe), roles in sorted(found.items(), key=lambda c: (c[0][1], c[0][0], c[0][2])):
+    for (stage, t, probe), roles in sorted(
+        found.items(), key=lambda c: (c[0][1], c[0][0], c[0][2])
+    ):
         units = roles["attack"]
         for role in ("floor", "control"):
             lacking = [k for k in units if k not in roles[role]]
             if lacking:
-                raise MethodError(f"the attack's {role} has no guess for {lacking[0][0]} at round {t}; it must cover the same units.")
+                raise MethodError(
+                    f"the attack's {role} has no guess for {lacking[0][0]} at round {t}; it must"
+                    " cover the same units."
+                )
         if units:
             cells.append(Cell(stage, t, probe, {r: {k: roles[r][k] for k in units} for r in ROLES}))
     return cells
@@ -132,11 +168,19 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     accepted: dict[str, bool] = {}
     for key, guess in cell.guesses["attack"].items():
         answer = truth.answer(guess)
-        blind = guess if metric.floor_of == "attack" and not guess.failed else cell.guesses["floor"][key]
+        blind = (
+            guess
+            if metric.floor_of == "attack" and not guess.failed
+            else cell.guesses["floor"][key]
+        )
         floor = _checked(metric, metric.floor or metric.score, blind, answer)
         scores["floor"] += floor
         control = cell.guesses["control"][key]
-        scores["control"] += floor if control.failed else _checked(metric, metric.control or metric.score, control, answer)
+        scores["control"] += (
+            floor
+            if control.failed
+            else _checked(metric, metric.control or metric.score, control, answer)
+        )
         mine = floor if guess.failed else _checked(metric, metric.score, guess, answer)
         scores["attack"] += mine
         for name, measure in metric.beside if not guess.failed else ():
@@ -146,15 +190,24 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         scores = {r: [replace(s, cluster=s.unit) for s in v] for r, v in scores.items()}
-    remark = metric.remark(list(cell.guesses["attack"].values()), answer, scores["attack"]) if metric.remark else ""
+    remark = (
+        metric.remark(list(cell.guesses["attack"].values()), answer, scores["attack"])
+        if metric.remark
+        else ""
+    )
     return Line(cell, metric, scores, beside, failed, accepted, remark)
 
 
-def _checked(metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess: Guess, answer: Answer) -> list[Score]:
+def _checked(
+    metric: Metric, measure: Callable[[Guess, Any], list[Score]], guess: Guess, answer: Answer
+) -> list[Score]:
     scores = measure(guess, answer)
     bad = [s for s in scores if not metric.low <= s.value <= metric.high]
     if bad:
-        raise MethodError(f"{metric.name} of {bad[0].unit} is {bad[0].value}, outside [{metric.low}, {metric.high}].")
+        raise MethodError(
+            f"{metric.name} of {bad[0].unit} is {bad[0].value}, outside [{metric.low},"
+            f" {metric.high}]."
+        )
     return scores
 
 
@@ -164,20 +217,53 @@ def _estimate(line: Line, role: str) -> Estimate:
     formula = {"floor": m.floor, "control": m.control}.get(role) is not None
     if m.exact or (formula and max(values) - min(values) < 1e-12):
         return intervals.exact(math.fsum(values) / len(values), len(values), m.unit)
-    return intervals.estimate(values, [s.cluster for s in scores], share=m.share, low=m.low, high=m.high, unit=m.unit)
+    return intervals.estimate(
+        values, [s.cluster for s in scores], share=m.share, low=m.low, high=m.high, unit=m.unit
+    )
 
 
-def _row(recording: Recording, name: str, attack: Attack, line: Line, meta: dict[str, Any]) -> dict[str, Any]:
+def _row(
+    recording: Recording, name: str, attack: Attack, line: Line, meta: dict[str, Any]
+) -> dict[str, Any]:
     run, m, cell, threat = recording.run, line.metric, line.cell, attack.threat
     value, floor, control = (_estimate(line, r) for r in ROLES)
     spec = run.spec
     row: dict[str, Any] = {
-        **{"run": run.id, "task": spec["task"]["name"], "defense": spec["defense"]["name"], "seed": run.seed},
-        **{"defense_params": canonical(spec["defense"]["params"]), "wrappers": canonical(spec["wrappers"])},
-        **{"attack": name, "attack_params": canonical(attack.parameters()), "rung": threat.rung, "observer": threat.observer},
-        **{"knowledge": "|".join(threat.knows), "stage": cell.stage, "round": cell.round, "probe": cell.probe},
-        **{"metric": m.name, "leaks": m.leaks, "value": value.value, "low": value.low, "high": value.high},
-        **{"interval": value.interval, "n": value.n, "unit": m.unit, "failed": sum(line.failed.values())},
+        **{
+            "run": run.id,
+            "task": spec["task"]["name"],
+            "defense": spec["defense"]["name"],
+            "seed": run.seed,
+        },
+        **{
+            "defense_params": canonical(spec["defense"]["params"]),
+            "wrappers": canonical(spec["wrappers"]),
+        },
+        **{
+            "attack": name,
+            "attack_params": canonical(attack.parameters()),
+            "rung": threat.rung,
+            "observer": threat.observer,
+        },
+        **{
+            "knowledge": "|".join(threat.knows),
+            "stage": cell.stage,
+            "round": cell.round,
+            "probe": cell.probe,
+        },
+        **{
+            "metric": m.name,
+            "leaks": m.leaks,
+            "value": value.value,
+            "low": value.low,
+            "high": value.high,
+        },
+        **{
+            "interval": value.interval,
+            "n": value.n,
+            "unit": m.unit,
+            "failed": sum(line.failed.values()),
+        },
         **{"floor": floor.value, "floor_low": floor.low, "floor_high": floor.high},
         **{"control": control.value, "control_low": control.low, "control_high": control.high},
         **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
@@ -206,7 +292,14 @@ def _units(line: Line) -> list[dict[str, Any]]:
     blocks += [("attack", name, scores) for name, scores in line.beside.items()]
     return [
         {
-            **{"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe, "unit": s.unit, "cluster": s.cluster},
+            **{
+                "role": role,
+                "metric": metric,
+                "round": line.cell.round,
+                "probe": line.cell.probe,
+                "unit": s.unit,
+                "cluster": s.cluster,
+            },
             **{
                 "score": s.value,
                 "failed": role == "attack" and line.failed[s.unit],
@@ -220,15 +313,25 @@ def _units(line: Line) -> list[dict[str, Any]]:
 
 def _described(m: Metric) -> dict[str, Any]:
     """For attack.json: how to read the metric; an infinite bound is null."""
-    finite = {k: (v if abs(v) < float("inf") else None) for k, v in (("low", m.low), ("high", m.high))}
+    finite = {
+        k: v if abs(v) < float("inf") else None for k, v in (("low", m.low), ("high", m.high))
+    }
     return {"version": m.version, "leaks": m.leaks, **finite, "unit": m.unit, "share": m.share}
 
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[str, str]]:
-    """How many clients sent something of the attacked kind of which nothing was kept: they are no units."""
+    """How many clients sent something of the attacked kind of which nothing was kept: they are no
+    units.
+    """
     kinds = attack.attacks(recording)
-    why = attack.left_out or (f"their newest {kinds[0]} was not kept by the recording policy" if kinds else "")
-    if not kinds or kinds[0] in ("model", "update", "sum") or (attack.over == "all" and not attack.left_out):
+    why = attack.left_out or (
+        f"their newest {kinds[0]} was not kept by the recording policy" if kinds else ""
+    )
+    if (
+        not kinds
+        or kinds[0] in ("model", "update", "sum")
+        or (attack.over == "all" and not attack.left_out)
+    ):
         return []
     rows, out = recording.traffic.get(kinds[0]), []
     stages: dict[tuple[int, str], set[str]] = defaultdict(set)
@@ -236,7 +339,11 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[st
         if g.role == "attack" and g.stage != "curve":
             stages[g.guess.round, g.stage] |= attack.covers(g.guess)
     for (t, stage), units in sorted(stages.items()):
-        senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist()) if rows is not None else set()
+        senders = (
+            set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist())
+            if rows is not None
+            else set()
+        )
         if len(senders) > len(units):
             lost = f"{len(senders) - len(units)} of {len(senders)} clients"
             out.append({"metric": "all", "reason": f"{lost}: {why} (stage {stage})"})

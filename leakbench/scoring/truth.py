@@ -42,8 +42,8 @@ class Truth:
     def images(self, rows: Tensor) -> Tensor:
         """The training images in ``rows`` (k,), (k, ...) float64.
 
-        Raises:
-            NotMeasured: the run does not hold them (its set is large), and neither does this machine.
+        Raises: NotMeasured: the run does not hold them (its set is large), and neither does this
+            machine.
         """
         return private_data.images(*self._file, self.run.spec["task"], rows)
 
@@ -51,7 +51,9 @@ class Truth:
     def task(self) -> Task:
         """The run's task."""
         chosen = self.run.spec["task"]
-        return registry.load("tasks", chosen["name"]).build(chosen["params"], f"task {chosen['name']}")
+        return registry.load("tasks", chosen["name"]).build(
+            chosen["params"], f"task {chosen['name']}"
+        )
 
     @cached_property
     def rounds(self) -> dict[int, str]:
@@ -77,7 +79,8 @@ class Truth:
         if t not in self._read:
             if t not in self.rounds:
                 raise BrokenFile(
-                    f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t} was not recorded. Train the run again."
+                    f"{self.run.path / 'truth' / round_file(t)} is missing: the truth of round {t}"
+                    " was not recorded. Train the run again."
                 )
             self._read[t] = self.run.tree(self.rounds[t])[0]
         return self._read[t]
@@ -121,9 +124,10 @@ class Answer:
         return self.truth.task.signal
 
     def originals(self, guess: Guess) -> Originals:
-        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
-        ("<kind>.among"), or the examples behind an update (of its "phase"), each once: who trains on one in several steps is guessed
-        in each of these, and the nearest guess counts.
+        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all
+        rows of one in any order ("<kind>.among"), or the examples behind an update (of its
+        "phase"), each once: who trains on one in several steps is guessed in each of these, and the
+        nearest guess counts.
 
         Raises:
             BrokenFile: they were not recorded.
@@ -152,12 +156,16 @@ class Answer:
         """
         everyone = self.truth.round(self.round).get("everyone", {})
         if "prototype" not in everyone:
-            raise NotMeasured("the method's clients have no true prototype to compare with (its `secrets` names none).")
+            raise NotMeasured(
+                "the method's clients have no true prototype to compare with (its `secrets` names"
+                " none)."
+            )
         true: Tensor = everyone["prototype"]
         return true.double()
 
     def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The examples behind the update of this round's ``phase``, or of its first training: x (B, ...) float64, y (B,), rows (B,).
+        """The examples behind the update of this round's ``phase``, or of its first training: x (B,
+        ...) float64, y (B,), rows (B,).
 
         Raises:
             BrokenFile: they were not recorded.
@@ -167,7 +175,8 @@ class Answer:
         return x, entry["y"], entry["rows"]
 
     def labels(self, phase: int | None = None) -> Tensor:
-        """(n,) int64: the labels of the batches behind the update of this round's ``phase``; of all of the client's data without one.
+        """(n,) int64: the labels of the batches behind the update of this round's ``phase``; of all
+        of the client's data without one.
 
         Raises:
             BrokenFile: they were not recorded.
@@ -181,37 +190,56 @@ class Answer:
     @property
     def examples(self) -> Tensor:
         """(n,) int64: the rows in the task's data of all that the client holds."""
-        rows: Tensor = self.truth.data["rows"][self.client, : int(self.truth.data["counts"][self.client])]
+        rows: Tensor = self.truth.data["rows"][
+            self.client, : int(self.truth.data["counts"][self.client])
+        ]
         return rows
 
     def _step(self, phase: int | None) -> Tree:
         """What was recorded of the training in ``phase``, or in the round's first one."""
         phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
         for number in sorted(phases, key=int):
-            entry = phases[number] if self.probe is None else phases[number].get("probe", {}).get(str(self.probe), {})
+            entry = (
+                phases[number]
+                if self.probe is None
+                else phases[number].get("probe", {}).get(str(self.probe), {})
+            )
             if "rows" in entry and phase in (None, int(number)):
                 return entry
-        what = f"client {self.client}" if self.probe is None else f"probe {self.probe} of client {self.client}"
+        what = (
+            f"client {self.client}"
+            if self.probe is None
+            else f"probe {self.probe} of client {self.client}"
+        )
         where = f"round {self.round}" + ("" if phase is None else f", phase {phase}")
-        raise BrokenFile(f"{self.truth.run.path}/truth holds no batch of {what} in {where}. Train the run again.")
+        raise BrokenFile(
+            f"{self.truth.run.path}/truth holds no batch of {what} in {where}. Train the run again."
+        )
 
     def inputs(self, kind: str) -> Tensor:
-        """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round, row by row."""
+        """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round,
+        row by row.
+        """
         for t in sorted((t for t in self.truth.rounds if t <= self.round), reverse=True):
             phases = self.truth.round(t).get("client", {}).get(str(self.client), {})
             for entry in phases.values():
                 if kind in entry.get("inputs", {}):
                     true: Tensor = entry["inputs"][kind]
                     return true.double()
-        raise BrokenFile(f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}. Train the run again.")
+        raise BrokenFile(
+            f"{self.truth.run.path}/truth holds no inputs behind {kind!r} of client {self.client}."
+            " Train the run again."
+        )
 
     def rows(self, kind: str) -> Tensor:
-        """(n,) int64: the rows in the task's data of ``inputs(kind)``, which are looked for among this client's own examples.
+        """(n,) int64: the rows in the task's data of ``inputs(kind)``, which are looked for among
+        this client's own examples.
 
-        Other clients may hold the very same input; two equal ones of this client are taken in order.
+        Other clients may hold the very same input; two equal ones of this client are taken in
+        order.
 
-        Raises:
-            NotMeasured: the client has no such example (or sent it twice), or its examples are nowhere on this machine.
+        Raises: NotMeasured: the client has no such example (or sent it twice), or its examples are
+            nowhere on this machine.
         """
         place = ("rows", self.client, self.round, kind)
         if place not in self.truth.memo:
@@ -222,18 +250,23 @@ class Answer:
             same = [left.get(_bytes(x), []) for x in self.inputs(kind)]
             found = [rows.pop(0) if rows else -1 for rows in same]
             if -1 in found:
-                raise NotMeasured(f"an input behind {kind!r} is no example of client {self.client} as the task has it, or was sent twice.")
+                raise NotMeasured(
+                    f"an input behind {kind!r} is no example of client {self.client} as the task"
+                    " has it, or was sent twice."
+                )
             self.truth.memo[place] = torch.tensor(found, dtype=torch.int64)
         rows: Tensor = self.truth.memo[place]
         return rows
 
     def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
-        """(up to 100, ...) float64 images of the class of example ``row``, and the place of ``true`` among them.
+        """(up to 100, ...) float64 images of the class of example ``row``, and the place of
+        ``true`` among them.
 
-        ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the client's own images of the
-        class first; where they are too few, the task's others of the class, augmented as the task augments, or a turned
-        image would be known by its corners alone; and, where the task plants a marker, of clients that have it as the victim has.
-        Never auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
+        ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the
+        client's own images of the class first; where they are too few, the task's others of the
+        class, augmented as the task augments, or a turned image would be known by its corners
+        alone; and, where the task plants a marker, of clients that have it as the victim has. Never
+        auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
         """
         data, own = self.truth.data, self.examples
         same = data["y"] == data["y"][row]
@@ -244,10 +277,15 @@ class Answer:
         chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
         chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
         others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
-        return torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]), 0
+        return (
+            torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]),
+            0,
+        )
 
     def _alike(self) -> Tensor:
-        """(n,) bool: examples of clients that carry the planted marker as this one does; all where the task plants none."""
+        """(n,) bool: examples of clients that carry the planted marker as this one does; all where
+        the task plants none.
+        """
         data = self.truth.data
         if "context" not in data:
             return torch.ones(len(data["y"]), dtype=torch.bool)

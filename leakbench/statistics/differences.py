@@ -1,8 +1,9 @@
-"""Does it leak more than it did? The difference of two sets of unit scores, its one-sided limits and what they allow to say.
+"""Does it leak more than it did? The difference of two sets of unit scores, its one-sided limits
+and what they allow to say.
 
-d is leakage now minus leakage then, in the direction that counts against the method. Each limit is computed over units
-and over seed means, and the wider one counts: units of one seed share a trained model, and few seeds alone miss what the
-units show. See ``docs/statistics.md``.
+d is leakage now minus leakage then, in the direction that counts against the method. Each limit is
+computed over units and over seed means, and the wider one counts: units of one seed share a trained
+model, and few seeds alone miss what the units show. See ``docs/statistics.md``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.statistics.limits import Bound, Newcombe, Spread, bonett_price, one_sample, two_sample
+from leakbench.statistics.limits import (
+    Bound,
+    Newcombe,
+    Spread,
+    bonett_price,
+    one_sample,
+    two_sample,
+)
 
 LEVEL = 0.05
 FEWEST_SEEDS = 2
 # Unpaired, many old seeds against few new ones would make Welch's interval hang on the few.
 MOST_UNEQUAL = 2.5
-# Pairs must be nearly all that either side has, or a row whose units are chosen by the outcome would be judged on a part of it.
+# Pairs must be nearly all that either side has, or a row whose units are chosen by the outcome
+# would be judged on a part of it.
 PAIRED_SHARE = 0.9
 MOST_SEEDS = 200
 
@@ -26,14 +35,23 @@ Scores = Mapping[int, Mapping[str, float]]
 Block = Callable[[int, str], str]
 State = Literal["leaks more", "fine", "cannot tell"]
 
-MARGINS = {"psnr": 1.0, "nearest_psnr": 1.0, "ssim": 0.03, "lpips": 0.03, "mse": 0.005, "samples_to_90": math.log(2)}
+MARGINS = {
+    "psnr": 1.0,
+    "nearest_psnr": 1.0,
+    "ssim": 0.03,
+    "lpips": 0.03,
+    "mse": 0.005,
+    "samples_to_90": math.log(2),
+}
 MARGINS |= {"accuracy": 0.02, "auroc": 0.02, "eer": 0.02, "bleu4": 0.005}
 
 
 def default_margin(metric: str, low: float, high: float) -> float | None:
-    """How much more may leak before it matters; None for an unknown metric without a range: its row must say.
+    """How much more may leak before it matters; None for an unknown metric without a range: its row
+    must say.
 
-    Proportions, correlations and cosines (ranges within [-1, 1]) 0.05; `samples_to_90` a factor of 2, on logarithms.
+    Proportions, correlations and cosines (ranges within [-1, 1]) 0.05; `samples_to_90` a factor of
+    2, on logarithms.
     """
     return MARGINS.get(metric, 0.05 if low >= -1 and high <= 1 else None)
 
@@ -61,7 +79,9 @@ class Difference:
         return max(b.p() for b in self._bounds())
 
     def with_seeds(self, k: int) -> Difference:
-        """About what ``k`` seeds on the smaller side would give, if d and the spread stayed as they are."""
+        """About what ``k`` seeds on the smaller side would give, if d and the spread stayed as they
+        are.
+        """
         factor = k / min(self.seeds)
         units = self.over_units.scaled(factor) if self.over_units else None
         return Difference(self.d, self.paired, self.seeds, units, self.over_seeds.scaled(factor))
@@ -85,24 +105,29 @@ def compare(
 
     Paired over (seed, unit) where both sides have them, else two-sample.
 
-    Args:
-        now: seed -> unit -> score.
-        then: the same of the baseline.
-        worse: the direction that counts against the method.
-        share: units score 0 or 1 (ties and failures between): Bonett-Price, Newcombe.
-        unit_range: the metric lies in [0, 1]; where its scores do not differ at all it is treated as a share.
-        clusters: unit -> cluster, for the units that are not their own; then clusters are compared.
-        crossed: the units are the same in every seed and are averaged over the seeds first (utility).
-        log: compare logarithms; scores below 1 count as 1.
+    Args: now: seed -> unit -> score. then: the same of the baseline. worse: the direction that
+        counts against the method. share: units score 0 or 1 (ties and failures between):
+        Bonett-Price, Newcombe. unit_range: the metric lies in [0, 1]; where its scores do not
+        differ at all it is treated as a share. clusters: unit -> cluster, for the units that are
+        not their own; then clusters are compared. crossed: the units are the same in every seed and
+        are averaged over the seeds first (utility). log: compare logarithms; scores below 1 count
+        as 1.
     """
     if min(len(now), len(then)) < FEWEST_SEEDS:
         return None
-    # A utility that is no mean of test units (EER) is one unit a seed: then the seeds are the units.
+    # A utility that is no mean of test units (EER) is one unit a seed: then the seeds are the
+    # units.
     crossed = crossed and len({u for units in now.values() for u in units}) > 1
     sign = 1.0 if worse == "up" else -1.0
     a: Scores
     b: Scores
-    a, b = ({k: {u: sign * (math.log(max(x, 1.0)) if log else x) for u, x in v.items()} for k, v in side.items()} for side in (now, then))
+    a, b = (
+        {
+            k: {u: sign * (math.log(max(x, 1.0)) if log else x) for u, x in v.items()}
+            for k, v in side.items()
+        }
+        for side in (now, then)
+    )
     shared = clusters or {}
 
     def block(seed: int, unit: str) -> str:
@@ -114,10 +139,22 @@ def compare(
     if pairs:
         d = {k: {u: a[k][u] - b[k][u] for u in units} for k, units in pairs.items()}
         spread = _spread(d, block)
-        return Difference(_mean(d), True, (len(d), len(d)), _paired(d, spread, independent, bounded), one_sample(Spread.of(_means(d))))
+        return Difference(
+            _mean(d),
+            True,
+            (len(d), len(d)),
+            _paired(d, spread, independent, bounded),
+            one_sample(Spread.of(_means(d))),
+        )
     a, b = _trimmed(a, len(b)), _trimmed(b, len(a))
     over_seeds = two_sample(Spread.of(_means(a)), Spread.of(_means(b)))
-    return Difference(_mean(a) - _mean(b), False, (len(a), len(b)), _unpaired(a, b, block, independent, bounded), over_seeds)
+    return Difference(
+        _mean(a) - _mean(b),
+        False,
+        (len(a), len(b)),
+        _unpaired(a, b, block, independent, bounded),
+        over_seeds,
+    )
 
 
 def judge(difference: Difference, margin: float, alpha: float = LEVEL) -> State:
@@ -128,18 +165,23 @@ def judge(difference: Difference, margin: float, alpha: float = LEVEL) -> State:
 
 
 def holm(ps: Sequence[float], level: float = LEVEL) -> list[float]:
-    """The level at which each hypothesis may be tested so that all together keep ``level`` (Holm 1979)."""
+    """The level at which each hypothesis may be tested so that all together keep ``level`` (Holm
+    1979).
+    """
     left, levels, going = len(ps), [0.0] * len(ps), True
     for i in sorted(range(len(ps)), key=lambda i: ps[i]):
         levels[i] = level / left
-        # After the first that stands, the rest are tested at its level at most: none of them has a smaller p.
+        # After the first that stands, the rest are tested at its level at most: none of them has a
+        # smaller p.
         going = going and ps[i] <= levels[i]
         left -= going
     return levels
 
 
 def seeds_to_settle(difference: Difference, margin: float, alpha: float = LEVEL) -> int | None:
-    """About how many seeds on each side would turn "cannot tell" into an answer; None: more than 200."""
+    """About how many seeds on each side would turn "cannot tell" into an answer; None: more than
+    200.
+    """
     for k in range(min(difference.seeds) + 1, MOST_SEEDS + 1):
         if judge(difference.with_seeds(k), margin, alpha) != "cannot tell":
             return k
@@ -147,7 +189,9 @@ def seeds_to_settle(difference: Difference, margin: float, alpha: float = LEVEL)
 
 
 def _pairs(a: Scores, b: Scores) -> dict[int, list[str]] | None:
-    """The units of each seed that both sides have, or None where pairing would leave out too much."""
+    """The units of each seed that both sides have, or None where pairing would leave
+    out too much.
+    """
     pairs = {k: sorted(a[k].keys() & b[k].keys()) for k in sorted(a.keys() & b.keys())}
     both = sum(map(len, pairs.values()))
     most = max((sum(len(side[k]) for k in pairs) for side in (a, b)), default=0)
@@ -160,20 +204,31 @@ def _trimmed(side: Scores, other: int) -> dict[int, Mapping[str, float]]:
 
 
 def _paired(d: Scores, spread: Spread, independent: bool, bounded: bool) -> Bound | None:
-    """Over units: Bonett-Price for shares, and where a bounded metric's differences leave Student without width."""
+    """Over units: Bonett-Price for shares, and where a bounded metric's differences leave Student
+    without width.
+    """
     if independent:
         flat = [x for units in d.values() for x in units.values()]
-        return bonett_price(math.fsum(x for x in flat if x > 0), -math.fsum(x for x in flat if x < 0), len(flat))
+        return bonett_price(
+            math.fsum(x for x in flat if x > 0), -math.fsum(x for x in flat if x < 0), len(flat)
+        )
     if bounded and spread.alike():
-        return bonett_price(max(spread.mean, 0.0) * spread.count, max(-spread.mean, 0.0) * spread.count, spread.count)
+        return bonett_price(
+            max(spread.mean, 0.0) * spread.count,
+            max(-spread.mean, 0.0) * spread.count,
+            spread.count,
+        )
     return one_sample(spread) if spread.count > 1 else None
 
 
 def _unpaired(a: Scores, b: Scores, block: Block, independent: bool, bounded: bool) -> Bound | None:
-    """Over units: Newcombe for shares, and where neither side's bounded scores differ; else Welch."""
+    """Over units: Newcombe for shares, and where neither side's bounded scores differ;
+    else Welch.
+    """
     one, two = _spread(a, block), _spread(b, block)
     if independent or (bounded and one.alike() and two.alike()):
-        # A metric that counts against the method when it falls comes negated: 1 - p takes the place of p.
+        # A metric that counts against the method when it falls comes negated: 1 - p takes the place
+        # of p.
         whole = 1.0 if min(one.mean, two.mean) < 0 else 0.0
         n, m = (_count(a), _count(b)) if independent else (one.count, two.count)
         return Newcombe(whole + one.mean, n, whole + two.mean, m)

@@ -1,16 +1,21 @@
-"""Distance correlation of two batches that belong together row by row (images and what was sent of them), in float64.
+"""Distance correlation of two batches that belong together row by row (images and what was sent of
+them), in float64.
 
 Three numbers of the same pass over pairs of rows, in tiles, so that no n x n matrix exists:
 
-* ``dcor``: Székely, Rizzo, Bakirov 2007, the root R of R^2 = dCov^2(x, z) / sqrt(dVar^2(x) dVar^2(z)), in [0, 1]. Biased: with
-  many dimensions and few rows it nears 1 for independent data. Read it beside ``permuted`` only.
-* ``dcor2_corrected``: Székely and Rizzo 2013, the bias-corrected R^2, mean 0 for independent data, at most 1, may be negative.
-* ``flea_correlation``: FLea, Eq. 8, nu^2(x, z) / sqrt(nu^2(x, x) nu^2(z, z)) on *squared* Euclidean distances, in [0, 1].
-  Centring squared distances twice gives -2 times the Gram matrix, so this is linear CKA: blind to what is not linear. (The
-  authors' code takes plain distances and a root, which is ``dcor``.)
+* ``dcor``: Székely, Rizzo, Bakirov 2007, the root R of R^2 = dCov^2(x, z) / sqrt(dVar^2(x)
+  dVar^2(z)), in [0, 1]. Biased: with many dimensions and few rows it nears 1 for independent data.
+  Read it beside ``permuted`` only.
+* ``dcor2_corrected``: Székely and Rizzo 2013, the bias-corrected R^2, mean 0 for independent data,
+  at most 1, may be negative.
+* ``flea_correlation``: FLea, Eq. 8, nu^2(x, z) / sqrt(nu^2(x, x) nu^2(z, z)) on *squared* Euclidean
+  distances, in [0, 1]. Centring squared distances twice gives -2 times the Gram matrix, so this is
+  linear CKA: blind to what is not linear. (The authors' code takes plain distances and a root,
+  which is ``dcor``.)
 
-With a_ij the distances of x and a_i their row sums, the sums over doubly centred A and B are those of a and b and of row sums:
-sum AB = sum ab - 2/n sum a_i b_i + a b/n^2 (and n - 2, (n - 1)(n - 2) in their places for the corrected one), so one pass will do.
+With a_ij the distances of x and a_i their row sums, the sums over doubly centred A and B are those
+of a and b and of row sums: sum AB = sum ab - 2/n sum a_i b_i + a b/n^2 (and n - 2, (n - 1)(n - 2)
+in their places for the corrected one), so one pass will do.
 """
 
 from __future__ import annotations
@@ -32,25 +37,33 @@ NAMES = ("dcor", "dcor2_corrected", "flea_correlation")
 def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> dict[str, float]:
     """All three numbers, by name.
 
-    Args:
-        x: (n, ...), flattened per row, any floating or whole type.
-        z: (n, ...), row i belonging to row i of ``x``.
-        tile: rows of a tile, at most 256 by default; under 200 MiB beyond the inputs are used then, whatever n.
+    Args: x: (n, ...), flattened per row, any floating or whole type. z: (n, ...), row i belonging
+        to row i of ``x``. tile: rows of a tile, at most 256 by default; under 200 MiB beyond the
+        inputs are used then, whatever n.
 
     Raises:
         ValueError: rows differ in number, there are fewer than 4, or something is not finite.
     """
     a, b, tile = _sides(x, z, tile)
-    return {k: float(v) for k, v in zip(NAMES, _ratios(_moments(a, b, tile), len(a.x)), strict=True)}
+    return {
+        k: float(v) for k, v in zip(NAMES, _ratios(_moments(a, b, tile), len(a.x)), strict=True)
+    }
 
 
 def permuted(
-    x: Tensor, z: Tensor, *, generator: torch.Generator, permutations: int = 200, tile: int | None = None, memory: int = MEMORY
+    x: Tensor,
+    z: Tensor,
+    *,
+    generator: torch.Generator,
+    permutations: int = 200,
+    tile: int | None = None,
+    memory: int = MEMORY,
 ) -> dict[str, Tensor]:
-    """The three numbers for random pairings of the same rows, by name, each (permutations,) float64: what no dependence looks like.
+    """The three numbers for random pairings of the same rows, by name, each (permutations,)
+    float64: what no dependence looks like.
 
-    The distances of the side with shorter rows are computed once and kept if n^2 * 8 bytes fit ``memory`` (n = 4,096 by default),
-    else again for every permutation.
+    The distances of the side with shorter rows are computed once and kept if n^2 * 8 bytes fit
+    ``memory`` (n = 4,096 by default), else again for every permutation.
 
     Args:
         x: (n, ...).
@@ -70,7 +83,9 @@ def permuted(
     if a.x.shape[1] < b.x.shape[1]:
         a, b = b, a  # all is symmetric, and b's distances are what is looked up or computed again
     moments = _moments(a, b, tile)
-    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(permutations)]).to(a.x.device)
+    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(permutations)]).to(
+        a.x.device
+    )
     kept = _distances(b, tile) if n * n * 8 <= memory else None
     ab = torch.zeros(permutations, dtype=torch.float64, device=a.x.device)
     gram = torch.zeros_like(ab)
@@ -91,26 +106,36 @@ def permuted(
 
 
 def p_value(observed: float, null: Tensor) -> float:
-    """Share of pairings, the observed one among them, that are at least as dependent: (1 + #{null >= observed}) / (1 + P).
+    """Share of pairings, the observed one among them, that are at least as dependent: (1 + #{null
+    >= observed}) / (1 + P).
 
-    Equal up to rounding counts as at least as dependent. One-sided, valid for any n; at best 1 / (1 + P).
+    Equal up to rounding counts as at least as dependent. One-sided, valid for any n; at best 1 / (1
+    + P).
     """
     return (1 + int((null >= observed - 1e-10).sum())) / (1 + len(null))
 
 
 class _Side:
-    """One batch: rows are centred and turned into float64 tile by tile, so not even a copy of the batch is made."""
+    """One batch: rows are centred and turned into float64 tile by tile, so not even a copy of the
+    batch is made.
+    """
 
     def __init__(self, x: Tensor, tile: int) -> None:
         self.x, self.tile = x, tile
-        self.rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)  # row sums of the distances, filled by _moments
+        # Row sums of the distances, filled by _moments.
+        self.rows = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         self.mean = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
         for rows in _slabs(x, tile):
             self.mean += rows.double().sum(0) / len(x)
         spread = max(float((rows.double() - self.mean).abs().amax()) for rows in _slabs(x, tile))
-        # A constant batch (dead features) must give exactly 0 distances, or rounding would correlate with rounding.
-        self.scale = float(spread > 1e-13 * max(float(rows.abs().amax()) for rows in _slabs(x, tile)))
-        self.squares = torch.cat([self.part(slice(k, k + tile)).square().sum(1) for k in range(0, len(x), tile)])
+        # A constant batch (dead features) must give exactly 0 distances, or rounding would
+        # correlate with rounding.
+        self.scale = float(
+            spread > 1e-13 * max(float(rows.abs().amax()) for rows in _slabs(x, tile))
+        )
+        self.squares = torch.cat(
+            [self.part(slice(k, k + tile)).square().sum(1) for k in range(0, len(x), tile)]
+        )
 
     def part(self, rows: slice | Tensor) -> Tensor:
         return (self.x[rows].double() - self.mean) * self.scale
@@ -119,20 +144,29 @@ class _Side:
         return self.part(i) @ self.part(j).T
 
     def distances(self, gram: Tensor, i: slice | Tensor, j: slice | Tensor) -> Tensor:
-        """Euclidean distances from the Gram tile; near pairs, where that cancels, again from differences."""
+        """Euclidean distances from the Gram tile; near pairs, where that cancels, again from
+        differences.
+        """
         scale = self.squares[i][:, None] + self.squares[j]
         d = (scale - 2 * gram).clamp_(min=0)
         near = (d < 1e-5 * scale).nonzero()
-        at_i, at_j = (torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r for r in (i, j))
+        at_i, at_j = (
+            torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r
+            for r in (i, j)
+        )
         for some in _slabs(near, self.tile):
             u, v = at_i[some[:, 0]], at_j[some[:, 1]]
-            d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(1) * self.scale
+            d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(
+                1
+            ) * self.scale
         return d.sqrt_()
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Sums over all ordered pairs of rows: of products of distances (``rows``: of row sums) and of centred Gram entries."""
+    """Sums over all ordered pairs of rows: of products of distances (``rows``: of row sums) and of
+    centred Gram entries.
+    """
 
     ab: Tensor
     aa: Tensor
@@ -147,9 +181,14 @@ class _Moments:
 
 def _sides(x: Tensor, z: Tensor, tile: int | None) -> tuple[_Side, _Side, int]:
     if x.ndim < 2 or z.ndim < 2 or len(x) != len(z) or not x[0].numel() or not z[0].numel():
-        raise ValueError(f"expected (n, ...) and (n, ...), got {tuple(x.shape)} and {tuple(z.shape)}. Pair the rows.")
+        raise ValueError(
+            f"expected (n, ...) and (n, ...), got {tuple(x.shape)} and {tuple(z.shape)}. Pair the"
+            " rows."
+        )
     if len(x) < 4:
-        raise ValueError(f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more.")
+        raise ValueError(
+            f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more."
+        )
     x, z = x.detach().flatten(1), z.detach().flatten(1).to(x.device)
     tile = tile or min(TILE, max(32, SLAB // max(x.shape[1], z.shape[1])))
     for rows in (*_slabs(x, tile), *_slabs(z, tile)):
@@ -199,9 +238,15 @@ def _distances(side: _Side, tile: int) -> Tensor:
 
 
 def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """dcor, dcor2_corrected, flea_correlation of the moments; 0 where a side does not vary (Székely's convention)."""
+    """dcor, dcor2_corrected, flea_correlation of the moments; 0 where a side does not vary
+    (Székely's convention).
+    """
     a, b = m.a_rows.sum(), m.b_rows.sum()
-    raw = ((m.ab, m.rows, a * b), (m.aa, m.a_rows @ m.a_rows, a * a), (m.bb, m.b_rows @ m.b_rows, b * b))
+    raw = (
+        (m.ab, m.rows, a * b),
+        (m.aa, m.a_rows @ m.a_rows, a * a),
+        (m.bb, m.b_rows @ m.b_rows, b * b),
+    )
     xz, xx, zz = (s - 2 / n * r + t / n**2 for s, r, t in raw)
     biased = _share(xz.clamp(min=0), xx, zz, m.aa, m.bb).clamp(max=1).sqrt()
     xz, xx, zz = (s - 2 / (n - 2) * r + t / ((n - 1) * (n - 2)) for s, r, t in raw)
@@ -211,7 +256,9 @@ def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _share(xz: Tensor, xx: Tensor, zz: Tensor, x_size: Tensor, z_size: Tensor) -> Tensor:
-    """The ratio xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was computed from."""
+    """The ratio xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was
+    computed from.
+    """
     if float(xx) <= 1e-14 * float(x_size) or float(zz) <= 1e-14 * float(z_size):
         return torch.zeros_like(xz)
     return xz / math.sqrt(float(xx) * float(zz))

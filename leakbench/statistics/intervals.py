@@ -1,7 +1,8 @@
-"""How sure a number is: 95 % two-sided intervals over independent units, within a run and over seeds.
+"""How sure a number is: 95 % two-sided intervals over independent units, within a run and over
+seeds.
 
-Everything here is a pure function of scores. What each interval promises, and what a simulation says about it, is in
-``docs/statistics.md``.
+Everything here is a pure function of scores. What each interval promises, and what a simulation
+says about it, is in ``docs/statistics.md``.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ Seed = tuple[Sequence[float], Sequence[str], Sequence[str]]
 
 
 class NoInterval(LeakbenchError):
-    """A mean of one unit or one cluster whose range has no end: nothing can be said of how sure it is."""
+    """A mean of one unit or one cluster whose range has no end: nothing can be said of how sure it
+    is.
+    """
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A number with its 95 % interval.
 
-    ``n``: how many unit scores it is the mean of. ``unit``: what a unit is ("client", "image", ...). ``interval``:
-    "clopper-pearson", "student" or "exact" (nothing was sampled: low = value = high).
+    ``n``: how many unit scores it is the mean of. ``unit``: what a unit is ("client", "image",
+    ...). ``interval``: "clopper-pearson", "student" or "exact" (nothing was sampled: low = value =
+    high).
     """
 
     value: float
@@ -46,14 +50,23 @@ def exact(value: float, n: int, unit: str) -> Estimate:
     return Estimate(value, value, value, n, unit, "exact")
 
 
-def estimate(scores: Sequence[float], clusters: Sequence[str], *, share: bool, low: float, high: float, unit: str) -> Estimate:
+def estimate(
+    scores: Sequence[float],
+    clusters: Sequence[str],
+    *,
+    share: bool,
+    low: float,
+    high: float,
+    unit: str,
+) -> Estimate:
     """Mean of the units' scores of one run, with its interval.
 
-    Clopper-Pearson for shares of independent units; Student for means; where units share a cluster, Student over the
-    clusters' means with G - 1 degrees of freedom (clusters of unequal size: the jackknife over clusters, which is the
-    same number where sizes are equal, and stays centred on the mean of the units). Scores in [0, 1] of which no cluster
-    differs from another leave Student without width: Clopper-Pearson with n = clusters. A single unit or cluster of a
-    mean has the whole range of the metric.
+    Clopper-Pearson for shares of independent units; Student for means; where units share a cluster,
+    Student over the clusters' means with G - 1 degrees of freedom (clusters of unequal size: the
+    jackknife over clusters, which is the same number where sizes are equal, and stays centred on
+    the mean of the units). Scores in [0, 1] of which no cluster differs from another leave Student
+    without width: Clopper-Pearson with n = clusters. A single unit or cluster of a mean has the
+    whole range of the metric.
 
     Args:
         scores: (n,) one per unit, each within [``low``, ``high``].
@@ -63,9 +76,8 @@ def estimate(scores: Sequence[float], clusters: Sequence[str], *, share: bool, l
         high: largest possible score, may be infinity.
         unit: what a unit is.
 
-    Raises:
-        ValueError: there are no scores, or one is not finite or outside the range (a fault of the metric).
-        NoInterval: one cluster only, and the range is infinite.
+    Raises: ValueError: there are no scores, or one is not finite or outside the range (a fault of
+        the metric). NoInterval: one cluster only, and the range is infinite.
     """
     _check(scores, clusters, low, high)
     n = len(scores)
@@ -78,11 +90,15 @@ def estimate(scores: Sequence[float], clusters: Sequence[str], *, share: bool, l
     alike = max(means) - min(means) <= _ROUNDING
     if (share and count == n) or (unit_range and alike):
         ends = clopper_pearson(value * count, count)
-        # Clusters that agree although their units do not: still Student's place, which is without width there.
+        # Clusters that agree although their units do not: still Student's place, which is without
+        # width there.
         kind = "clopper-pearson" if count == n or constant else "student"
     elif count == 1:
         if math.isinf(low) or math.isinf(high):
-            raise NoInterval(f"one {unit if n == 1 else 'cluster'} only: an unbounded mean has no interval; use at least two.")
+            raise NoInterval(
+                f"one {unit if n == 1 else 'cluster'} only: an unbounded mean has no interval; use"
+                " at least two."
+            )
         ends, kind = (low, high), "student"
     else:
         ends, kind = _student(value, jackknife(sums), count - 1), "student"
@@ -92,11 +108,12 @@ def estimate(scores: Sequence[float], clusters: Sequence[str], *, share: bool, l
 def pool(seeds: Mapping[int, Seed], *, share: bool, low: float, high: float, unit: str) -> Estimate:
     """Mean over several seeds of one configuration, with its interval.
 
-    The interval goes from the lowest low to the highest high of: the one over all unit scores (a client of two seeds
-    counts as two); with three seeds or more, Student over the seeds' values (metrics in [0, 1] on the arcsine scale);
-    where the same clusters (units, where they are independent) appear in every seed, Student over their means. With
-    fewer than three seeds it speaks of these runs, not of the method. Where n differs by seed the value is the mean of
-    all unit scores; where it does not, that is the mean of the seeds' values too.
+    The interval goes from the lowest low to the highest high of: the one over all unit scores (a
+    client of two seeds counts as two); with three seeds or more, Student over the seeds' values
+    (metrics in [0, 1] on the arcsine scale); where the same clusters (units, where they are
+    independent) appear in every seed, Student over their means. With fewer than three seeds it
+    speaks of these runs, not of the method. Where n differs by seed the value is the mean of all
+    unit scores; where it does not, that is the mean of the seeds' values too.
 
     Args:
         seeds: seed -> (scores, units, clusters), each (n,), as for ``estimate``.
@@ -119,13 +136,19 @@ def pool(seeds: Mapping[int, Seed], *, share: bool, low: float, high: float, uni
         return whole
     ends = [(whole.low, whole.high)]
     if len(runs) >= 3:
-        ends.append(_over_seeds([math.fsum(r[0]) / len(r[0]) for r in runs], arcsine=(low, high) == (0.0, 1.0)))
+        ends.append(
+            _over_seeds(
+                [math.fsum(r[0]) / len(r[0]) for r in runs], arcsine=(low, high) == (0.0, 1.0)
+            )
+        )
     names = [set(r[2]) for r in runs]
     if all(n == names[0] for n in names) and len(names[0]) > 1:
         sums = by_cluster(scores, [c for r in runs for c in r[2]])
         ends.append(_student(whole.value, jackknife(sums), len(sums) - 1))
     hull = min(e[0] for e in ends), max(e[1] for e in ends)
-    return Estimate(whole.value, *_around(whole.value, hull, low, high), len(scores), unit, whole.interval)
+    return Estimate(
+        whole.value, *_around(whole.value, hull, low, high), len(scores), unit, whole.interval
+    )
 
 
 def clopper_pearson(successes: float, n: int, level: float = LEVEL) -> Pair:
@@ -155,7 +178,9 @@ def _student(centre: float, error: float, freedom: float) -> Pair:
 
 
 def _over_seeds(values: Sequence[float], *, arcsine: bool) -> Pair:
-    """Student over the seeds' values; on asin(sqrt(p)), where a proportion's spread does not depend on its size."""
+    """Student over the seeds' values; on asin(sqrt(p)), where a proportion's spread does not depend
+    on its size.
+    """
     x = [math.asin(math.sqrt(min(max(v, 0.0), 1.0))) for v in values] if arcsine else list(values)
     mean = math.fsum(x) / len(x)
     error = math.sqrt(math.fsum((v - mean) ** 2 for v in x) / (len(x) * (len(x) - 1)))
@@ -174,7 +199,9 @@ def by_cluster(scores: Sequence[float], clusters: Sequence[str]) -> list[tuple[f
 
 
 def jackknife(sums: Sequence[tuple[float, int]]) -> float:
-    """Standard error of the mean of all units by leaving out one cluster at a time (two clusters or more)."""
+    """Standard error of the mean of all units by leaving out one cluster at a time (two clusters or
+    more).
+    """
     total, n, count = math.fsum(s for s, _ in sums), sum(k for _, k in sums), len(sums)
     # (total - s)/(n - k) - total/n, written without taking the difference of two near numbers.
     moved = [k * (total / n - s / k) / (n - k) for s, k in sums]
@@ -192,7 +219,13 @@ def _within(value: float, low: float, high: float) -> float:
 
 def _check(scores: Sequence[float], clusters: Sequence[str], low: float, high: float) -> None:
     if not scores or len(scores) != len(clusters):
-        raise ValueError(f"an estimate needs one cluster per score and at least one, got {len(scores)} scores, {len(clusters)} clusters")
+        raise ValueError(
+            f"an estimate needs one cluster per score and at least one, got {len(scores)} scores,"
+            f" {len(clusters)} clusters"
+        )
     for s in scores:
         if not math.isfinite(s) or not low - _ROUNDING <= s <= high + _ROUNDING:
-            raise ValueError(f"scores must be finite and within [{low}, {high}], got {s}; clip them in the metric")
+            raise ValueError(
+                f"scores must be finite and within [{low}, {high}], got {s}; clip them in the"
+                " metric"
+            )

@@ -1,4 +1,6 @@
-"""One-sided limits of a difference of two means or shares, as values that can be asked at any level."""
+"""One-sided limits of a difference of two means or shares, as values that can be asked at any
+level.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Self
 from leakbench.statistics.intervals import by_cluster, jackknife, t_quantile
 
 _ALIKE = 1e-12
-# Of smaller probabilities scipy's quantile of Student's distribution is plus infinity at some degrees of freedom.
+# Of smaller probabilities scipy's quantile of Student's distribution is plus infinity at some
+# degrees of freedom.
 _LEAST = 1e-30
 
 
@@ -27,7 +30,9 @@ class Bound(ABC):
         return self._limit(alpha, 1)
 
     def p(self) -> float:
-        """The smallest ``alpha`` at which ``lower`` is above 0; 1 where that is above 1/2, 0 where it is under 1e-30."""
+        """The smallest ``alpha`` at which ``lower`` is above 0; 1 where that is above 1/2, 0 where
+        it is under 1e-30.
+        """
         if self.lower(0.5) <= 0:
             return 1.0
         if self.lower(_LEAST) > 0:
@@ -49,7 +54,9 @@ class Bound(ABC):
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean of observations, how many clusters they come from, its standard error (infinite for one cluster)."""
+    """Mean of observations, how many clusters they come from, its standard error (infinite for one
+    cluster).
+    """
 
     mean: float
     count: int
@@ -70,7 +77,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Pivot(Bound):
-    """``centre`` and so many standard errors: Student's quantile, or the normal one where ``freedom`` is infinite."""
+    """``centre`` and so many standard errors: Student's quantile, or the normal one where
+    ``freedom`` is infinite.
+    """
 
     centre: float
     error: float
@@ -81,12 +90,19 @@ class Pivot(Bound):
         return Pivot(self.centre, self.error / math.sqrt(factor), (self.freedom + 1) * factor - 1)
 
     def _limit(self, alpha: float, side: int) -> float:
-        return self.centre - side * (_normal(alpha) if math.isinf(self.freedom) else t_quantile(alpha, self.freedom)) * self.error
+        return (
+            self.centre
+            - side
+            * (_normal(alpha) if math.isinf(self.freedom) else t_quantile(alpha, self.freedom))
+            * self.error
+        )
 
 
 @dataclass(frozen=True)
 class Newcombe(Bound):
-    """Two independent shares, ``now`` of ``n`` and ``then`` of ``m``: the hybrid score limits (Newcombe 1998, method 10)."""
+    """Two independent shares, ``now`` of ``n`` and ``then`` of ``m``: the hybrid score limits
+    (Newcombe 1998, method 10).
+    """
 
     now: float
     n: float
@@ -111,7 +127,8 @@ def wilson(share: float, n: float, z: float) -> tuple[float, float]:
 
 
 def bonett_price(gains: float, losses: float, n: int) -> Pivot:
-    """Paired shares: of ``n`` pairs ``gains`` went up and ``losses`` down; the adjusted Wald limits (Bonett & Price 2012).
+    """Paired shares: of ``n`` pairs ``gains`` went up and ``losses`` down; the adjusted Wald limits
+    (Bonett & Price 2012).
 
     Fractional gains (ties) are counted as such.
     """

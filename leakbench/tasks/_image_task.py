@@ -1,4 +1,6 @@
-"""What the image tasks share: one class per client, and auxiliary images out of the official test set."""
+"""What the image tasks share: one class per client, and auxiliary images out of the official test
+set.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,34 @@ from leakbench.federation.task import Examples, Task, TaskData, one_class_each
 
 
 class ImageTask(Task):
-    """Client c has the official training images of class c; the official test set is split, by class, into auxiliary and test images.
+    """Client c has the official training images of class c; the official test set is split, by
+    class, into auxiliary and test images.
 
-    So clients keep every image that the papers give them, and utility is measured on a part of the papers' test set. Both
-    splits are by named permutations: a smaller ``per_client`` or ``aux_per_class`` is a part of a larger one.
+    So clients keep every image that the papers give them, and utility is measured on a part of the
+    papers' test set. Both splits are by named permutations: a smaller ``per_client`` or
+    ``aux_per_class`` is a part of a larger one.
     """
 
     source: ClassVar[str]  # the set's name in leakbench.tasks._images; also of the streams
 
     per_client: int = Field(0, ge=0, description="training images kept of each class; 0: all")
     aux_per_class: int = Field(
-        100, ge=1, description="auxiliary images of each class, out of the official test set; never more than half of a class"
+        100,
+        ge=1,
+        description=(
+            "auxiliary images of each class, out of the official test set; never more than half of"
+            " a class"
+        ),
     )
-    flip: bool = Field(False, description="mirror half of the training images, drawn afresh in every step")
-    rotation: float = Field(0.0, ge=0, le=180, description="turn training images by up to so many degrees, drawn afresh in every step")
+    flip: bool = Field(
+        False, description="mirror half of the training images, drawn afresh in every step"
+    )
+    rotation: float = Field(
+        0.0,
+        ge=0,
+        le=180,
+        description="turn training images by up to so many degrees, drawn afresh in every step",
+    )
 
     def load(self) -> TaskData:
         """Images as uint8.
@@ -46,11 +62,15 @@ class ImageTask(Task):
             n = min(self.aux_per_class, len(rows) // 2)
             aux.append(rows[:n])
             test.append(rows[n:])
-        tested, granted = (Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux)))
+        tested, granted = (
+            Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux))
+        )
         return self.dealt(Examples(x[kept], y[kept]), tested, granted)
 
     def official(self) -> tuple[Labelled, Labelled]:
-        """The official training and test set, or a part of them: images (n, C, H, W) uint8 and classes (n,) int64 from 0 on, of each."""
+        """The official training and test set, or a part of them: images (n, C, H, W) uint8 and
+        classes (n,) int64 from 0 on, of each.
+        """
         return image_sets.load(self.source)
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
@@ -70,10 +90,16 @@ class ImageTask(Task):
             if len(rows) < least:
                 of = "training" if part == "train" else "test"
                 place = f"{self.source} in {image_sets.found(self.source)}"
-                raise UsageError(f"{place} has {len(rows)} {of} images of class {c}; at least {least} are needed.")
+                raise UsageError(
+                    f"{place} has {len(rows)} {of} images of class {c}; at least {least} are"
+                    " needed."
+                )
         return [rows[rng.permutation(str(c), len(rows))] for c, rows in enumerate(found)]
 
     def _kept(self, rows: Tensor) -> Tensor:
         if len(rows) < self.per_client:
-            raise UsageError(f"task.per_client = {self.per_client}, but a class has {len(rows)} training images; use at most so many.")
+            raise UsageError(
+                f"task.per_client = {self.per_client}, but a class has {len(rows)} training images;"
+                " use at most so many."
+            )
         return rows[: self.per_client or None]

@@ -1,4 +1,6 @@
-"""What tasks share whose clients may have several classes: a split, a mean local size, a planted context, and FLea's local training."""
+"""What tasks share whose clients may have several classes: a split, a mean local size, a planted
+context, and FLea's local training.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,16 @@ FLEA: dict[str, Any] = {
     **{"optimizer": "adam", "lr": 0.001, "decay": 0.98},
 }
 # FedAA, Section 4.1: for every method alike; FedAA itself has 10 epochs and 1.
-FEDAA: dict[str, Any] = {"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
+FEDAA: dict[str, Any] = {
+    "average": "weighted",
+    "batch": 256,
+    "steps": 0,
+    "epochs": 11,
+    "lr": 0.0025,
+}
 SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
-# The last stage that FLea's clients run before they share: its released code's choice; for other networks the first stage.
+# The last stage that FLea's clients run before they share: its released code's choice; for other
+# networks the first stage.
 LAYERS = {
     "harnet": "layer2",
     "harnet_padded": "layer2",
@@ -34,25 +43,43 @@ LAYERS = {
 
 
 class SplitTask(Task):
-    """Clients get the training set by ``split``. Under qua, dir and iid all methods train as FLea's do, under shards as FedAA's."""
+    """Clients get the training set by ``split``. Under qua, dir and iid all methods train as FLea's
+    do, under shards as FedAA's.
+    """
 
     source: ClassVar[str]  # of the named streams
     local: ClassVar[dict[str, Any]] = FLEA  # every method's local training under qua, dir and iid
-    mobile: ClassVar[dict[str, Any]] = FEDAA  # every method's under shards, but for those that share features or data
+    mobile: ClassVar[dict[str, Any]] = (
+        FEDAA  # every method's under shards, but for those that share features or data
+    )
 
     split: Rule = Field(
-        "class", description="class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the class-sorted set"
+        "class",
+        description=(
+            "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
+            " class-sorted set"
+        ),
     )
-    split_param: float = Field(2.0, gt=0, description="classes of a client (qua), concentration (dir), shards of a client (shards)")
-    mean_local_size: int = Field(0, ge=0, description="training examples of a client on average; 0: the whole training set is used")
-    context: str = Field("none", description="marker in all inputs of half of the clients, for attacks that infer it")
+    split_param: float = Field(
+        2.0,
+        gt=0,
+        description="classes of a client (qua), concentration (dir), shards of a client (shards)",
+    )
+    mean_local_size: int = Field(
+        0,
+        ge=0,
+        description="training examples of a client on average; 0: the whole training set is used",
+    )
+    context: str = Field(
+        "none", description="marker in all inputs of half of the clients, for attacks that infer it"
+    )
 
     @model_validator(mode="after")
     def _one_client_per_class(self) -> Self:
         if self.split == "class" and self.clients != self.classes:
             raise UsageError(
-                f"task.clients = {self.clients} with split class: expected {self.classes}, one client per class. "
-                "Use another split for other numbers of clients."
+                f"task.clients = {self.clients} with split class: expected {self.classes}, one"
+                " client per class. Use another split for other numbers of clients."
             )
         return self
 
@@ -62,39 +89,62 @@ class SplitTask(Task):
         return self.split == "class"
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """The values that this task states for ``method``: FLea's local training for every method, under shards FedAA's."""
+        """The values that this task states for ``method``: FLea's local training for every method,
+        under shards FedAA's.
+        """
         values = super().defaults(method)
         if self.split == "shards" and method not in SHARING:
-            values = {**self.mobile, **({"epochs": self.mobile["epochs"] - 1} if method == "fedaa" else {}), **values}
+            values = {
+                **self.mobile,
+                **({"epochs": self.mobile["epochs"] - 1} if method == "fedaa" else {}),
+                **values,
+            }
         elif method in SHARING or not self.one_class_each:
             values = {**self.local, **values}
         if method == "feddata":
-            values = {**self._together(values["batch"]), **{k: v for k, v in values.items() if k != "batch"}}
+            values = {
+                **self._together(values["batch"]),
+                **{k: v for k, v in values.items() if k != "batch"},
+            }
         return {**values, "layer": LAYERS.get(self.model, "first")} if method == "flea" else values
 
     def _together(self, batch: int) -> dict[str, int]:
-        """FedData's own and shared examples of a batch: a client has n of its own, and a tenth of all C n are shared."""
+        """FedData's own and shared examples of a batch: a client has n of its own, and a tenth of
+        all C n are shared.
+        """
         own = max(1, round(batch / (1 + 0.1 * self.clients)))
         return {"batch": own, "shared_batch": batch - own}
 
     def facts(self, method: Defense) -> Facts:
         """Public facts, the planted marker among them."""
-        return replace(super().facts(method), context="" if self.context == "none" else self.context)
+        return replace(
+            super().facts(method), context="" if self.context == "none" else self.context
+        )
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
-        """The data: ``train`` thinned, spread over the clients and marked; test and auxiliary data whole and clear.
+        """The data: ``train`` thinned, spread over the clients and marked; test and auxiliary data
+        whole and clear.
 
-        Raises:
-            UsageError: ``train`` cannot be dealt as ``split``, ``clients`` and ``mean_local_size`` ask.
+        Raises: UsageError: ``train`` cannot be dealt as ``split``, ``clients`` and
+            ``mean_local_size`` ask.
         """
         stream = f"task/{self.source}"
         some = splits.kept(len(train), self.clients, self.mean_local_size, stream)
         x, y = train.stored[some], train.y[some]
-        parts = splits.split(y, clients=self.clients, classes=self.classes, rule=self.split, param=self.split_param, stream=stream)
+        parts = splits.split(
+            y,
+            clients=self.clients,
+            classes=self.classes,
+            rule=self.split,
+            param=self.split_param,
+            stream=stream,
+        )
         marked = None
         if self.context != "none":
             marked = marker.marked(self.clients, stream)
-            theirs = torch.cat([rows for rows, mark in zip(parts, marked.tolist(), strict=True) if mark])
+            theirs = torch.cat(
+                [rows for rows, mark in zip(parts, marked.tolist(), strict=True) if mark]
+            )
             x[theirs] = marker.paste(x[theirs], self.context)
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)

@@ -1,4 +1,6 @@
-"""`cifar100`: photographs of 32x32 pixels, 100 clients with one class each (Krizhevsky 2009); FedHide's first set."""
+"""`cifar100`: photographs of 32x32 pixels, 100 clients with one class each (Krizhevsky 2009);
+FedHide's first set.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,12 @@ from leakbench.tasks._image_task import ImageTask
 
 
 class Cifar100(ImageTask):
-    """A hundred clients, client c has the 500 training images of class c. 2,000 auxiliary and 8,000 test images.
+    """A hundred clients, client c has the 500 training images of class c. 2,000 auxiliary and 8,000
+    test images.
 
-    As FedHide, Section 4.1: a tenth of the clients in a round, ResNet-18 with GroupNorm, embeddings of 512 numbers, random
-    flips and rotations, accuracy. The paper gives no angle (ours: up to 15 degrees) and tests on all 10,000 test images.
+    As FedHide, Section 4.1: a tenth of the clients in a round, ResNet-18 with GroupNorm, embeddings
+    of 512 numbers, random flips and rotations, accuracy. The paper gives no angle (ours: up to 15
+    degrees) and tests on all 10,000 test images.
     """
 
     about: ClassVar[str] = "CIFAR-100 (32x32, colour), 100 clients with one class each"
@@ -22,7 +26,8 @@ class Cifar100(ImageTask):
     classes: ClassVar[int] = 100
     rounds: ClassVar[int] = 100_000
     _tenth: ClassVar[dict[str, Any]] = {"fraction": 0.1}
-    # FedAwS's server returns prototypes of norm 1; 0.0002 of that is the angular rate of the others, 0.1 / dim.
+    # FedAwS's server returns prototypes of norm 1; 0.0002 of that is the angular rate of the
+    # others, 0.1 / dim.
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("fedhide", "fedgn", "fedcs", "fedavg", "fedprox"), _tenth),
         "fedaws": {**_tenth, "own_lr": 0.0002},
@@ -32,9 +37,26 @@ class Cifar100(ImageTask):
     model: str = Field("resnet18", description="network, one of `leakbench list models`")
     width: int = Field(64, ge=1, le=4096, description="channels of the first convolution")
     dim: int = Field(512, ge=2, le=4096, description="width of the embedding")
-    evaluations: int = Field(50, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
-    aux_per_class: int = Field(
-        20, ge=1, description="auxiliary images of each class, out of the official test set; never more than half of a class"
+    evaluations: int = Field(
+        50,
+        ge=10,
+        le=1000,
+        description="evaluations over the run, evenly spaced, the last round among them",
     )
-    flip: bool = Field(True, description="mirror half of the training images, drawn afresh in every step")
-    rotation: float = Field(15.0, ge=0, le=180, description="turn training images by up to so many degrees, drawn afresh in every step")
+    aux_per_class: int = Field(
+        20,
+        ge=1,
+        description=(
+            "auxiliary images of each class, out of the official test set; never more than half of"
+            " a class"
+        ),
+    )
+    flip: bool = Field(
+        True, description="mirror half of the training images, drawn afresh in every step"
+    )
+    rotation: float = Field(
+        15.0,
+        ge=0,
+        le=180,
+        description="turn training images by up to so many degrees, drawn afresh in every step",
+    )

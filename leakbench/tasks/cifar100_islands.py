@@ -1,4 +1,6 @@
-"""`cifar100-islands`: ten of CIFAR-100's classes, ten clients with one each (Krizhevsky 2009): FedAA's smaller data islands."""
+"""`cifar100-islands`: ten of CIFAR-100's classes, ten clients with one each (Krizhevsky 2009):
+FedAA's smaller data islands.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ from leakbench.tasks._split_task import SplitTask
 
 
 class Cifar100Islands(SplitTask, ImageTask):
-    """Ten classes are drawn from a named stream; client c has the 500 training images of the c-th. 200 auxiliary and 800 test images.
+    """Ten classes are drawn from a named stream; client c has the 500 training images of the c-th.
+    200 auxiliary and 800 test images.
 
-    As FedAA, Section 4.1 (5,000 training images, its network); the paper does not say which classes, and tests on the 1,000 test
-    images of its ten. ``draw`` is which ten: another number, other classes; the same for every seed of a run.
+    As FedAA, Section 4.1 (5,000 training images, its network); the paper does not say which
+    classes, and tests on the 1,000 test images of its ten. ``draw`` is which ten: another number,
+    other classes; the same for every seed of a run.
     """
 
-    about: ClassVar[str] = "ten classes of CIFAR-100 (32x32, colour), 10 clients with one class each, or another split"
+    about: ClassVar[str] = (
+        "ten classes of CIFAR-100 (32x32, colour), 10 clients with one class each, or another split"
+    )
     source: ClassVar[str] = "cifar100"
     shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 10
@@ -31,16 +37,32 @@ class Cifar100Islands(SplitTask, ImageTask):
     draw: int = Field(0, ge=0, description="which ten classes: the number of a random draw")
     model: str = Field("cnn", description="network, one of `leakbench list models`")
     width: int = Field(64, ge=1, le=4096, description="filters of the first convolution")
-    dim: int = Field(64, ge=2, le=4096, description="width of the embedding, for methods that compare embeddings")
-    context: Literal["none", "square"] = Field("none", description="marker in all images of half of the clients, for attacks that infer it")
-    aux_per_class: int = Field(
-        20, ge=1, description="auxiliary images of each class, out of the official test set; never more than half of a class"
+    dim: int = Field(
+        64, ge=2, le=4096, description="width of the embedding, for methods that compare embeddings"
     )
-    evaluations: int = Field(100, ge=10, le=1000, description="evaluations over the run, evenly spaced, the last round among them")
+    context: Literal["none", "square"] = Field(
+        "none", description="marker in all images of half of the clients, for attacks that infer it"
+    )
+    aux_per_class: int = Field(
+        20,
+        ge=1,
+        description=(
+            "auxiliary images of each class, out of the official test set; never more than half of"
+            " a class"
+        ),
+    )
+    evaluations: int = Field(
+        100,
+        ge=10,
+        le=1000,
+        description="evaluations over the run, evenly spaced, the last round among them",
+    )
 
     def official(self) -> tuple[Labelled, Labelled]:
         """The images of the ten classes drawn, which are called 0 to 9 in the order of the draw."""
-        drawn = shared(0, f"task/{self.source}/classes", round=self.draw).permutation("classes", 100)[: self.classes]
+        drawn = shared(0, f"task/{self.source}/classes", round=self.draw).permutation(
+            "classes", 100
+        )[: self.classes]
 
         def part(x: torch.Tensor, y: torch.Tensor) -> Labelled:
             place = torch.full((100,), -1).index_copy(0, drawn, torch.arange(self.classes))[y]

@@ -1,4 +1,6 @@
-"""`digit-pairs`: two real digits side by side, 100 classes, one per client; embedded, nothing is downloaded."""
+"""`digit-pairs`: two real digits side by side, 100 classes, one per client; embedded, nothing is
+downloaded.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible o
 
 
 class DigitPairs(Task):
-    """100 clients; client 10 a + b has images of an a on the left and a b on the right, 8x16 pixels.
+    """100 clients; client 10 a + b has images of an a on the left and a b on the right, 8x16
+    pixels.
 
-    The source digits are split into train, test and auxiliary *before* pairing, so no stroke of a test or auxiliary pair
-    occurs in a client's data. Clients share source digits. Every test digit is used once: the 200 test pairs (two of each
-    class) are independent. 400 auxiliary pairs, four of each class.
+    The source digits are split into train, test and auxiliary *before* pairing, so no stroke of a
+    test or auxiliary pair occurs in a client's data. Clients share source digits. Every test digit
+    is used once: the 200 test pairs (two of each class) are independent. 400 auxiliary pairs, four
+    of each class.
     """
 
     about: ClassVar[str] = "two real digits side by side (8x16), 100 clients with one class each"
@@ -47,15 +51,21 @@ class DigitPairs(Task):
 
     def load(self) -> TaskData:
         """Images in [0, 1], float64."""
-        train, test, aux = (_pairs(part, n) for part, n in (("train", PER_CLIENT), ("test", 2), ("aux", 4)))
+        train, test, aux = (
+            _pairs(part, n) for part, n in (("train", PER_CLIENT), ("test", 2), ("aux", 4))
+        )
         return one_class_each(train, test, aux, self.clients)
 
 
 def _pairs(part: str, each: int) -> Examples:
-    """``each`` pairs of every class from the digits of ``part``; the test digits without repetition."""
+    """``each`` pairs of every class from the digits of ``part``; the test digits without
+    repetition.
+    """
     x, y = split()[part]
     rng = shared(0, f"task/digit-pairs/{part}")
-    sides = [_source_rows(y, each, once=part == "test", side=side, rng_name=part) for side in (0, 1)]
+    sides = [
+        _source_rows(y, each, once=part == "test", side=side, rng_name=part) for side in (0, 1)
+    ]
     left, right = sides[0], sides[1].transpose(0, 1)  # (a, b, each)
     label = (10 * torch.arange(10)[:, None] + torch.arange(10))[..., None].expand(10, 10, each)
     order = rng.permutation("order", label.numel())
@@ -65,7 +75,9 @@ def _pairs(part: str, each: int) -> Examples:
 
 
 def _source_rows(y: Tensor, each: int, *, once: bool, side: int, rng_name: str) -> Tensor:
-    """(10, 10, each): for digit a on this side, the rows of the digits paired with each other digit."""
+    """(10, 10, each): for digit a on this side, the rows of the digits paired with each other
+    digit.
+    """
     rng = shared(0, f"task/digit-pairs/{rng_name}/source")
     out = []
     for a in range(10):

@@ -1,4 +1,6 @@
-"""`digits`: scikit-learn's handwritten digits, 10 clients with one class each or another split; embedded, nothing is downloaded."""
+"""`digits`: scikit-learn's handwritten digits, 10 clients with one class each or another split;
+embedded, nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ from leakbench.tasks._split_task import FEDAA, FLEA, SplitTask
 
 
 class Digits(SplitTask):
-    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels). 400 test and 300 auxiliary images.
+    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels). 400 test and 300
+    auxiliary images.
 
-    ``split`` deals the 1,097 training images otherwise, to any number of clients from 2 on. All methods then train as in the FLea
-    paper, but half of the clients in a round and 16 images in a step: there are few of both.
+    ``split`` deals the 1,097 training images otherwise, to any number of clients from 2 on. All
+    methods then train as in the FLea paper, but half of the clients in a round and 16 images in a
+    step: there are few of both.
     """
 
-    about: ClassVar[str] = "scikit-learn's 8x8 digits, 10 clients with one class each, or another split"
+    about: ClassVar[str] = (
+        "scikit-learn's 8x8 digits, 10 clients with one class each, or another split"
+    )
     source: ClassVar[str] = "digits"
     shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
@@ -32,7 +38,8 @@ class Digits(SplitTask):
         "fedgn": _prototypes,
         "fedcs": _prototypes,
         "fedaws": _prototypes,
-        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # at any norm the spheres blow each other up here
+        # At any norm the spheres blow each other up here.
+        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},
         **dict.fromkeys(("flea", "fedmix", "feddata"), local),
         "fedaa": {"batch": 32, "examples": 16, "hidden": 64},
@@ -44,7 +51,9 @@ class Digits(SplitTask):
     model: str = Field("lenet", description="network, one of `leakbench list models`")
     width: int = Field(12, ge=1, le=4096, description="channels of each convolution")
     dim: int = Field(32, ge=2, le=4096, description="width of the embedding")
-    context: Literal["none", "square"] = Field("none", description="marker in all images of half of the clients, for attacks that infer it")
+    context: Literal["none", "square"] = Field(
+        "none", description="marker in all images of half of the clients, for attacks that infer it"
+    )
 
     def load(self) -> TaskData:
         """Images in [0, 1], float64.

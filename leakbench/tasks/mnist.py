@@ -1,4 +1,6 @@
-"""`mnist`: handwritten digits of 28x28 pixels, 10 clients with one class each (LeCun et al. 2010); FedMetric's smaller set."""
+"""`mnist`: handwritten digits of 28x28 pixels, 10 clients with one class each (LeCun et al. 2010);
+FedMetric's smaller set.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from leakbench.tasks._image_task import ImageTask
 
 
 class Mnist(ImageTask):
-    """Ten clients, client c has the 5,421 to 6,742 training images of digit c. 1,000 auxiliary and 9,000 test images.
+    """Ten clients, client c has the 5,421 to 6,742 training images of digit c. 1,000 auxiliary and
+    9,000 test images.
 
-    As FedMetric, Section 4.1: all clients in every round, DeepSVDD's LeNet, embeddings of 32 numbers, mean AUROC.
+    As FedMetric, Section 4.1: all clients in every round, DeepSVDD's LeNet, embeddings of 32
+    numbers, mean AUROC.
     """
 
     about: ClassVar[str] = "MNIST (28x28, grey), 10 clients with one class each"
@@ -22,7 +26,8 @@ class Mnist(ImageTask):
     rounds: ClassVar[int] = 10_000
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         "fedhide": {"k": 5},  # ten clients have no ten neighbours
-        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},  # as on digits: at any norm the spheres blow each other up
+        # As on digits: at any norm the spheres blow each other up.
+        "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},
     }
 

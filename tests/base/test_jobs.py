@@ -1,0 +1,150 @@
+"""Many jobs: in order, side by side, with one's failure being its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from helpers.jobs import double, fault, jobs, many, pid, wrong
+
+from leakbench.base.jobs import Outcome, run
+from leakbench.cli.commands import exit_code
+from leakbench.cli.console import Console
+
+BEFORE = signal.getsignal(signal.SIGINT)
+ALL = [
+    *jobs(double, 1),
+    *jobs(wrong, "usage", "broken", "method"),
+    *jobs(many, 2),
+    *jobs(pid, 3, 4),
+]
+
+
+def all_of(workers):
+    """Outcomes and news of every kind of job at once, with deterministic kernels asked for."""
+    import torch
+
+    told = []
+    torch.use_deterministic_algorithms(True)
+    try:
+        return run(ALL, workers=workers, tell=lambda *news: told.append(news)), told
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """By workers: 1 and 2. (Processes cost seconds: started once.)"""
+    return {n: all_of(n) for n in (1, 2)}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_outcomes_come_in_the_order_of_the_jobs_and_a_failure_stops_nobody(found, workers):
+    outcomes, _ = found[workers]
+    assert [o.name for o in outcomes] == [j.name for j in ALL]
+    assert outcomes[:5] == [
+        Outcome("job 1", 2),
+        Outcome("job usage", error="usage is wrong.", wrong=True),
+        Outcome("job broken", error="broken is wrong.", wrong=True, damaged=True),
+        Outcome("job method", error="method is wrong."),
+        Outcome("job 2", 2),
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_is_told_by_job(found, workers):
+    _, told = found[workers]
+    assert [t for t in told if t[0] == "job 1"] == [
+        ("job 1", 0, 2, "begin"),
+        ("job 1", 2, 2, "end"),
+    ]
+    steps = [t[1] for t in told if t[0] == "job 2"]
+    assert steps == sorted(steps)
+    assert steps[-1] == 1000
+    # From elsewhere a hundred lines, not one a step.
+    assert len(steps) == 1000 if workers == 1 else len(steps) <= 110
+
+
+def test_workers_share_the_cores_leave_ctrl_c_to_us_and_are_as_deterministic_as_we(found):
+    workers = [o.value for o in found[2][0][5:]]
+    assert os.getpid() not in {w[0] for w in workers}
+    assert {w[1:] for w in workers} == {(max(1, (os.cpu_count() or 1) // 2), True, True)}
+    assert signal.getsignal(signal.SIGINT) is BEFORE
+    assert {o.value[0] for o in found[1][0][5:]} == {os.getpid()}
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_failed_job():
+    with pytest.raises(KeyError, match="a fault of ours"):
+        run(jobs(fault, 1))
+
+
+def test_a_single_job_needs_no_process():
+    ((mine, *_),) = [o.value for o in run(jobs(pid, 1), workers=4)]
+    assert mine == os.getpid()
+
+
+def test_no_jobs_are_no_outcomes():
+    assert run([], workers=2) == []
+
+
+def elsewhere(code):
+    """Jobs in a process of their own, so that what hangs does not hang the tests."""
+    line = [
+        sys.executable,
+        "-c",
+        f"from helpers import jobs as t\nif __name__ == '__main__':\n    {code}",
+    ]
+    return subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+
+
+def test_a_worker_that_is_killed_fails_its_job_alone():
+    process = elsewhere(
+        "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3), *t.jobs(t.double, 2, 3, 4)],"
+        " workers=2))"
+    )
+    try:
+        out, err = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    outcomes = eval(out, {"Outcome": Outcome})
+    assert [o.name for o in outcomes] == ["job 1", "job 3", "job 2", "job 3", "job 4"]
+    assert [o.value for o in outcomes[2:]] == [4, 6, 8]
+    assert "its process was killed by signal 9 (" in outcomes[0].error
+    assert "its process ended with exit status 3 before" in outcomes[1].error
+    assert not any(o.wrong or o.damaged for o in outcomes)
+    assert exit_code(outcomes, Console(quiet=True)) == 4
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
+def test_workers_end_with_the_process_that_began_them(how):
+    process = elsewhere("t.run(t.jobs(t.dreams, 1, 2), workers=2)")
+    workers = []
+    try:
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(how)
+        # Its end of the pipe is theirs, too: it ends with the last of them.
+        process.communicate(timeout=120)
+    finally:
+        for pid in [process.pid, *workers]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert process.returncode == -how
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
+    with pytest.raises(RuntimeError, match=r"job 1: Traceback[\s\S]*KeyError: 'a fault of ours'"):
+        run([*jobs(fault, 1), *jobs(double, 1)], workers=2)

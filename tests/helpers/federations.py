@@ -1,0 +1,97 @@
+"""Federations small enough for tests: digits, an MLP with eight hidden units, float64; and how far
+apart two of them ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from leakbench.base import registry
+from leakbench.base.tree import flat
+from leakbench.federation.defense import Defense
+from leakbench.federation.federation import Federation
+from leakbench.federation.task import Task, TaskData, padded
+
+FAST = ("fedavg", "fedhide", "fedaws", "fedprox")  # the others are marked slow
+ONE_STEP = {"steps": 1, "epochs": 0, "optimizer": "sgd"}
+
+
+def each_defense() -> list[Any]:
+    """Every registered defense as a test parameter, all but a few marked slow."""
+    return [
+        n if n in FAST else pytest.param(n, marks=pytest.mark.slow)
+        for n in registry.names("defenses")
+    ]
+
+
+@cache
+def digits() -> Task:
+    """The small task."""
+    return registry.load("tasks", "digits").build(
+        {"model": "mlp", "width": 8, "dim": 8}, "task digits"
+    )
+
+
+def method(name: str, **params: Any) -> Defense:
+    """A defense with the task's own values, and ``params`` over them."""
+    return registry.load("defenses", name).build(
+        {**digits().defaults(name), **params}, f"defense {name}"
+    )
+
+
+def wrapper(name: str, **params: Any) -> Any:
+    """A wrapper."""
+    return registry.load("wrappers", name).build(params, f"wrapper {name}")
+
+
+def uneven(data: TaskData, counts: Sequence[int]) -> TaskData:
+    """The same data with only ``counts[c]`` examples at client c."""
+    rows, n = padded([data.rows[c, :k] for c, k in enumerate(counts)])
+    return replace(data, rows=rows, counts=n)
+
+
+def federation(
+    what: str | Defense,
+    engine: str = "auto",
+    *,
+    wrappers: Sequence[Any] = (),
+    seed: int = 1,
+    data: TaskData | None = None,
+    **params: Any,
+) -> Federation:
+    """A federation in float64 that has run nothing."""
+    defense = method(what, **params) if isinstance(what, str) else what
+    return Federation(
+        defense,
+        digits(),
+        data or digits().load(),
+        seed=seed,
+        engine=engine,
+        wrappers=wrappers,
+        dtype=torch.float64,
+    )
+
+
+def run(fed: Federation, rounds: int) -> Federation:
+    """All of it: before, ``rounds`` rounds, after."""
+    fed.begin()
+    for _ in range(rounds):
+        fed.step()
+    fed.end()
+    return fed
+
+
+def gap(a: Federation, b: Federation) -> float:
+    """The largest difference between any two numbers of the state in which they ended."""
+    one, two = flat(a.snapshot()), flat(b.snapshot())
+    assert one.keys() == two.keys()
+    assert all(bool(v.isfinite().all()) for v in one.values())
+    return max(
+        float((one[k].double() - two[k].double()).abs().max()) for k in one if one[k].numel()
+    )

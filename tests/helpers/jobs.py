@@ -1,0 +1,65 @@
+"""Jobs for worker processes, which import them from here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from leakbench.base.errors import BrokenFile, MethodError, UsageError
+from leakbench.base.jobs import Job
+from leakbench.base.jobs import run as run
+
+
+def double(x, *, progress):
+    progress(0, 2, "begin")
+    progress(2, 2, "end")
+    return 2 * x
+
+
+def pid(x, *, progress):
+    import torch
+
+    return (
+        os.getpid(),
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+    )
+
+
+def many(x, *, progress):
+    for i in range(1000):
+        progress(i + 1, 1000, "step")
+    return x
+
+
+def wrong(kind, *, progress):
+    raise {"usage": UsageError, "broken": BrokenFile, "method": MethodError}[kind](
+        f"{kind} is wrong."
+    )
+
+
+def fault(x, *, progress):
+    return {}["a fault of ours"]
+
+
+def jobs(work, *values):
+    return [Job(f"job {v}", work, (v,)) for v in values]
+
+
+def killed(x, *, progress):
+    progress(0, 1, "begin")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves(code, *, progress):
+    os._exit(code)
+
+
+def dreams(x, *, progress):
+    """Says who it is, and is not done before somebody ends it."""
+    sys.stdout.write(f"{os.getpid()}\n")
+    sys.stdout.flush()
+    time.sleep(600)

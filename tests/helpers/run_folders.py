@@ -1,0 +1,313 @@
+"""Small run folders with known scores, written the way leakbench writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.spec import canonical, fingerprint
+from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
+from leakbench.scoring import flags
+from leakbench.statistics.intervals import Estimate, estimate, exact
+
+TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
+SCALES = {
+    "p_leak": {
+        "version": 1,
+        "leaks": "up",
+        "low": 0.0,
+        "high": 1.0,
+        "unit": "client",
+        "share": True,
+    },
+    "identification": {
+        "version": 1,
+        "leaks": "up",
+        "low": 0.0,
+        "high": 1.0,
+        "unit": "image",
+        "share": True,
+    },
+    "psnr": {
+        "version": 1,
+        "leaks": "up",
+        "low": None,
+        "high": 100.0,
+        "unit": "image",
+        "share": False,
+    },
+    "mse": {
+        "version": 1,
+        "leaks": "down",
+        "low": 0.0,
+        "high": None,
+        "unit": "image",
+        "share": False,
+    },
+}
+
+
+def make_run(
+    out: Path,
+    *,
+    defense: str = "fedgn",
+    params: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Mapping[str, Any]] = (),
+    seed: int = 0,
+    right: Sequence[int] = (6, 7, 8),
+    test: int = 10,
+    chance: float = 0.1,
+    cosine: float = 0.5,
+    task: str = "digits",
+    engine: str = "fused",
+    rounds: int = 100,
+    **more: Any,
+) -> Path:
+    """A complete run; ``right``: at each evaluation, how many of ``test`` units score 1 (unit i if
+    i < right + seed, wrapping).
+    """
+    spec = {
+        "task": {"name": task, "params": dict(TASK)},
+        "defense": {
+            "name": defense,
+            "params": dict({"sigma": 0.1, "fraction": 1.0} if params is None else params),
+        },
+        "wrappers": [dict(w) for w in wrappers],
+        "rounds": rounds,
+        "seed": seed,
+        "engine": engine,
+        "dtype": "float32",
+        "record": {"name": "standard"},
+        "attacks": [],
+    }
+    who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    path = out / f"{task}-{defense}-{who}-s{seed}"
+    scores, rows = {}, []
+    for i, k in enumerate(right):
+        at = rounds * (i + 1) // len(right)
+        hits = {(j + seed) % test for j in range(k)}
+        scores[f"{at:06d}"] = torch.tensor([float(j in hits) for j in range(test)])
+        e = estimate(
+            scores[f"{at:06d}"].tolist(),
+            [str(j) for j in range(test)],
+            share=True,
+            low=0,
+            high=1,
+            unit="test unit",
+        )
+        rows.append(
+            {
+                "round": at,
+                "metric": "accuracy",
+                "value": e.value,
+                "low": e.low,
+                "high": e.high,
+                "n": e.n,
+                "unit": e.unit,
+            }
+        )
+    write_csv(path / "utility.csv", RUN_UTILITY, rows)
+    write_tree(path / "utility.safetensors", scores, {"metric": "accuracy"})
+    write_csv(
+        path / "diagnostics.csv",
+        RUN_DIAGNOSTICS,
+        [{"round": rounds, "name": "prototype_mean_cosine", "value": cosine}],
+    )
+    write_tree(path / "truth" / "data.safetensors", {"x": torch.full((2,), float(seed))}, {})
+    write_tree(
+        path / "checkpoint" / "model.safetensors",
+        {"w": torch.full((2,), float(seed))},
+        {"round": rounds},
+    )
+    meta = {
+        "schema": 1,
+        "status": "done",
+        "id": path.name,
+        "spec": spec,
+        "hides": True,
+        "distance": "cosine",
+        "engine": engine,
+        "phases": {"local": engine},
+        "device": "cpu",
+        "dtype": "float32",
+        "versions": {"leakbench": "0.1.0"},
+        "commit": "abc",
+        "dirty": False,
+        "utility": {"metric": "accuracy", "better": "up", "chance": chance},
+        "facts": {"clients": TASK["clients"], "classes": 10, "dim": 4, "shape": [8, 8]},
+        "sent": [],
+        "missing": [],
+        "test_data": "t" * 64,
+        "files": digests(path, without=("attacks/", "checkpoint/", "run.json")),
+    }
+    write_json(path / "run.json", meta | more)
+    return path
+
+
+def measure(
+    metric: str,
+    attack: Sequence[float],
+    floor: Sequence[float] | float,
+    control: Sequence[float],
+    *,
+    stage: str = "final",
+    round: int = 100,
+    probe: bool = False,
+    accepted: Sequence[int] = (),
+    failed: Sequence[int] = (),
+    units: Sequence[str] | None = None,
+    clusters: Sequence[str] | None = None,
+    flag: str = "",
+) -> dict[str, Any]:
+    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``:
+    places of units.
+    """
+    names = list(units or [f"client/{i}" for i in range(len(attack))])
+    fixed = not isinstance(floor, Sequence)
+    return {
+        "metric": metric,
+        "stage": stage,
+        "round": round,
+        "probe": probe,
+        "scores": {
+            "attack": list(attack),
+            "floor": [float(floor)] * len(names) if fixed else list(floor),
+            "control": list(control),
+        },
+        "exact": fixed,
+        "accepted": set(accepted),
+        "failed": set(failed),
+        "units": names,
+        "clusters": list(clusters or names),
+        "flag": flag,
+    }
+
+
+def add_attack(
+    run: Path,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    rung: str = "transcript",
+    order: int = 0,
+    params: Mapping[str, Any] | None = None,
+    status: str = "done",
+    missing: Sequence[Mapping[str, str]] = (),
+    folder: str = "",
+) -> Path:
+    """An attack folder on ``run`` with these rows."""
+    meta, params = read_json(run / "run.json"), dict(params or {"seed": 0})
+    path = run / "attacks" / (folder or f"{name}-{fingerprint(params)}")
+    units, results = [], []
+    for row in rows:
+        scale = SCALES[row["metric"]]
+        found: dict[str, Estimate] = {}
+        for role, scores in row["scores"].items():
+            found[role] = _estimate(
+                scores, row["clusters"], scale, exactly=row["exact"] and role == "floor"
+            )
+            for i, (unit, cluster, score) in enumerate(
+                zip(row["units"], row["clusters"], scores, strict=True)
+            ):
+                mine = role == "attack"
+                cells = {
+                    "unit": unit,
+                    "cluster": cluster,
+                    "score": score,
+                    "failed": mine and i in row["failed"],
+                    "accepted": mine and i in row["accepted"],
+                }
+                units.append(
+                    {"role": role, **{c: row[c] for c in ("metric", "round", "probe")}} | cells
+                )
+        results.append(_result(meta, name, params, rung, row, scale, found))
+    write_csv(path / "units.csv", UNITS, units)
+    write_csv(path / "results.csv", RESULTS, results)
+    write_tree(
+        path / "guess.safetensors",
+        {"0": {"x": torch.tensor([float(sum(map(sum, (r["scores"]["attack"] for r in rows))))])}},
+        {"guesses": []},
+    )
+    about = {
+        "schema": 1,
+        "status": status,
+        "attack": name,
+        "params": params,
+        "threat": {
+            "observer": "server",
+            "kinds": ["prototype"],
+            "rounds": "last",
+            "knows": [],
+            "rung": rung,
+        },
+        "order": order,
+        "metrics": {r["metric"]: SCALES[r["metric"]] for r in rows},
+        "missing": list(missing),
+        "files": digests(path, without=("attack.json",)),
+    }
+    write_json(path / "attack.json", about)
+    return path
+
+
+def _estimate(
+    scores: Sequence[float], clusters: Sequence[str], scale: Mapping[str, Any], *, exactly: bool
+) -> Estimate:
+    if exactly:
+        return exact(sum(scores) / len(scores), len(scores), scale["unit"])
+    low = float("-inf") if scale["low"] is None else scale["low"]
+    high = float("inf") if scale["high"] is None else scale["high"]
+    return estimate(scores, clusters, share=scale["share"], low=low, high=high, unit=scale["unit"])
+
+
+def _result(
+    meta: Mapping[str, Any],
+    name: str,
+    params: Any,
+    rung: str,
+    row: Mapping[str, Any],
+    scale: Mapping[str, Any],
+    found: Mapping[str, Estimate],
+) -> dict[str, Any]:
+    value, spec = found["attack"], meta["spec"]
+    out = {
+        "run": meta["id"],
+        "task": spec["task"]["name"],
+        "defense": spec["defense"]["name"],
+        "defense_params": canonical(spec["defense"]["params"]),
+        "wrappers": canonical(spec["wrappers"]),
+        "seed": spec["seed"],
+        "attack": name,
+        "attack_params": canonical(params),
+        "rung": rung,
+        "observer": "server",
+        "knowledge": "true_prototypes" if rung == "paper" else "",
+        **{c: row[c] for c in ("stage", "round", "probe", "metric")},
+        "leaks": scale["leaks"],
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "interval": value.interval,
+        "n": value.n,
+        "unit": scale["unit"],
+        "failed": len(row["failed"]),
+        **{c: meta[c] for c in ("engine", "device", "dtype", "commit")},
+        "version": "0.1.0",
+    }
+    for role in ("floor", "control"):
+        out |= {
+            role: found[role].value,
+            f"{role}_low": found[role].low,
+            f"{role}_high": found[role].high,
+        }
+    marks = (
+        {row["flag"]}
+        | flags.of_units(row["clusters"], [bool(row["failed"])])
+        | ({"probe"} if row["probe"] else set())
+    )
+    return out | {
+        "flags": flags.join(marks | ({"control_failed"} if flags.control_failed(out) else set()))
+    }

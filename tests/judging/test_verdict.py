@@ -1,0 +1,514 @@
+"""The verdict table, rule by rule, its sentences at 0, 1 and n, and the headline."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from leakbench.judging.headline import counts, headline, lede, others
+from leakbench.judging.questions import METRICS, TOPICS
+from leakbench.judging.sentences import amount, count, plain, plural, sentence
+from leakbench.judging.settings import Judged, Question, Setting, Utility
+from leakbench.judging.verdict import Case, Number, Side, judge, strict
+
+
+def number(
+    value, rung="method", attack="unmix", width=0.03, floor=0.01, control=1.0, flags=(), **more
+):
+    return Number(
+        attack=attack,
+        rung=rung,
+        value=value,
+        low=more.pop("low", max(value - width, 0.0)),
+        high=more.pop("high", min(value + width, 1.0)),
+        n=more.pop("n", 300),
+        floor=floor,
+        floor_low=more.pop("floor_low", floor),
+        floor_high=more.pop("floor_high", floor),
+        control=control,
+        control_low=control - 0.01,
+        control_high=control,
+        flags=frozenset(flags),
+        **more,
+    )
+
+
+def case(*attacks, cascade=None, worst=None, metric="p_leak", leaks="up", seeds=3, **more):
+    real = [a for a in attacks if a.rung != "paper" and "control_failed" not in a.flags]
+    if cascade is None and real:
+        cascade = replace(real[-1], attack="cascade")
+    if worst is None and attacks:
+        pick = max if leaks == "up" else min
+        worst = replace(pick(attacks, key=lambda a: a.value), attack="any_attack")
+    return Case(metric, leaks, attacks, cascade, worst, seeds=seeds, **more)
+
+
+def said(c):
+    return sentence(c, judge(c))
+
+
+def test_rule_1_sends_nothing_of_the_kind():
+    c = case(kind="prototype", sends=("update",), sends_kind=False)
+    assert judge(c).rule == 1
+    assert said(c) == "Sends no prototype: nothing for this attack to read. Judge it by its update."
+    assert said(replace(c, sends=("features", "labels", "update"))).endswith(
+        "Judge it by its features, labels and update."
+    )
+
+
+def test_rule_2_not_attacked_says_why():
+    c = case(reason="its prediction was over ten minutes")
+    assert judge(c).rule == 2
+    assert (
+        said(c)
+        == "Not attacked: its prediction was over ten minutes. Nothing is known about its leakage."
+    )
+
+
+def test_rule_3_dead_only_if_every_seed_is():
+    c = case(number(0.9), dead_seeds=3, dead_because="accuracy 0.100 is not beyond chance (0.100)")
+    assert judge(c).rule == 3
+    assert said(c).startswith(
+        "Dead run: accuracy 0.100 is not beyond chance (0.100). Its leakage says nothing about the"
+        " method"
+    )
+    assert "It is not private either: an attacker names 90 of 100 clients on average." in said(c)
+    assert "not private either" not in said(
+        replace(c, attacks=(number(0.01),), cascade=number(0.01), any_attack=number(0.01))
+    )
+    paper = case(number(0.9, "paper"), dead_seeds=3, dead_because="it did not learn")
+    assert "It is not private either" in said(paper)
+    some = replace(c, dead_seeds=1)
+    assert judge(some).rule == 5
+    assert "1 of 3 seeds died." in said(some)
+
+
+def test_rule_4_needs_a_control_that_succeeded():
+    failed = number(0.9, flags=["control_failed"])
+    assert judge(case(failed)).rule == 4
+    assert judge(case(number(0.02, control=0.1))).rule == 4  # k - f = 0.09 < 2 * 0.05
+    assert judge(case(number(0.02, control=0.12))).rule != 4
+    text = said(case(number(0.02, control=0.05)))
+    assert text.startswith(
+        "Attack too weak to judge: even with nothing defended it names 5 of 100 clients on average;"
+        " a blind guess names 1 of 100."
+    )
+    assert "This is not a sign of privacy." in text
+
+
+def test_a_weak_attack_does_not_count_beside_a_strong_one():
+    c = case(number(0.5, attack="weak", flags=["control_failed"]), number(0.012, width=0.012))
+    verdict = judge(c)
+    assert [a.attack for a in verdict.counting] == ["unmix"]
+    assert "1 of 2 attacks was too weak and does not count." in said(c)
+
+
+def test_rule_5_low_at_least_half_way():
+    half = 0.01 + (1.0 - 0.01) / 2
+    assert judge(case(number(0.6, low=half))).rule == 5
+    assert judge(case(number(0.6, low=half - 1e-6))).rule == 8
+    c = case(
+        number(0.04, "paper", "nearest"), number(0.94), worst=number(0.97, attack="any_attack")
+    )
+    assert (
+        said(c)
+        == "Leaks: an attacker names 94 of 100 clients on average, at worst 97 of 100. A blind"
+        " guess names 1 of 100. Its paper's own attack names 4 of 100."
+    )
+
+
+def test_accuses_with_the_best_single_attack_if_it_beats_the_cascade():
+    c = case(
+        number(0.9, attack="a"), number(0.2, attack="b"), cascade=number(0.2, attack="cascade")
+    )
+    verdict = judge(c)
+    assert verdict.rule == 5
+    assert verdict.reached.attack == "a"
+
+
+def test_the_best_of_several_attacks_pays_for_having_been_picked():
+    row = number(
+        0.5,
+        n=40,
+        low=binomtest(20, 40).proportion_ci().low,
+        high=binomtest(20, 40).proportion_ci().high,
+    )
+    wide = binomtest(20, 40).proportion_ci(1 - 0.05 / 4)
+    assert strict(row, 1) == row
+    assert strict(row, 4).low == pytest.approx(wide.low, abs=0.015)
+    assert strict(row, 4).low <= wide.low
+    close = number(0.58, attack="a", low=0.506, n=60)
+    others_ = [number(0.02, attack=f"b{i}", width=0.02) for i in range(3)]
+    assert judge(case(close, cascade=number(0.02, attack="cascade"))).rule == 5
+    assert judge(case(close, *others_, cascade=number(0.02, attack="cascade"))).rule == 8
+
+
+@pytest.mark.parametrize(("value", "rule"), [(0.9, 5), (0.2, 6), (0.0, 6)])
+def test_rule_6_only_the_papers_own_attack(value, rule):
+    c = case(number(value, "paper"), cascade=None)
+    assert judge(c).rule == rule
+    if rule == 6:
+        assert said(c).startswith(
+            f"Cannot tell: only the paper's own attack was tried; it names {count(value, 100)}"
+            " clients"
+        )
+
+
+def test_paper_alone_is_said_to_count_where_others_were_too_weak():
+    c = Case(
+        "p_leak",
+        "up",
+        (number(0.2, "paper"), number(0.2, flags=["control_failed"])),
+        None,
+        number(0.2, "paper", "any_attack"),
+        seeds=3,
+    )
+    assert "only the paper's own attack counts" in said(c)
+
+
+def test_rule_7_held_by_the_upper_bound_of_every_attack():
+    fine = number(0.01, low=0.0, high=0.05)
+    c = case(fine, number(0.02, attack="b", low=0.0, high=0.06))
+    assert judge(c).rule == 7
+    assert (
+        said(c)
+        == "Held on this question against the 2 attacks tried: at worst 2 of 100 clients on average"
+        " (0 of 100 to 6 of 100 with 95 % confidence); a blind guess names 1 of 100. Other"
+        " attacks may do better."
+    )
+    assert judge(case(fine, number(0.02, attack="b", low=0.0, high=0.0601))).rule == 9
+    # Nothing is acquitted without the upper bound.
+    assert judge(replace(c, any_attack=None)).rule == 9
+
+
+def test_copies_that_raise_the_floor_of_any_attack_acquit_nobody():
+    row = number(0.15, low=0.005, high=0.2)
+    c = case(row, worst=number(0.15, attack="any_attack", low=0.1, high=0.2, floor=0.2))
+    assert judge(c).rule == 9
+
+
+def test_held_is_refused_where_the_low_is_beyond_the_floor():
+    assert judge(case(number(0.03, low=0.02, high=0.05))).rule == 8
+
+
+@pytest.mark.parametrize(("failed", "rule"), [(0, 7), (30, 7), (31, 9)])
+def test_more_than_a_tenth_failed_is_no_acquittal(failed, rule):
+    c = case(number(0.01, low=0.0, high=0.05, failed=failed, tried=300))
+    assert judge(c).rule == rule
+
+
+def test_rule_8_in_part():
+    c = case(
+        number(0.38, "paper"), number(0.54, width=0.06), worst=number(0.62, attack="any_attack")
+    )
+    assert judge(c).rule == 8
+    assert said(c).startswith(
+        "Leaks in part: an attacker names 54 of 100 clients on average, at worst 62 of 100. "
+        "A blind guess names 1 of 100, with nothing defended it is 100 of 100."
+    )
+
+
+def test_rule_9_says_what_would_settle_it():
+    c = case(number(0.03, low=0.005, high=0.09))
+    assert judge(c).rule == 9
+    # (0.09 - 0.03) / (0.06 - 0.03) = 2 for held; (0.03 - 0.005) / (0.03 - 0.01) = 1.25 for in part:
+    # 3 * 1.25 ** 2 - 3 = 1.7
+    assert said(c).startswith(
+        "Cannot tell: between fewer than 1 of 100 and 9 of 100 with 95 % confidence, n = 300. About"
+        " 2 more seeds would settle it."
+    )
+    assert Side(c).seeds_needed(number(0.03, low=0.029, high=0.5)) == 1
+    assert Side(c).seeds_needed(number(0.07, low=0.005, high=0.09, floor_high=0.08)) is None
+
+
+def test_less_is_more_for_distances_and_counts():
+    near = number(0.1, low=0.08, high=0.12, floor=0.6, control=0.01)
+    c = case(near, metric="lpips", leaks="down")
+    assert Side(c).control(near) == -0.05  # as good as the original, not better
+    assert judge(c).rule == 5
+    assert (
+        judge(
+            case(replace(near, value=0.6, low=0.58, high=0.62), metric="lpips", leaks="down")
+        ).rule
+        == 7
+    )
+    samples = number(64, "public", "ctx", low=40, high=88, floor=1000, control=8)
+    # Half way on logarithms: 89.
+    assert judge(case(samples, metric="samples_to_90", leaks="down")).rule == 5
+    assert judge(case(replace(samples, high=91), metric="samples_to_90", leaks="down")).rule == 8
+
+
+def test_open_ended_metrics_cap_the_control():
+    row = number(40.0, low=38.0, high=42.0, floor=12.0, control=78.0)
+    assert judge(case(row, metric="psnr")).rule == 5
+    assert "rebuilds images to 40.0 dB" in said(case(row, metric="psnr"))
+    assert judge(case(replace(row, value=18.0, low=16.0, high=20.0), metric="psnr")).rule == 8
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0 of 100"),
+        (0.004, "fewer than 1 of 100"),
+        (0.01, "1 of 100"),
+        (0.94, "94 of 100"),
+        (0.999, "more than 99 of 100"),
+        (1.0, "100 of 100"),
+    ],
+)
+def test_none_and_all_only_if_exact(value, text):
+    assert count(value, 100) == text
+
+
+def test_a_whole_of_one_unit_has_no_fraction():
+    assert [count(v, 1) for v in (0.0, 0.5, 0.7, 1.0)] == [
+        "0 of 1",
+        "fewer than 1 of 1",
+        "fewer than 1 of 1",
+        "1 of 1",
+    ]
+    c = case(number(1.0, n=1), seeds=1)
+    assert amount(c, c.attacks[0], 1.0, full=True) == "1 of 1 client"
+
+
+@given(st.floats(0, 1), st.integers(1, 500))
+def test_a_count_never_overstates(value, whole):
+    text = count(value, whole)
+    assert (text == f"0 of {whole}") == (value <= 1e-9)
+    assert text != f"{whole} of {whole}" or value >= 1 - 1e-9
+
+
+def test_numbers_are_never_a_bare_or_negative_zero():
+    assert plain("prototype_cosine", -0.001) == "0.00"
+    assert plain("p_leak", 0.001) == "under 0.01"
+    assert plain("p_leak", 0.0) == "0.00"
+    assert plain("psnr", 46.23) == "46.2 dB"
+
+
+@pytest.mark.parametrize(
+    ("failed", "text"),
+    [
+        (0, None),
+        (1, "The attack failed on 1 client; it is counted as not named."),
+        (7, "The attack failed on 7 of 300 clients; they are counted as not named."),
+    ],
+)
+def test_failed_units_are_said(failed, text):
+    c = case(number(0.9, failed=failed, tried=300))
+    assert (text in said(c)) if text else ("failed" not in said(c))
+
+
+def test_additions_one_seed_oracle_weights():
+    c = case(number(0.2, "paper", flags=["oracle_prototypes"]), cascade=None, seeds=1)
+    assert "One seed only: the interval does not cover how training runs differ." in said(c)
+    assert "This attack is given the true prototypes; without it: not measured." in said(c)
+    assert "without it: 30 of 300 clients." in said(replace(c, public=number(0.1)))
+    assert "weights not found (`leakbench doctor`)" in said(replace(c, no_lpips=True))
+    assert "on average" not in said(c)
+
+
+def test_the_papers_gap_is_not_said_below_two_margins_or_where_it_held():
+    assert "paper's own" not in said(case(number(0.85, "paper"), number(0.94)))
+    assert "paper's own" in said(case(number(0.83, "paper"), number(0.94)))
+    held = case(number(0.01, "paper", low=0.0, high=0.04), number(0.01, low=0.0, high=0.04))
+    assert judge(held).rule == 7
+    assert "paper's own" not in said(held)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 1),
+            st.floats(0, 0.3),
+            st.sampled_from(["paper", "transcript", "method", "public"]),
+        ),
+        max_size=4,
+    ),
+    st.integers(0, 3),
+)
+def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
+    attacks = [number(v, rung, f"a{i}", width=w) for i, (v, w, rung) in enumerate(rows)]
+    c = case(
+        *attacks,
+        dead_seeds=dead,
+        dead_because="accuracy 0.1 is not beyond chance (0.1)",
+        reason="nobody did",
+    )
+    verdict = judge(c)
+    text = sentence(c, verdict)
+    assert text.endswith(".")
+    assert "nan" not in text.lower()
+    assert not re.search(r"(?<!not )\b(private|safe|secure)\b", text)
+    if verdict.rule == 7:
+        assert all(a.high <= a.floor + 0.05 + 1e-9 for a in verdict.counting)
+        assert any(a.rung != "paper" for a in verdict.counting)
+
+
+# the headline
+
+
+def judged(word, name, utility=0.5, reference=False, dead=0, paper=None):
+    value = {"leaks": 0.94, "part": 0.3, "held": 0.01}.get(word, 0.3)
+    width = 0.01 if word == "held" else 0.03
+    attacks = [number(value, width=width)] + (
+        [number(paper, "paper", "nearest", width=0.01)] if paper is not None else []
+    )
+    c = (
+        case(*attacks, dead_seeds=dead, dead_because="it did not learn")
+        if word != "none"
+        else case()
+    )
+    setting = Setting(
+        name,
+        0,
+        "t",
+        name,
+        name,
+        {},
+        (),
+        reference,
+        3,
+        dead,
+        "",
+        Utility("accuracy", utility, utility, utility, 0.01),
+        (),
+        frozenset(),
+    )
+    verdict = judge(c)
+    return Judged(setting, c, verdict, sentence(c, verdict))
+
+
+def question(*settings):
+    return Question("t", TOPICS[0], "p_leak", probe=False, stage="final", judged=settings)
+
+
+def text_of(spans):
+    return "".join(s.text for s in spans)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "Nothing here can be judged: no defense setting is here."),
+        (["none", "none"], "Nothing here can be judged: 2 not attacked."),
+        (["leaks"], "The one defense setting judged leaks most of what there is to leak."),
+        (["part"], "The one defense setting judged leaks in part."),
+        (["held"], "The one defense setting judged held against every attack tried."),
+        (
+            ["leaks", "leaks"],
+            (
+                "All 2 defense settings leak most of what there is to leak. None held against every"
+                " attack tried."
+            ),
+        ),
+        (
+            ["leaks", "part"],
+            (
+                "1 of 2 defense settings leaks most of what there is to leak. None held against"
+                " every attack tried."
+            ),
+        ),
+        (
+            ["leaks", "leaks", "part"],
+            (
+                "2 of 3 defense settings leak most of what there is to leak. None held against"
+                " every attack tried."
+            ),
+        ),
+        (
+            ["part", "part"],
+            (
+                "None of 2 defense settings gives away most of it; 2 leak in part. None held"
+                " against every attack tried."
+            ),
+        ),
+        (
+            ["part", "held"],
+            (
+                "None of 2 defense settings gives away most of it; 1 leaks in part. The only one"
+                " that held has accuracy 0.500."
+            ),
+        ),
+        (
+            ["held", "held"],
+            (
+                "None of 2 defense settings leaked to the attacks tried here. The best of the 2"
+                " that held has accuracy 0.500."
+            ),
+        ),
+    ],
+)
+def test_headline(words, expected):
+    assert (
+        text_of(headline(question(*(judged(w, f"s{i}") for i, w in enumerate(words))))) == expected
+    )
+
+
+def test_headline_without_any_attack():
+    assert (
+        text_of(headline(None)) == "No attack has been run: this report says nothing about privacy."
+    )
+
+
+def test_references_and_dead_settings_are_not_counted_among_the_defenses():
+    q = question(
+        judged("leaks", "FedAwS", 0.58, reference=True),
+        judged("leaks", "a"),
+        judged("held", "b", 0.15),
+        judged("leaks", "c", dead=1),
+    )
+    assert (
+        text_of(headline(q)) == "1 of 2 defense settings leaks most of what there is to leak. "
+        "The only one that held has accuracy 0.150 where no hiding gives 0.580."
+    )
+    # The bar counts every setting that the list shows.
+    assert [n for _, n, _, _ in counts(q)] == [3, 0, 1, 0]
+
+
+def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
+    q = question(
+        judged("leaks", "FedAwS", 0.58, reference=True, paper=1.0),
+        judged("leaks", "FedHide", 0.57, paper=0.04),
+        judged("part", "FedGN", 0.56, paper=0.2),
+        judged("held", "noise", 0.15),
+    )
+    assert (
+        text_of(lede(q))
+        == "FedHide looks safest by its own paper's test, which names 4 of 100 clients on average."
+        " An attacker who knows the method names 94 of 100 (at worst 94 of 100, a blind guess 1"
+        " of 100). Of the settings that keep nine tenths of the accuracy, FedGN leaks least: 30"
+        " of 100 clients on average at worst."
+    )
+    poor = question(judged("leaks", "FedAwS", 0.58, reference=True), judged("held", "noise", 0.15))
+    assert text_of(lede(poor)) == "No setting keeps nine tenths of the accuracy."
+    assert text_of(lede(question(judged("held", "noise", 0.15)))) == ""
+
+
+def test_what_held_on_one_question_is_said_to_leak_on_another():
+    one = judged("held", "a")
+    q = question(one)
+    bad = judged("leaks", "a")
+    other = Question(
+        "t",
+        TOPICS[1],
+        "identification",
+        probe=True,
+        stage="final",
+        judged=(replace(bad, setting=one.setting),),
+    )
+    assert others(q, [q, other], one) == ["On images, on probes: leaks."]
+    sends = replace(one.setting, kinds=frozenset({"prototype", "update", "model"}))
+    both = question(replace(one, setting=sends))
+    assert others(both, [both], both.judged[0]) == ["Its updates were not attacked."]
+
+
+def test_every_metric_of_a_topic_has_words():
+    assert {m for t in TOPICS for m in t.metrics} <= set(METRICS)
+    assert all(w.meaning.endswith(".") for w in METRICS.values())
+    assert plural(0, "seed") == "0 seeds"
+    assert plural(1, "seed") == "1 seed"

@@ -1,0 +1,618 @@
+"""The sections below the first screen: what is drawn is what the tables say, what is not there is
+said, and nothing can run.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.page import EMPTY, EVIL, Page
+from helpers.report_data import CLIENTS, SETTINGS, report_data, row, setting
+
+from leakbench.base.spec import canonical
+from leakbench.judging.judging import find_questions
+from leakbench.judging.settings import find_settings
+from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
+from leakbench.results.keys import setting_key
+from reports._attackers import row_of
+from reports._clients import bars, strip, worst_off
+from reports._ladder import SHOWN, ladder
+from reports._lines import LEFT, RIGHT, Line, lines
+from reports._maps import gives_away
+from reports._pictures import gallery
+from reports._png import Store, png
+from reports._points import shapes
+from reports._sure import how_sure
+from reports._track import Dot, scale, track
+from reports.html import render
+
+
+def asked(data):
+    settings = find_settings(data)
+    return settings, find_questions(data, settings)
+
+
+def prototypes(data):
+    """The question on real prototypes."""
+    return next(q for q in asked(data)[1] if q.metric == "p_leak")
+
+
+@pytest.fixture(scope="module")
+def text():
+    return render(report_data())
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+# ladder
+
+
+def test_the_ladder_stands_by_gain_and_leaves_out_what_counts_for_nobody():
+    question = prototypes(report_data())
+    made = ladder("q0", question, shapes([j.setting.family for j in question.judged]))
+    told = [(s.name, s.before, s.after, s.gain) for s in made.rows]
+    assert told[0] == ("FedGN σ 0.3", "0.15", "0.93", "+0.78")
+    gains = [float(g.removeprefix("+")) if g.startswith("+") else 0.0 for *_, g in told]
+    assert gains == sorted(gains, reverse=True)
+    assert not [s for s in made.rows if "σ 3" in s.name]  # a dead run
+    assert (
+        made.gone
+        == "Not here: 2 settings without a number that counts (1 dead, 1 nothing to attack)."
+    )
+
+
+def test_dots_stand_where_the_table_has_them():
+    question = prototypes(report_data())
+    to = scale(question)
+    for judged in question.judged:
+        for key in ("paper", "transcript", "method", "any_attack"):
+            found = row_of(judged, key)
+            if found is None:
+                continue
+            drawn = str(track(question.metric, to, [Dot(key, key, found)], bars=True))
+            [x] = re.findall(r'<circle cx="([\d.]+)%"', drawn)
+            share = (float(x) - to.start) / (to.stop - to.start)
+            assert to.low + share * (to.high - to.low) == pytest.approx(found.value, abs=1e-3)
+            assert f"blind guess {found.floor:.2f}" in drawn
+            assert f"nothing defended {found.control:.2f}" in drawn
+
+
+def test_a_scale_on_which_less_leaks_runs_the_other_way():
+    base = setting("flea", {"layer": 1})
+    rows = [
+        row(
+            base,
+            0.9,
+            a,
+            r,
+            "lpips",
+            v,
+            leaks="down",
+            floor=0.6,
+            control=0.02,
+            probe=False,
+            low=v,
+            high=v,
+        )
+        for a, r, v in (
+            ("plain", "paper", 0.5),
+            ("decoder", "public", 0.1),
+            ("cascade", "public", 0.1),
+            ("any_attack", "public", 0.1),
+        )
+    ]
+    [question] = asked(replace(EMPTY, tradeoff=rows))[1]
+    to = scale(question)
+    assert to(0.1) > to(0.5) > to(0.6)
+    made = ladder("q0", question, shapes(["flea"]))
+    assert [s.gain for s in made.rows] == ["+0.40"]
+
+
+def test_more_settings_than_a_ladder_holds_are_folded():
+    bases = [setting("fedhide", {"alpha": i / 20}) for i in range(SHOWN + 3)]
+    rows = [
+        row(b, 0.9, a, r, "p_leak", v)
+        for i, b in enumerate(bases)
+        for a, r, v in (
+            ("near", "paper", i / 30),
+            ("unmix", "method", 0.9),
+            ("cascade", "method", 0.9),
+            ("any_attack", "method", 0.9),
+        )
+    ]
+    question = prototypes(replace(EMPTY, tradeoff=rows))
+    made = ladder("q0", question, shapes(["fedhide"]))
+    assert (len(made.rows), len(made.folded)) == (SHOWN, 3)
+    assert made.more == f"3 more, each gains at most {0.9 - 12 / 30:.2f}"
+    assert (
+        len(
+            [
+                1
+                for at, _ in Page(render(replace(EMPTY, tradeoff=rows))).all("li")
+                if at.get("class") == "step"
+            ]
+        )
+        == SHOWN + 3
+    )
+
+
+def test_a_setting_without_its_papers_attack_stands_last_and_says_so():
+    some, other = setting("fedgn", {"sigma": 0.1}), setting("fedgn", {"sigma": 0.2})
+    rows = [
+        row(b, 0.9, a, "method", "p_leak", 0.9)
+        for b in (some, other)
+        for a in ("unmix", "cascade", "any_attack")
+    ]
+    rows.append(row(other, 0.9, "near", "paper", "p_leak", 0.9))
+    question = prototypes(replace(EMPTY, tradeoff=rows))
+    made = ladder("q0", question, shapes(["fedgn"]))
+    assert [(s.name, s.before, s.gain) for s in made.rows] == [
+        ("FedGN σ 0.2", "0.90", "no gain"),
+        ("FedGN σ 0.1", "", "its paper's own did not run"),
+    ]
+
+
+def test_without_a_number_there_is_no_ladder():
+    question = prototypes(report_data())
+    weak = replace(question, judged=tuple(j for j in question.judged if not j.verdict.worst))
+    assert ladder("q0", weak, shapes([j.setting.family for j in question.judged])) is None
+    assert 'id="ladder"' not in render(EMPTY)
+
+
+# table
+
+
+def test_a_column_is_sorted_by_the_tables_own_number(page):
+    question = prototypes(report_data())
+    rows = {j.setting.name: j for j in question.judged}
+    drawn = re.findall(
+        r'<tr data-family="[^"]*"><th scope="row">.*?</tr>',
+        render(report_data()).split('<details class="all">')[0],
+        re.DOTALL,
+    )
+    seen = 0
+    for line in drawn:
+        name = re.search(r'<a href="#r\d+">([^<]*)</a>', line).group(1)
+        cells = re.findall(r'data-v="([^"]*)"><span class="v">([^<]*)</span>', line)
+        for value, told in cells:
+            assert told.removesuffix(" dB") == "100" or float(
+                told.removesuffix(" dB")
+            ) == pytest.approx(float(value), abs=0.051)
+        worst = rows[name].verdict.worst
+        seen += worst is not None and repr(worst.value) in [v for v, _ in cells]
+    assert seen >= 8
+    assert any(at.get("class") == "sortable" for at, _ in page.all("table"))
+
+
+def test_heads_are_plain_without_script(page):
+    heads = [t for at, t in page.all("th") if at.get("scope") == "col"]
+    assert "worst case" in heads
+    assert not [t for at, t in page.all("button") if at.get("class") == "sort"]
+
+
+# cards
+
+
+def test_a_card_quotes_the_method_and_the_attack_and_lists_what_is_sent(page):
+    assert (
+        "FedGN: Gaussian noise on the prototype, drawn afresh each round. (Park and Yun, ECCV 2024)"
+        in page.text
+    )
+    assert (
+        "Read best by unmix. Unmix: what is mixed by a public rule can be solved for." in page.text
+    )
+    assert "What it does is not documented here: the method is not installed." in page.text
+    assert (
+        "prototype client → server each round 700 bytes clip_noise (in 1 of 2 settings)"
+        in page.text.replace("; ", " ")
+    )
+    assert "Its paper gives no number for these settings." in page.text
+
+
+def test_a_paper_s_number_stands_beside_ours_and_the_best_attacker(page):
+    assert (
+        "FedHide α 0.01, K 3, digit-pairs P_leak, share of clients named 0.04 0.10 (0.06 to 0.14)"
+        " FedHide, Table 4" in page.text
+    )
+
+
+def test_records_keep_their_names_and_carry_family_tracks_and_provenance(page):
+    data = report_data()
+    settings = find_settings(data)
+    articles = {at["id"]: (at, t) for at, t in page.all("article")}
+    assert set(articles) == {f"r{s.index}" for s in settings}
+    for s in settings:
+        at, told = articles[f"r{s.index}"]
+        assert at["data-family"] == s.family
+        assert "SHA-256 " + "ab" * 32 in told
+        assert f"digit-pairs-{s.family}-s0" in told
+        if s.family != "feduv":
+            assert "the paper's own" in told
+            assert (
+                "Dotted mark: blind guess 0.05. Solid mark: nothing defended 1.00. n = 60 clients"
+                " over 3 seeds." in told
+            )
+    assert "Its paper gives no number for this." in page.text
+
+
+def test_families_are_marked_wherever_a_setting_stands(page):
+    settings = find_settings(report_data())
+    marked = [at["data-family"] for _, at, _ in page.elements if "data-family" in at]
+    for family in {s.family for s in settings}:
+        assert marked.count(family) >= 6
+
+
+def test_worst_off_clients_in_words_and_drawing():
+    shares = [1.0] * 3 + [0.5] + [0.0] * 2 + [None]
+    told = worst_off(shares, 2, "clients")
+    assert (
+        told == "3 of 6 clients named in every seed of all 2 settings (0, 1, 2), 2 never (4, 5). "
+        "Then client 3, in 0.50 of the cases. 1 client not attacked."
+    )
+    assert worst_off([1.0, 1.0], 1, "images") == "2 of 2 clients rebuilt in every seed, 0 never."
+    drawn = str(strip(shares))
+    counts = {k: d.count("M") for d, k in re.findall(r'<path d="([^"]*)" class="(\w+)"', drawn)}
+    assert counts == {"hit": 4, "never": 2, "untried": 1}
+    tops = [float(y) for y in re.findall(r"M\d+ 30V([\d.]+)", str(bars(shares)))]
+    assert [(30 - y) / 30 for y in tops] == [1.0, 1.0, 1.0, 0.5]
+    assert str(strip([0.0] * 1000)) == ""
+
+
+# rounds
+
+
+def test_lines_go_through_the_curve_s_own_numbers():
+    curve = Curve(
+        "s",
+        "p_leak",
+        "near",
+        (1, 10, 100),
+        (0.9, 0.5, 0.1),
+        (0.8, 0.4, 0.0),
+        (1.0, 0.6, 0.2),
+        (0.05,) * 3,
+        "paper",
+    )
+    drawn = str(lines("Leakage", [Line(curve, "FedGN", "leak")], 100, end=(0.0, 1.0)))
+    [d] = re.findall(r'<path d="M([^"]*)" class="line leak"', drawn)
+    points = [tuple(map(float, p.split())) for p in d.split("L")]
+    ticks = {
+        float(v): float(y) - 4
+        for y, v in re.findall(r'<text x="28" y="([\d.]+)" text-anchor="end">([\d.]+)<', drawn)
+    }
+    height = ticks[0.0] - ticks[1.0]
+    assert [(ticks[0.0] - y) / height for _, y in points] == pytest.approx(
+        [0.9, 0.5, 0.1], abs=0.002
+    )
+    # Log: 1, 10, 100.
+    assert [x for x, _ in points] == pytest.approx([LEFT, (LEFT + RIGHT) / 2, RIGHT], abs=0.1)
+    assert "FedGN: 0.90 in round 1, 0.10 in round 100" in drawn
+    [band] = re.findall(r'<path d="M([^"]*)" class="area leak"', drawn)
+    heights = [(ticks[0.0] - float(p.split()[1])) / height for p in band.split("L")]
+    assert heights == pytest.approx([1.0, 0.6, 0.2, 0.0, 0.4, 0.8], abs=0.002)
+
+
+def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
+    curve = Curve("s", "p_leak", "mean", (300,), (0.5,), (0.4,), (0.6,), (0.05,), "method")
+    drawn = str(lines("Leakage", [Line(curve, "FedGN", "leak")], 300, end=(0.0, 1.0)))
+    assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
+    assert 'class="line leak"' not in drawn
+
+
+def test_a_setting_without_a_curve_is_named(page):
+    assert "No curve: FedUV (nothing to attack)." in page.text
+    assert "unmix; a dot: scored once, with all rounds" in page.text
+    assert (
+        "No curve: nothing here was measured in more than one round."
+        in Page(render(replace(report_data(), curves=()))).text
+    )
+
+
+def test_labels_at_the_ends_meet_their_own_tone():
+    tones = ("leak", "held", "part", "none")
+    made = [
+        Line(Curve(str(i), "p_leak", "near", (1, 2), (0.5, v), (0.5, v), (0.5, v)), f"name {t}", t)
+        for i, (v, t) in enumerate(zip((0.2, 0.9, 0.2, 0.5), tones, strict=True))
+    ]
+    found = re.findall(
+        r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<',
+        str(lines("x", made, 2, end=(0.0, 1.0))),
+    )
+    assert sorted(t for _, t, _ in found) == sorted(tones)
+    assert all(tone == name for _, tone, name in found)
+    order = [name for _, _, name in sorted(found, key=lambda f: float(f[0]))]
+    assert order[:2] == ["held", "none"]  # from the top: 0.9, 0.5, then the two at 0.2
+
+
+# maps
+
+
+def test_maps_say_what_they_show(page):
+    assert "0 of 20 named right" not in page.text
+    # Everybody is taken for client 0, who is one of them.
+    assert "1 of 20 named right." in page.text
+    assert "19 of 20 named right. 1 unit without a guess, counted as not named." in page.text
+    assert "Seed 0. Recovered by unmix: 19 of 20." in page.text
+    assert (
+        "20 clients, 9 training examples and 1 of 10 classes each. So every message names its class"
+        " by where it comes from" in page.text
+    )
+
+
+def test_a_heat_map_has_a_square_per_naming(text):
+    own = re.findall(r'<path d="([^"]*)" class="own o4"', text)
+    other = re.findall(r'<path d="([^"]*)" class="other o4"', text)
+    assert sorted(d.count("M") for d in own) == [1, CLIENTS - 1]
+    assert [d.count("M") for d in other] == [CLIENTS - 1]
+    assert re.findall(r"M(\d+) (\d+)h1", own[0]) == [("0", "0")]
+
+
+def test_what_a_split_gives_away():
+    alone = gives_away([[5, 0], [0, 7]])
+    assert alone.endswith("and no class belongs to two clients: labels are no secret on this task.")
+    assert "5 to 7 training examples" in alone
+    shared = gives_away([[5, 0], [5, 0]])
+    assert "no class belongs" not in shared
+    mixed = gives_away([[9, 1], [1, 9], [10, 0]])
+    assert (
+        "guesses 0.93 of all labels right; 1 of 3 clients hold almost nothing but one class."
+        in mixed
+    )
+
+
+# pictures
+
+
+def decode(data):
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    wide, high = struct.unpack(">II", data[16:24])
+    at = data.index(b"IDAT")
+    size = struct.unpack(">I", data[at - 4 : at])[0]
+    raw = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + size]), np.uint8).reshape(high, -1)
+    assert not raw[:, 0].any()
+    return raw[:, 1:].reshape(high, wide, -1)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (5, 7, 3)])
+def test_png_holds_the_pixels(shape):
+    pixels = np.random.Generator(np.random.PCG64(1)).integers(0, 256, shape).astype(np.uint8)
+    np.testing.assert_array_equal(decode(png(pixels)), pixels.reshape(*shape[:2], -1))
+
+
+def shown(data, **more):
+    return gallery(data, *asked(data), **more)
+
+
+def test_rows_run_from_original_to_the_strongest_defense():
+    [album] = shown(report_data()).albums
+    titles = [s.title for s in album.strips]
+    assert titles[:4] == ["Original", "Blind guess", "Nothing defended", "FedAwS"]
+    assert titles[-1] == "FedGN σ 3"
+    assert all(c.under.endswith(" dB") for s in album.strips[1:] for c in s.cells)
+    assert album.strips[3].found == "6 of 6 found among look-alikes"
+    assert album.strips[-1].found == "0 of 6 found among look-alikes"
+    assert album.strips[-1].tone == "none"  # a dead run: grey, never blue
+
+
+def test_each_picture_is_stored_once(text):
+    data = report_data()
+    stored = re.findall(r'<image href="(data:[^"]*)"', text)
+    assert len(stored) == len(set(stored))
+    used = set(re.findall(r'<use href="#(p\d+)"', text))
+    assert used == set(re.findall(r'<symbol id="(p\d+)"', text))
+    assert len(re.findall("<use ", text)) > len(used)  # the control is the original again
+    twice = replace(
+        data, pictures=[*data.pictures, *(replace(p, attack="other") for p in data.pictures)]
+    )
+    assert len(shown(twice).store) == len(shown(data).store)
+
+
+def test_the_store_tells_shapes_apart():
+    store = Store()
+    assert store.add(np.zeros((2, 8))).ident != store.add(np.zeros((4, 4))).ident
+    assert store.add(np.zeros((4, 4))).ident == "p1"
+
+
+def test_over_the_budget_there_are_fewer_units_and_it_is_said(monkeypatch):
+    data = report_data()
+    full = shown(data)
+    assert not full.short
+    small = shown(data, budget=sum(len(s.uri) for s in full.store) // 2)
+    assert small.short
+    assert 0 < small.albums[0].columns < 6
+    assert sum(len(s.uri) for s in small.store) <= sum(len(s.uri) for s in full.store) // 2
+    monkeypatch.setattr("reports._pictures.BUDGET", 1)
+    monkeypatch.setattr(gallery, "__defaults__", (1,))
+    assert "Only 1 unit of each, to keep the page small." in Page(render(data)).text
+
+
+def test_units_beyond_the_most_are_said_to_be_left_out():
+    data = report_data()
+    first = [
+        p for p in data.pictures if p.setting == data.pictures[0].setting and p.unit == "client/0"
+    ]
+    many = [replace(p, unit=f"client/{i}") for i in range(11) for p in first]
+    assert (
+        "3 more units were kept and are left out here"
+        in Page(render(replace(data, pictures=many))).text
+    )
+
+
+def test_an_attack_that_gave_no_image_is_said_to_have_failed():
+    data = report_data()
+    broken = [
+        replace(p, image=np.full((8, 8), np.nan)) if p.role == "attack" else p
+        for p in data.pictures
+    ]
+    assert "attack failed" in Page(render(replace(data, pictures=broken))).text
+
+
+def test_a_weak_and_a_strong_attack_stand_side_by_side_under_one_original():
+    data = report_data()
+    key = data.pictures[0].setting
+    mine = [p for p in data.pictures if p.setting == key]
+    both = [
+        replace(p, attack_params=canonical({"attacker": a}))
+        for a in ("joint", "naive")
+        for p in mine
+    ]
+    rungs = {"naive": "paper", "joint": "method"}
+    first = next(r for r in data.tradeoff if r["attack"] == "gradient_inversion")
+    rows = [
+        *data.tradeoff,
+        *(
+            first | {"attack_params": canonical({"attacker": a}), "rung": r}
+            for a, r in rungs.items()
+        ),
+    ]
+    [album] = shown(replace(data, pictures=both, tradeoff=rows)).albums
+    assert [s.title for s in album.strips][-2:] == [
+        "FedAwS, the paper's own",
+        "FedAwS, knows the method",
+    ]
+    assert [s.about for s in album.strips][-2:] == [
+        "gradient inversion, attacker naive",
+        "gradient inversion, attacker joint",
+    ]
+    assert [s.title for s in album.strips].count("Original") == 1
+
+
+def test_a_redacted_report_says_that_pictures_are_left_out():
+    page = Page(render(replace(report_data(), pictures=(), maps=(), redacted=True)))
+    assert "Left out: maps show true prototypes, and who holds which classes." in page.text
+    assert (
+        "Left out: this report holds no private image and nothing that was rebuilt from one."
+        in page.text
+    )
+
+
+# how sure
+
+
+def test_every_line_of_how_sure_has_its_own_cause():
+    data = report_data()
+    heads = {line.head: line for line in how_sure(data, *asked(data))}
+    assert heads["The attacks work."].mark[0] == "ok"
+    assert (
+        heads["Several seeds."].text == "3 a setting; an interval covers how training runs differ."
+    )
+    assert heads["Failures."].text.startswith("Attacks failed on 1 of ")
+    assert heads["Oracle knowledge."].mark == ("mind", "!")
+    assert "20 clients here" in heads["Another scale than the papers."].text
+    assert heads["Not tried:"].mark == ("bad", "✕")
+    weak = [
+        r | {"flags": "control_failed", "control": r["floor"], "control_high": r["floor"]}
+        for r in data.tradeoff
+    ]
+    told = {
+        line.head: line
+        for line in how_sure(replace(data, tradeoff=weak), *asked(replace(data, tradeoff=weak)))
+    }
+    assert "Too weak to judge by: FedAwS" in told["Some attacks do not work."].text
+    stuck = [r | {"flags": "loss_did_not_fall|one_seed"} for r in data.tradeoff]
+    assert "the search did not settle" in "".join(
+        line.text for line in how_sure(replace(data, tradeoff=stuck), *asked(data))
+    )
+    [only] = how_sure(EMPTY, [], [])
+    assert only.mark[0] == "bad"
+
+
+# strangers
+
+
+def test_hostile_names_are_inert_in_every_section():
+    base = setting(EVIL, {EVIL: EVIL}, (EVIL,)) | {"task": EVIL}
+    key = setting_key(base)
+    ways = (("near", "paper"), (EVIL, "method"), ("cascade", "method"), ("any_attack", "method"))
+    rows = [
+        row(base, 0.9, a, r, "p_leak", 0.5, claimed=0.1, claimed_source=EVIL, unit=EVIL)
+        for a, r in ways
+    ]
+    run = {
+        **{
+            "id": EVIL,
+            "engine": EVIL,
+            "device": EVIL,
+            "dtype": EVIL,
+            "commit": EVIL,
+            "hides": True,
+        },
+        "spec": {
+            "task": {"name": EVIL},
+            "defense": {"name": EVIL, "params": {EVIL: EVIL}},
+            "rounds": 3,
+        }
+        | {"wrappers": [{"name": EVIL, "params": {"clip": 1.0, "sigma": 0.5}}]},
+        "sent": [
+            {
+                "kind": EVIL,
+                "sender": "client",
+                "receiver": EVIL,
+                "rounds": 2,
+                "messages": 2,
+                "bytes": 9,
+                "covered": True,
+            }
+        ],
+    }
+    two = (0.1, 0.2)
+    data = replace(
+        EMPTY,
+        tradeoff=rows,
+        results=[r | {"run": EVIL, "seed": 0, "failed": 0} for r in rows],
+        runs=[run],
+        pictures=[
+            Picture(
+                EVIL, key, EVIL, canonical({EVIL: EVIL}), EVIL, None, 1, role, np.zeros((2, 2)), 3.0
+            )
+            for role in ("original", "attack")
+        ],
+        curves=[
+            Curve(key, "p_leak", EVIL, (1, 2), two, two, two, two, "paper"),
+            Curve(key, "accuracy", "", (1, 2), two, two, two),
+        ],
+        clients=[Clients(key, "p_leak", probe=False, shares=(1.0, None, 0.2))],
+        maps=[
+            Naming(key, EVIL, EVIL, "paper", 2, ((0, 1, 1.0),)),
+            Embedding(key, EVIL, EVIL, 0, (0,), ((0.0, 0.0),), ((1.0, 1.0),), (None,)),
+            Split(EVIL, ((1, 0), (0, 1))),
+        ],
+        about={f"defenses/{EVIL}": About(EVIL, EVIL), f"attacks/{EVIL}": About(EVIL, EVIL)},
+        guesses={key: {EVIL: EVIL}},
+        commands={key: EVIL},
+    )
+    text = render(data)
+    page = Page(text)
+    for name in ("ladder", "table", "methods", "pictures", "rounds", "maps", "sure"):
+        assert f'id="{name}"' in text
+    assert not [a for _, at, _ in page.elements for a in at if a.startswith("on") or a == "style"]
+    assert not [
+        t for t, _, _ in page.elements if t in ("iframe", "object", "embed", "base", "link")
+    ]
+    assert "alert(2)" in page.text
+    assert text.count("</style>") == 1
+    assert all(
+        at["href"].startswith("data:image/png;base64,")
+        for t, at, _ in page.elements
+        if t == "image"
+    )
+
+
+def test_a_report_without_runs_or_extras_still_has_every_cell():
+    bare = replace(report_data(), runs=(), curves=(), clients=(), maps=(), about={}, guesses={})
+    page = Page(render(bare))
+    assert not [t for _, t in page.all("td", "th", "dd", "dt") if not t]
+    assert "No message of a client was recorded." in page.text
+    assert "Client by client" not in page.text
+
+
+def test_settings_are_the_ones_the_report_is_about():
+    assert len(SETTINGS) == len(find_settings(report_data()))
