@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base import UnknownName, UsageError
 
 # (the module's output, labels) -> (), differentiable; it is copied deeply.
 Loss = Callable[[Tensor, Tensor], Tensor]

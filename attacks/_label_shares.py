@@ -9,12 +9,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor, nn
 
-from leakbench.attacking.view import View
-from leakbench.base.tree import Tree
-from leakbench.federation.local_steps import trainings
-from leakbench.federation.parties import Net
-from leakbench.federation.task import Examples
-from leakbench.record.messages import Message
+from leakbench.attacking import View
+from leakbench.base import Tree
+from leakbench.federation import Examples, Net, trainings
+from leakbench.record import Message
 
 CHUNK = 256  # images of one forward pass
 HEAVY = 100.0  # weight of "the shares sum to 1" beside the equations

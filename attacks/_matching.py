@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from attacks._lbfgs import Solution, minimise
-from leakbench.attacking.replay import Replay
-from leakbench.base.errors import MethodError
-from leakbench.federation.parties import Batch
+from leakbench.attacking import Replay
+from leakbench.base import MethodError
+from leakbench.federation import Batch
 
 MEMORY = 100  # pairs; as many as there are unknowns, or joint recovery stalls
 EXACT = 1e-11  # float32 updates hold no more

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leakbench.attacking.view import View
-from leakbench.federation.defense import Defense
-from leakbench.federation.local_steps import trainings
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import View
+from leakbench.federation import Defense, trainings
+from leakbench.record import Message, Recording
 
 
 @dataclass(frozen=True)

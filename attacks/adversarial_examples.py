@@ -11,14 +11,10 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _updates
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.parties import Batch, Net
-from leakbench.metrics.examples import EXAMPLES
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.federation import Batch, Net
+from leakbench.metrics import EXAMPLES
+from leakbench.record import Message, Recording
 
 
 class AdversarialExamples(Attack):

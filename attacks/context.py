@@ -15,16 +15,12 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.base.errors import MethodError
-from leakbench.data.marker import paste
-from leakbench.federation.parties import Net
-from leakbench.metrics.context import CONTEXT_ACCURACY, SAMPLES_TO_90
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.base import MethodError
+from leakbench.data import paste
+from leakbench.federation import Net
+from leakbench.metrics import CONTEXT_ACCURACY, SAMPLES_TO_90
+from leakbench.record import Message, Recording
 
 SENT = ("data", "mean_data", "features")
 GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # of the attacker's samples

@@ -15,14 +15,10 @@ from torch import Tensor
 from attacks import _decoders
 from attacks._decoder_nets import WIDTH
 from attacks._decoders import Known, Trained
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.parties import Net
-from leakbench.metrics.images import RECONSTRUCTION
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.federation import Net
+from leakbench.metrics import RECONSTRUCTION
+from leakbench.record import Message, Recording
 
 CHUNK = 256  # auxiliary examples at once
 SPEED = 4e10  # operations in a second of two cores, for `seconds`

@@ -8,11 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
 
 
 class DistanceCorrelation(Attack):

@@ -11,13 +11,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.traffic import SERVER
-from leakbench.metrics.exposure import EXPOSURE, EXPOSURE_UNDIRECTED
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.federation import SERVER
+from leakbench.metrics import EXPOSURE, EXPOSURE_UNDIRECTED
+from leakbench.record import Recording
 
 PASSED_ON = ("features", "mean_data", "data")
 """The kinds of which a server can pass on to clients what other clients sent."""

@@ -12,15 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching, _updates
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.replay import Replay
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.traffic import party
-from leakbench.metrics.images import RECONSTRUCTION
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, Replay, ThreatModel, View
+from leakbench.federation import party
+from leakbench.metrics import RECONSTRUCTION
+from leakbench.record import Message, Recording
 
 VANISHED = 1e-8  # norm of an update that holds nothing
 

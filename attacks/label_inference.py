@@ -11,14 +11,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attacks import _label_shares, _updates
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.local_steps import trainings
-from leakbench.metrics.labels import LABEL_OVERLAP, LABEL_SET
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.federation import trainings
+from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
+from leakbench.record import Message, Recording
 
 
 class LabelInference(Attack):

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench import Attack, Guess, Metric, ThreatModel, View
-from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
+from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE
 
 
 class PrototypeAveraging(Attack):

@@ -8,14 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.federation.parties import Net
-from leakbench.metrics.prototypes import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
-from leakbench.record.messages import Message
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.federation import Net
+from leakbench.metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
+from leakbench.record import Message, Recording
 
 
 class PrototypeLeakage(Attack):

@@ -12,14 +12,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.attacking.metric import Metric
-from leakbench.attacking.view import ThreatModel, View
-from leakbench.base.errors import UsageError
-from leakbench.federation.traffic import SERVER
-from leakbench.metrics.reidentification import REIDENTIFIED
-from leakbench.record.recording import Recording
+from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.base import UsageError
+from leakbench.federation import SERVER
+from leakbench.metrics import REIDENTIFIED
+from leakbench.record import Recording
 
 # What a pair of examples with different labels, or an example without a partner, costs: the largest
 # distance.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from leakbench.base.streams import Rng
+from leakbench.base import Rng
 
 Identifier = dict[str, Tensor]
 BETAS = (0.5, 0.9)  # of Adam, Section 4.1

@@ -8,7 +8,7 @@ import torch
 
 from defenses._local_epochs import LocalEpochs
 from leakbench import Client, Sent, Server
-from leakbench.federation.defense import Choreography
+from leakbench.federation import Choreography
 
 
 class SharedSet(LocalEpochs):

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench import Batch, Client, Defense, Facts, Net
-from leakbench.federation.defense import Choreography
+from leakbench.federation import Choreography
 
 CHUNK = 500  # images at a time
 

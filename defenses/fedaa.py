@@ -17,8 +17,8 @@ from defenses.fedavg import FedAvg
 from defenses.fedprox import FedProx
 from defenses.moon import MOON
 from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
-from leakbench.base.tree import Tree, each_row, row, stack
-from leakbench.federation.defense import Choreography
+from leakbench.base import Tree, each_row, row, stack
+from leakbench.federation import Choreography
 
 LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
 

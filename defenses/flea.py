@@ -15,7 +15,7 @@ from defenses._distillation import divergence
 from defenses._local_epochs import LocalEpochs
 from defenses._mixing import mix, one_hot, soft_cross_entropy
 from leakbench import Batch, Client, Net, Sent, Server
-from leakbench.federation.defense import Choreography
+from leakbench.federation import Choreography
 
 
 class FLea(LocalEpochs):

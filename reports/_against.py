@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.gate.baseline import UTILITY
-from leakbench.judging.judging import END, MADE
-from leakbench.judging.questions import SHORT, words
-from leakbench.judging.sentences import plain, plural
-from leakbench.reporting.moved import Against, Amount, Moved
+from leakbench.gate import UTILITY
+from leakbench.judging import END, MADE, SHORT, plain, plural, words
+from leakbench.reporting import Against, Amount, Moved
 from reports._words import ATTACKS, STAGES
 
 TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}

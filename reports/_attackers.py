@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leakbench.judging.sentences import plural
-from leakbench.judging.settings import Judged, Question
-from leakbench.judging.verdict import Number, Side
+from leakbench.judging import Judged, Number, Question, Side, plural
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging.names import METHODS
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question, Setting
-from leakbench.judging.verdict import Side
-from leakbench.reporting.data import About, Clients, ReportData
-from leakbench.results.keys import Row, setting_key
+from leakbench.judging import METHODS, Judged, Question, Setting, Side, plain, plural, words
+from leakbench.reporting import About, Clients, ReportData
+from leakbench.results import Row, setting_key
 from reports._attackers import real
 from reports._clients import bars, worst_off
 from reports._list import icon

@@ -9,9 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.verdict import Number
+from leakbench.judging import Number, plain, words
 from reports._callouts import FEW, LOST, pixels, slab_boxes
 from reports._labels import Label
 from reports._plot import NARROW, WIDE, Plot, Size

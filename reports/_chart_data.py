@@ -8,11 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.base.printable import inert_json
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question
-from leakbench.judging.verdict import Number
+from leakbench.base import inert_json
+from leakbench.judging import Judged, Number, Question, plain, plural, words
 from reports._attackers import ATTACKERS, PAPER, absent, row_of
 from reports._callouts import short_names
 from reports._labels import Label

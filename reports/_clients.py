@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.judging.sentences import plural
+from leakbench.judging import plural
 from reports._svg import tag
 
 Shares = Sequence[float | None]  # by client; None: not attacked

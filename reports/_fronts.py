@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from leakbench.judging.questions import better
-from leakbench.judging.settings import Judged, Question
+from leakbench.judging import Judged, Question, better
 from reports._attackers import PAPER, counts, row_of
 
 Corner = tuple[float, float]  # leakage, utility

@@ -13,15 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leakbench.base.spec import fingerprint
-from leakbench.judging.headline import Span, headline, lede, others
-from leakbench.judging.judging import MADE
-from leakbench.judging.questions import better, words
-from leakbench.judging.settings import Judged, Question, Setting, flags_of
-from leakbench.judging.verdict import Number, Side, margin
-from leakbench.reporting import form
-from leakbench.reporting.data import Picture, ReportData
-from leakbench.results.keys import Row, params, row_key, setting_key
+from leakbench.base import fingerprint
+from leakbench.judging import (
+    MADE,
+    Judged,
+    Number,
+    Question,
+    Setting,
+    Side,
+    Span,
+    better,
+    flags_of,
+    headline,
+    lede,
+    margin,
+    others,
+    words,
+)
+from leakbench.reporting import Picture, ReportData, form
+from leakbench.results import Row, params, row_key, setting_key
 from reports._png import png
 
 # rung of a front -> the attack whose rows lie on it; the papers' own attacks have none in common.

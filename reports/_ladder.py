@@ -9,11 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.headline import unjudged
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question
-from leakbench.judging.verdict import Side
+from leakbench.judging import Judged, Question, Side, plain, plural, unjudged, words
 from reports._attackers import ATTACKERS, CASCADE, PAPER, row_of
 from reports._list import icon
 from reports._scale import Scale

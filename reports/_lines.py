@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.reporting.data import Curve
+from leakbench.judging import plain, words
+from leakbench.reporting import Curve
 from reports._labels import column
 from reports._scale import Scale, domain
 from reports._svg import path, tag, width

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.headline import others
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.settings import Judged, Question
+from leakbench.judging import Judged, Question, others, plain, words
 from reports._attackers import real
 from reports._points import glyph
 from reports._scale import Scale

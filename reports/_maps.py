@@ -11,9 +11,8 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from leakbench.judging.sentences import count, plural
-from leakbench.judging.settings import Setting
-from leakbench.reporting.data import Embedding, Map, Naming, Place2, Split
+from leakbench.judging import Setting, count, plural
+from leakbench.reporting import Embedding, Map, Naming, Place2, Split
 from reports._svg import path, tag
 
 SIDE, EDGE = 480, 14

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.headline import Span, counts, headline, lede
-from leakbench.judging.questions import words
-from leakbench.judging.settings import Question
+from leakbench.judging import Question, Span, counts, headline, lede, words
 from reports._attackers import WORST, Attacker, present
 from reports._chart import chart
 from reports._list import Group, Line, groups, icon

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leakbench.judging.sentences import plural
-from leakbench.judging.settings import Question, Setting
-from leakbench.reporting.data import Picture, Place, ReportData
+from leakbench.judging import Question, Setting, plural
+from leakbench.reporting import Picture, Place, ReportData
 from reports._attackers import ATTACKERS
 from reports._png import Store, Stored
 from reports._words import ATTACKS

@@ -8,9 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakbench.judging.questions import better, words
-from leakbench.judging.settings import Judged, Question, Utility
-from leakbench.judging.verdict import Number
+from leakbench.judging import Judged, Number, Question, Utility, better, words
 from reports._attackers import ATTACKERS, PAPER, row_of
 from reports._fronts import Axes
 from reports._scale import Scale, domain

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.settings import Judged
+from leakbench.judging import Judged, plain, words
 from reports._plot import Plot, Point
 from reports._svg import SHAPES, path, shape, tag
 

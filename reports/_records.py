@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question, Setting
-from leakbench.judging.verdict import Number
-from leakbench.reporting.data import Clients, ReportData
-from leakbench.results.keys import Row, row_key, setting_key
+from leakbench.judging import Judged, Number, Question, Setting, plain, plural, words
+from leakbench.reporting import Clients, ReportData
+from leakbench.results import Row, row_key, setting_key
 from reports._attackers import ATTACKERS, row_of
 from reports._clients import strip, worst_off
 from reports._scale import Scale

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.names import setting_names
-from leakbench.judging.questions import better, words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question, Setting
-from leakbench.reporting.data import Curve, ReportData
+from leakbench.judging import Judged, Question, Setting, better, plain, plural, setting_names, words
+from leakbench.reporting import Curve, ReportData
 from reports._lines import ROOM, Line, lines, value_end
 from reports._svg import width
 

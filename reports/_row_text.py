@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.judging.settings import Judged, Utility
+from leakbench.judging import Judged, Utility
 from reports._attackers import real
 from reports._words import interval_text, number_text
 

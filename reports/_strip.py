@@ -9,13 +9,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakbench.base.spec import fingerprint
-from leakbench.judging.names import METHODS
-from leakbench.judging.questions import SHORT, words
-from leakbench.judging.sentences import plural
-from leakbench.judging.settings import Setting
-from leakbench.reporting.check import URGENT, first_said, how_to_settle, moved_text, value_text
-from leakbench.reporting.data import Check, CheckRow
+from leakbench.base import fingerprint
+from leakbench.judging import METHODS, SHORT, Setting, plural, words
+from leakbench.reporting import (
+    URGENT,
+    Check,
+    CheckRow,
+    first_said,
+    how_to_settle,
+    moved_text,
+    value_text,
+)
 from reports._words import attack_words
 
 MOST = 5

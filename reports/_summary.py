@@ -9,11 +9,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain, plural
-from leakbench.judging.settings import Judged, Question
-from leakbench.judging.verdict import Number
-from leakbench.results.keys import Row
+from leakbench.judging import Judged, Number, Question, plain, plural, words
+from leakbench.results import Row
 from reports._attackers import CASCADE, PAPER, WORST, present, row_of
 from reports._list import icon
 from reports._words import notes

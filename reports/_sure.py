@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leakbench.judging.judging import MADE
-from leakbench.judging.sentences import plural
-from leakbench.judging.settings import Question, Setting, flags_of
-from leakbench.reporting.data import ReportData
-from leakbench.results.keys import Row
+from leakbench.judging import MADE, Question, Setting, flags_of, plural
+from leakbench.reporting import ReportData
+from leakbench.results import Row
 from reports._words import FLAGS
 
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")

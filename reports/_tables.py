@@ -6,13 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.base.spec import canonical
-from leakbench.judging.judging import MADE
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.settings import Setting
-from leakbench.reporting.data import ReportData
-from leakbench.results.keys import Row, params, row_key, setting_key
+from leakbench.base import canonical
+from leakbench.judging import MADE, Setting, plain, words
+from leakbench.reporting import ReportData
+from leakbench.results import Row, params, row_key, setting_key
 from reports._words import STAGES, attack, notes
 
 

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.settings import Question
-from leakbench.judging.verdict import Number
+from leakbench.judging import Number, Question, plain, words
 from reports._scale import Scale, domain
 from reports._svg import tag
 

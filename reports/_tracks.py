@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.judging.settings import Judged, Question
+from leakbench.judging import Judged, Question
 from reports._attackers import PAPER, row_of
 from reports._plot import WIDE, plot
 from reports._points import tone

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.judging.names import METHODS
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.verdict import Number
-from leakbench.results.keys import Row
+from leakbench.judging import METHODS, Number, plain, words
+from leakbench.results import Row
 
 FLAGS = {
     "control_failed": "the attack fails even with nothing defended: too weak to judge",

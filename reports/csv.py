@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakbench.record.columns import TABLES
-from leakbench.reporting.data import Report, ReportData
+from leakbench.record import TABLES
+from leakbench.reporting import Report, ReportData
 from leakbench.results import tables as results
 
 

@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.files import write_bytes
-from leakbench.base.printable import one_line
-from leakbench.judging.judging import all_judged
-from leakbench.judging.questions import better, words
-from leakbench.judging.settings import Judged, Question, Setting, Utility
-from leakbench.judging.verdict import Number
-from leakbench.reporting.data import Picture, Report, ReportData
-from leakbench.results.keys import setting_key
+from leakbench.base import one_line, write_bytes
+from leakbench.judging import Judged, Number, Question, Setting, Utility, all_judged, better, words
+from leakbench.reporting import Picture, Report, ReportData
+from leakbench.results import setting_key
 from reports._labels import column
 from reports._pictures import MOST_UNITS, attack_name
 from reports._points import shapes

@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.files import write_bytes
-from leakbench.base.printable import inert
-from leakbench.judging.headline import headline
-from leakbench.judging.judging import all_judged
-from leakbench.judging.questions import METRICS
-from leakbench.reporting.data import Report, ReportData
-from leakbench.results.keys import setting_key
+from leakbench.base import inert, write_bytes
+from leakbench.judging import METRICS, all_judged, headline
+from leakbench.reporting import Report, ReportData
+from leakbench.results import setting_key
 from reports import _against
 from reports._attackers import ATTACKERS, GHOST, WORST
 from reports._cards import cards

@@ -7,14 +7,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from leakbench.base.files import write_json
-from leakbench.base.spec import canonical
-from leakbench.judging.headline import headline
-from leakbench.judging.judging import all_judged
-from leakbench.judging.settings import Setting
-from leakbench.reporting import form
-from leakbench.reporting.data import Report, ReportData
-from leakbench.results.keys import params
+from leakbench.base import canonical, write_json
+from leakbench.judging import Setting, all_judged, headline
+from leakbench.reporting import Report, ReportData, form
+from leakbench.results import params
 from reports._json_parts import SettingParts, ident, tasks, text
 
 

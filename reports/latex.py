@@ -8,15 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.base.files import write_bytes
-from leakbench.base.printable import one_line
-from leakbench.judging.judging import all_judged
-from leakbench.judging.names import METHODS
-from leakbench.judging.questions import words
-from leakbench.judging.sentences import plain
-from leakbench.judging.settings import Judged, Question
-from leakbench.reporting.data import Report, ReportData
-from leakbench.results.keys import Row, setting_key
+from leakbench.base import one_line, write_bytes
+from leakbench.judging import METHODS, Judged, Question, all_judged, plain, words
+from leakbench.reporting import Report, ReportData
+from leakbench.results import Row, setting_key
 from reports._row_text import Summary, summary
 
 ROWS = 40  # of a table; more go into further tables

@@ -8,13 +8,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.base.files import write_bytes
-from leakbench.base.printable import one_line
-from leakbench.judging.headline import Span, headline, lede
-from leakbench.judging.judging import all_judged
-from leakbench.judging.settings import Question
-from leakbench.reporting.check import URGENT, first_said, how_to_settle, moved_text, value_text
-from leakbench.reporting.data import Check, CheckRow, Report, ReportData
+from leakbench.base import one_line, write_bytes
+from leakbench.judging import Question, Span, all_judged, headline, lede
+from leakbench.reporting import (
+    URGENT,
+    Check,
+    CheckRow,
+    Report,
+    ReportData,
+    first_said,
+    how_to_settle,
+    moved_text,
+    value_text,
+)
 from reports import _against
 from reports._row_text import summary
 from reports._words import PROBE

@@ -1,6 +1,8 @@
 """Who may import whom, and who may open the truth: read from the source, not believed."""
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +15,7 @@ import defenses
 import leakbench
 import reports
 
+ROOT = Path(leakbench.__path__[0]).parent
 OURS = {p.__name__: Path(p.__path__[0]) for p in (leakbench, attacks, defenses, reports)}
 # The rooms of leakbench, bottom up, and what each may import; ``tasks`` are plugins, like
 # ``defenses``. Nothing is excepted.
@@ -33,6 +36,7 @@ BELOW = {
 }
 SCORED = tuple(room for room in BELOW if room != "tasks")
 BELOW["reporting"] = SCORED
+ROOMS = (*SCORED, "reporting")
 BELOW["pipeline"] = (*SCORED, "reporting")
 BELOW["reproduce"] = BELOW["api"] = (*BELOW["pipeline"], "pipeline")
 BELOW["cli"] = (*BELOW["reproduce"], "api", "reproduce")
@@ -119,6 +123,56 @@ def test_nothing_below_the_top_imports_the_package_itself():
     assert [
         n for n, tree in trees.items() if "leakbench" in targets(tree, set(modules("leakbench")))
     ] == []
+
+
+def faces():
+    """{package: its stub} of every package of ours that shows names."""
+    found = [p for root in OURS.values() for p in root.rglob("__init__.pyi")]
+    return {".".join(p.parent.relative_to(ROOT).parts): p for p in found}
+
+
+def shown(stub):
+    """(module, name) pairs that a stub takes from where."""
+    tree = ast.parse(stub.read_text(encoding="utf-8"))
+    froms = [n for n in tree.body if isinstance(n, ast.ImportFrom)]
+    return [(n.level, n.module, a.name, a.asname) for n in froms for a in n.names]
+
+
+def test_every_room_has_a_face():
+    assert {f"leakbench.{room}" for room in ROOMS} | {"leakbench", "defenses"} == set(faces())
+
+
+@pytest.mark.parametrize("package", faces())
+def test_a_face_shows_names_of_its_own_that_are_there(package):
+    module, names = importlib.import_module(package), shown(faces()[package])
+    assert all(level == 1 and name == again for level, _, name, again in names)
+    listed = {name for _, _, name, _ in names} - {"__version__"}
+    assert list(module.__all__) == sorted(listed)
+    inside = {m.name for m in pkgutil.iter_modules(module.__path__)}
+    for _, home, name, _ in names:
+        found = getattr(module, name)
+        if home is None:
+            assert found.__name__ == f"{package}.{name}"
+        else:
+            assert found is getattr(importlib.import_module(f"{package}.{home}"), name)
+            assert name not in inside, "a module of this name would hide it"
+
+
+def is_deep(name):
+    """Does a dotted name lead past the face of a room?"""
+    parts = name.split(".")
+    return parts[0] == "leakbench" and len(parts) > 2
+
+
+@pytest.mark.parametrize("package", ["attacks", "defenses", "reports", "leakbench.tasks"])
+def test_plugins_import_faces_only(package):
+    """What an author of a plugin may rely on is what ours rely on."""
+    root = package.split(".")[0]
+    for name, tree in modules(root).items():
+        if name.startswith(package):
+            froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+            deep = {m for m in froms if is_deep(m) and not m.startswith(f"{package}.")}
+            assert deep == set(), name
 
 
 def test_only_the_command_line_imports_the_command_line_and_the_papers_tables():

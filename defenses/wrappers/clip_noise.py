@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from leakbench import Client, Tree, Wrapper
-from leakbench.base.tree import flat, unflat
+from leakbench.base import flat, unflat
 
 
 class ClipNoise(Wrapper):

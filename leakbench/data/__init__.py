@@ -1,1 +1,5 @@
 """Data sets and files: read, split over clients, augmented, marked."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """One report value from everything below, handed to a format."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

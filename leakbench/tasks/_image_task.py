@@ -10,12 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.base.errors import UsageError
-from leakbench.base.streams import Rng, shared
-from leakbench.data import image_sets
-from leakbench.data.augment import flip, rotate
-from leakbench.data.image_files import Labelled
-from leakbench.federation.task import Examples, Task, TaskData, one_class_each
+from leakbench.base import Rng, UsageError, shared
+from leakbench.data import Labelled, flip, image_sets, rotate
+from leakbench.federation import Examples, Task, TaskData, one_class_each
 
 
 class ImageTask(Task):

@@ -10,12 +10,9 @@ from typing import Any, ClassVar, Self
 import torch
 from pydantic import Field, model_validator
 
-from leakbench.base.errors import UsageError
-from leakbench.data import marker, splits
-from leakbench.data.splits import Rule
-from leakbench.federation.defense import Defense
-from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples, Task, TaskData, padded
+from leakbench.base import UsageError
+from leakbench.data import Rule, marker, splits
+from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padded
 
 # FLea, Sections 4.1 and C.2: for every method alike.
 FLEA: dict[str, Any] = {

@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from leakbench.base.streams import shared
-from leakbench.data import image_sets
-from leakbench.data.image_files import Labelled
+from leakbench.base import shared
+from leakbench.data import Labelled, image_sets
 from leakbench.tasks._image_task import ImageTask
 from leakbench.tasks._split_task import SplitTask
 

@@ -10,9 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.base.streams import shared
-from leakbench.data.sklearn_digits import split
-from leakbench.federation.task import Examples, Task, TaskData, one_class_each
+from leakbench.base import shared
+from leakbench.data import split
+from leakbench.federation import Examples, Task, TaskData, one_class_each
 
 PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.data.sklearn_digits import split
-from leakbench.federation.task import Examples, TaskData
+from leakbench.data import split
+from leakbench.federation import Examples, TaskData
 from leakbench.tasks._split_task import FEDAA, FLEA, SplitTask
 
 

@@ -10,12 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.base.errors import UsageError
-from leakbench.base.streams import shared
+from leakbench.base import UsageError, shared
+from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
-from leakbench.data.har_files import Windows
-from leakbench.data.splits import Rule
-from leakbench.federation.task import Examples, TaskData
+from leakbench.federation import Examples, TaskData
 from leakbench.tasks._split_task import FLEA, SplitTask
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from leakbench.judging.headline import counts, headline, lede, others
+from leakbench.judging.opening import counts, headline, lede, others
 from leakbench.judging.questions import METRICS, TOPICS
 from leakbench.judging.sentences import amount, count, plain, plural, sentence
 from leakbench.judging.settings import Judged, Question, Setting, Utility

@@ -17,8 +17,8 @@ from helpers.report_data import SETTINGS, report_data, row, setting
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.spec import fingerprint
-from leakbench.judging.headline import headline, lede
 from leakbench.judging.judging import find_questions
+from leakbench.judging.opening import headline, lede
 from leakbench.judging.settings import find_settings
 from leakbench.record.columns import TABLES
 from leakbench.reporting.check import heading, told

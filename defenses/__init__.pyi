@@ -1,0 +1,3 @@
+from ._prototypes import Prototypes as Prototypes
+
+LEAKBENCH_API: int

@@ -1,0 +1,11 @@
+from . import har_files as har_files
+from . import image_sets as image_sets
+from . import marker as marker
+from . import splits as splits
+from .augment import flip as flip
+from .augment import rotate as rotate
+from .har_files import Windows as Windows
+from .image_files import Labelled as Labelled
+from .marker import paste as paste
+from .sklearn_digits import split as split
+from .splits import Rule as Rule

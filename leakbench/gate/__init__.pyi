@@ -1,0 +1,4 @@
+from .baseline import UTILITY as UTILITY
+from .baseline import Baseline as Baseline
+from .baseline import GateRow as GateRow
+from .gate import check as check

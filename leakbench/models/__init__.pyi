@@ -1,0 +1,10 @@
+from .mobilenet import mobilenetv2 as mobilenetv2
+from .networks import cnn as cnn
+from .networks import lenet as lenet
+from .networks import mlp as mlp
+from .networks import svdd_lenet as svdd_lenet
+from .resnets import group_norm as group_norm
+from .resnets import resnet8 as resnet8
+from .resnets import resnet18 as resnet18
+from .resnets import resnet32 as resnet32
+from .stages import Stages as Stages

@@ -1,0 +1,7 @@
+from .columns import TABLES as TABLES
+from .folders import Run as Run
+from .folders import find as find
+from .folders import load as load
+from .messages import Message as Message
+from .recording import Recording as Recording
+from .runspec import RunSpec as RunSpec

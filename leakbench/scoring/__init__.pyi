@@ -1,0 +1,1 @@
+from .truth import Truth as Truth

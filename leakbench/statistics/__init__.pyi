@@ -1,0 +1,10 @@
+from .differences import Difference as Difference
+from .differences import compare as compare
+from .differences import holm as holm
+from .distance_correlation import correlations as correlations
+from .distance_correlation import p_value as p_value
+from .distance_correlation import permuted as permuted
+from .intervals import Estimate as Estimate
+from .intervals import clopper_pearson as clopper_pearson
+from .intervals import estimate as estimate
+from .intervals import pool as pool
