@@ -1,5 +1,9 @@
 """Many trainings or attacks, in this process or side by side; one that fails does not stop the
 others.
+
+The pool is our own on purpose. In those of ``concurrent.futures``, pebble and billiard workers
+share queues, so that one which is killed takes others' jobs along or holds them up for ever. Here
+each worker has a pipe to itself.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -53,36 +57,34 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 
     A worker that is killed fails the one job that it was at. Workers end when this process does,
     however it ends.
+
+    Raises:
+        RuntimeError: a job in a worker raised what no job may raise; with its traceback.
     """
     if workers <= 1 or len(jobs) <= 1:
         return [do(job, tell) for job in jobs]
-    staff = [Worker(workers) for _ in range(min(workers, len(jobs)))]
-    todo, idle = list(range(len(jobs)))[::-1], staff[::-1]
-    busy, done = dict[int, Worker](), dict[int, Outcome | Fault]()
+    todo, done = list(range(len(jobs)))[::-1], dict[int, Outcome]()
+    idle, busy = list[Worker](), dict[int, Worker]()
     try:
         while todo or busy:
-            while todo and idle:
+            while todo and len(busy) < workers:
                 i = todo.pop()
-                busy[i] = idle.pop()
+                busy[i] = idle.pop() if idle else Worker(workers)
                 busy[i].give(jobs[i])
             ready = wait([w.pipe for w in busy.values()])
-            for i in [i for i, w in busy.items() if w.pipe in ready]:
-                heard = busy[i].hear()
+            for i, worker in [(i, w) for i, w in busy.items() if w.pipe in ready]:
+                heard = worker.hear()
                 if isinstance(heard, tuple):
                     tell(*heard)
                     continue
-                done[i] = Outcome(jobs[i].name, error=busy[i].fate()) if heard is None else heard
-                idle.append(busy.pop(i))
+                done[i] = heard
+                del busy[i]
+                if worker.process.is_alive():
+                    idle.append(worker)
     finally:
-        for worker in staff:
+        for worker in [*idle, *busy.values()]:
             worker.end()
-    outcomes = []
-    for i in range(len(jobs)):
-        came = done[i]
-        if isinstance(came, Fault):  # of ours, no failed job
-            raise RuntimeError(f"{jobs[i].name}: {came.text}")
-        outcomes.append(came)
-    return outcomes
+    return [done[i] for i in range(len(jobs))]
 
 
 def do(job: Job, tell: Tell) -> Outcome:
@@ -103,82 +105,76 @@ def do(job: Job, tell: Tell) -> Outcome:
         )
 
 
-# Processes for jobs, each with a pipe of its own: one that is killed takes nobody along, and none
-# outlives the one that began it.
 News = tuple[str, int, int, str]  # what ``Tell`` is told
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What a job raised that no job may raise: the traceback."""
-
-    text: str
-
-
 class Worker:
-    """A process that does one job after another; after it was killed, the next job gets a new
-    process.
-    """
-
-    pipe: Connection  # our end, once there was a job
+    """A process that does one job after another, one of ``workers`` that share the cores."""
 
     def __init__(self, workers: int) -> None:
-        """One of ``workers``, which share the cores."""
         import torch
 
-        self._settings = (
-            max(1, (os.cpu_count() or 1) // workers),
-            torch.are_deterministic_algorithms_enabled(),
-        )
-        self._process: Any = None
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        settings = threads, torch.are_deterministic_algorithms_enabled()
+        context = get_context("spawn")
+        self.pipe, there = context.Pipe()
+        self.process = context.Process(target=_serve, args=(there, *settings), daemon=True)
+        with _sheltered():
+            self.process.start()
+        there.close()  # now the pipe ends when the process does
 
     def give(self, job: Job) -> None:
         """Let it do ``job``; the one before is done."""
-        if self._process is None:
-            context = get_context("spawn")
-            self.pipe, there = context.Pipe()
-            self._process = context.Process(
-                target=_serve, args=(there, *self._settings), daemon=True
-            )
-            with _deaf():
-                self._process.start()
-            there.close()  # now the pipe ends when the process does
+        self.job = job
         with suppress(OSError):  # it is gone: ``hear`` finds out
             self.pipe.send(job)
 
-    def hear(self) -> News | Outcome | Fault | None:
-        """What it says next, waited for; None if it was killed."""
+    def hear(self) -> News | Outcome:
+        """What it says next, waited for; or how it ended."""
         try:
-            heard: News | Outcome | Fault = self.pipe.recv()
+            heard: News | Outcome | str = self.pipe.recv()
         except (EOFError, OSError):
-            return None
+            self.process.join(5)
+            code = self.process.exitcode or 0
+            self.end()
+            return Outcome(self.job.name, error=_fate(code))
+        if isinstance(heard, str):
+            raise RuntimeError(f"{self.job.name}: {heard}")
         return heard
-
-    def fate(self) -> str:
-        """How it ended without having done its job, in a sentence."""
-        self._process.join(5)
-        code = self._process.exitcode or 0
-        self.end()
-        how = (
-            f"was killed by signal {-code}"
-            if code < 0
-            else f"ended with exit status {code} before the job was done"
-        )
-        memory = (
-            " (so does a system that runs out of memory: try fewer --jobs)" if code == -9 else ""
-        )
-        return (
-            f"its process {how}{memory}; what was finished is kept, and the same command goes on"
-            " from there."
-        )
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.join()
-            self.pipe.close()
-            self._process = None
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def _fate(code: int) -> str:
+    """How a process ended without having done its job, in a sentence."""
+    how = f"ended with exit status {code} before the job was done"
+    if code < 0:
+        how = f"was killed by signal {-code}"
+    if code == -signal.SIGKILL:
+        how += " (so does a system that runs out of memory: try fewer --jobs)"
+    return f"its process {how}; what was finished is kept, and the same command goes on from there."
+
+
+@contextmanager
+def _sheltered() -> Iterator[None]:
+    """Processes started in here never hear Ctrl-C (the one that started them ends them, without a
+    traceback each), and take no module of the working folder for one of Python's.
+    """
+    path = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    resource_tracker.ensure_running()  # started within, it would let the signal through again
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        del os.environ["PYTHONSAFEPATH"]
+        if path is not None:
+            os.environ["PYTHONSAFEPATH"] = path
 
 
 def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
@@ -190,7 +186,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(deterministic)
 
-    def say(what: News | Outcome | Fault) -> None:
+    def say(what: News | Outcome | str) -> None:
         try:
             pipe.send(what)
         except OSError:  # nobody listens any more, and the job is not to blame
@@ -204,7 +200,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
         try:
             say(do(job, _sparing(say)))
         except Exception:  # raised again where the jobs were given out
-            say(Fault(traceback.format_exc()))
+            say(traceback.format_exc())
 
 
 def _orphaned() -> None:
@@ -227,18 +223,3 @@ def _sparing(say: Callable[[News], None]) -> Tell:
             say((name, done, total, what))
 
     return tell
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C from their first moment: the one that started them
-    ends them, without a traceback each.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -110,7 +110,7 @@ def elsewhere(code):
 
 def test_a_worker_that_is_killed_fails_its_job_alone():
     process = elsewhere(
-        "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3), *t.jobs(t.double, 2, 3, 4)],"
+        "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3, 0), *t.jobs(t.double, 2, 3, 4)],"
         " workers=2))"
     )
     try:
@@ -119,10 +119,11 @@ def test_a_worker_that_is_killed_fails_its_job_alone():
         process.kill()
     assert process.returncode == 0, err
     outcomes = eval(out, {"Outcome": Outcome})
-    assert [o.name for o in outcomes] == ["job 1", "job 3", "job 2", "job 3", "job 4"]
-    assert [o.value for o in outcomes[2:]] == [4, 6, 8]
+    assert [o.name for o in outcomes] == ["job 1", "job 3", "job 0", "job 2", "job 3", "job 4"]
+    assert [o.value for o in outcomes[3:]] == [4, 6, 8]
     assert "its process was killed by signal 9 (" in outcomes[0].error
     assert "its process ended with exit status 3 before" in outcomes[1].error
+    assert "its process ended with exit status 0 before" in outcomes[2].error
     assert not any(o.wrong or o.damaged for o in outcomes)
     assert exit_code(outcomes, Console(quiet=True)) == 4
 
@@ -148,3 +149,31 @@ def test_workers_end_with_the_process_that_began_them(how):
 def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
     with pytest.raises(RuntimeError, match=r"job 1: Traceback[\s\S]*KeyError: 'a fault of ours'"):
         run([*jobs(fault, 1), *jobs(double, 1)], workers=2)
+
+
+def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    for name in ("multiprocessing", "random", "signal"):
+        (here / f"{name}.py").write_text(f"raise ImportError('{name}.py of the working folder')\n")
+    script = there / "doubles.py"
+    script.write_text(
+        "from helpers import jobs as t\n"
+        "if __name__ == '__main__':\n"
+        "    print([o.value for o in t.run(t.jobs(t.double, 1, 2), workers=2)])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[2, 4]\n", "")
+
+
+def test_what_is_set_for_workers_is_not_left_behind(found):
+    assert "PYTHONSAFEPATH" not in os.environ
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
