@@ -1,18 +1,18 @@
-"""L-BFGS by hand (Nocedal and Wright, Algorithms 7.4, 7.5 and 3.5): creating a torch.optim
-optimiser costs 2.5 s of imports.
-"""
+"""L-BFGS of functions that autograd differentiates: SciPy's L-BFGS-B without bounds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor
-
-_ARMIJO, _CURVATURE = 1e-4, 0.9  # sufficient decrease and strong Wolfe curvature
-_TRIES = 25  # evaluations per line search
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Solution:
     """Where the search ended: the best point seen.
 
     ``x``: (n,). ``value``: f(x). ``steps``: iterations done. ``gradient_norm``: Euclidean, at x.
-    ``converged``: the gradient is within the tolerance, or no step along the gradient itself lowers
-    the value any more (rounding).
+    ``converged``: the gradient is within the tolerance, or no step lowers the value any more
+    (rounding).
     """
 
     x: Tensor
@@ -29,13 +29,6 @@ class Solution:
     steps: int
     gradient_norm: float
     converged: bool
-
-
-@dataclass(frozen=True)
-class _Point:
-    x: Tensor
-    value: float
-    gradient: Tensor
 
 
 def minimise(
@@ -49,117 +42,57 @@ def minimise(
 ) -> Solution:
     """Minimise a smooth function without bounds.
 
-    Args: f: (n,) to a scalar (), differentiable by autograd. A value that is not finite counts as a
-        wall: the step is shortened. x0: (n,), float64 advised; where to start. steps: most
-        iterations; each costs one to about three evaluations of ``f`` and its gradient. memory:
-        pairs of differences that are kept. tolerance: stop once the gradient's norm is at most
-        this. enough: stop once the value is at most this.
+    Args:
+        f: (n,) to a scalar (), differentiable by autograd. A value that is not finite counts as a
+            wall: the step is shortened.
+        x0: (n,), float64 advised; where to start.
+        steps: most iterations, 1 or more; each costs one to about three evaluations of ``f`` and
+            its gradient.
+        memory: pairs of differences that are kept.
+        tolerance: stop once the gradient's norm is at most this.
+        enough: stop once the value is at most this.
 
     Raises:
         ValueError: ``x0`` is not a vector, or ``f`` or its gradient is not finite there.
     """
     if x0.ndim != 1:
         raise ValueError(f"expected a starting vector (n,), got {tuple(x0.shape)}. Flatten it.")
-    here = _at(f, x0.detach().clone())
-    if not math.isfinite(here.value):
-        raise ValueError(
-            "the function or its gradient is not finite at the starting point. Start elsewhere."
-        )
-    pairs: list[tuple[Tensor, Tensor, float]] = []
-    done, converged = 0, float(here.gradient.norm()) <= tolerance
-    while done < steps and not converged and here.value > enough:
-        direction = -_two_loops(here.gradient, pairs)
-        if float(direction @ here.gradient) >= 0:  # rounding spoilt the pairs
-            pairs, direction = [], -_two_loops(here.gradient, [])
-        there = _search(f, here, direction)
-        done += 1
-        # Nothing along it lowers the value: begin again from the gradient, or it is the end.
-        if there is None:
-            converged, pairs = not pairs, []
-            continue
-        s, y = there.x - here.x, there.gradient - here.gradient
-        if float(s @ y) > 1e-14 * float(y @ y):
-            pairs = (
-                [*pairs[-memory + 1 :], (s, y, 1 / float(s @ y))]
-                if memory > 1
-                else [(s, y, 1 / float(s @ y))]
+    at = x0.cpu().double().numpy()
+    best, most = math.inf, -math.inf  # the lowest value yet, at ``at``, and the highest
+
+    def evaluate(v: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal best, most, at
+        x = torch.from_numpy(v.copy()).to(x0).requires_grad_()
+        with torch.enable_grad():
+            value = f(x)
+            (slopes,) = torch.autograd.grad(value, x)
+        number, gradient = float(value.detach()), slopes.cpu().double().numpy()
+        if math.isfinite(number) and np.isfinite(gradient).all():
+            most = max(most, number)
+            if number < best:
+                best, at = number, v.copy()
+            return number, gradient
+        if math.isinf(best):
+            raise ValueError(
+                "the function or its gradient is not finite at the starting point. Start elsewhere."
             )
-        here = there
-        converged = float(here.gradient.norm()) <= tolerance
-    return Solution(here.x, here.value, done, float(here.gradient.norm()), converged)
+        # A bowl about the best point, here higher than anything yet: the line search turns back.
+        far, high = v - at, most + 1 + abs(most)
+        return high, 2 * (high - best) / (far @ far) * far
 
+    def stop(intermediate_result: Any) -> None:
+        if intermediate_result.fun <= enough:
+            raise StopIteration
 
-def _at(f: Callable[[Tensor], Tensor], x: Tensor) -> _Point:
-    leaf = x.detach().requires_grad_()
-    with torch.enable_grad():
-        value = f(leaf)
-        gradient = torch.autograd.grad(value, leaf)[0]
-    number = float(value.detach())
-    return _Point(
-        x,
-        number if math.isfinite(number) and bool(gradient.isfinite().all()) else math.inf,
-        gradient,
+    options: dict[str, float] = {"maxiter": steps, "maxfun": 10**9, "maxcor": memory}
+    options |= {"ftol": 0, "gtol": tolerance / math.sqrt(len(x0))}  # of the largest number
+    # One thread: many would spend their time waiting on matrices this small.
+    with threadpool_limits(limits=1, user_api="blas"):
+        found = minimize(evaluate, at, jac=True, method="L-BFGS-B", callback=stop, options=options)
+    return Solution(
+        torch.from_numpy(found.x).to(x0),
+        float(found.fun),
+        found.nit,
+        float(np.linalg.norm(found.jac)),
+        bool(found.success),
     )
-
-
-def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """The inverse Hessian's estimate times the gradient."""
-    if not pairs:
-        return gradient * min(1.0, 1 / max(float(gradient.abs().sum()), 1e-300))
-    d, weights = gradient.clone(), []
-    for s, y, rho in reversed(pairs):
-        weights.append(rho * float(s @ d))
-        d -= weights[-1] * y
-    s, y, rho = pairs[-1]
-    d /= rho * float(y @ y)
-    for (s, y, rho), weight in zip(pairs, reversed(weights), strict=True):
-        d += (weight - rho * float(y @ d)) * s
-    return d
-
-
-def _search(f: Callable[[Tensor], Tensor], here: _Point, direction: Tensor) -> _Point | None:
-    """A point on the ray that meets the strong Wolfe conditions, or the lowest found; None if none
-    lowers the value.
-
-    Bracketing and zooming are one loop: ``low`` is the best end of the interval, ``high`` its other
-    end (none yet: it grows).
-    """
-    slope0 = float(direction @ here.gradient)
-    low, low_t, low_slope = here, 0.0, slope0
-    high: tuple[float, float, float] | None = None  # t, value, slope
-    t = 1.0
-    for _ in range(_TRIES):
-        new = _at(f, here.x + t * direction)
-        slope = float(direction @ new.gradient)
-        if new.value > here.value + _ARMIJO * t * slope0 or new.value >= low.value:
-            high = (t, new.value, slope)
-        else:
-            if abs(slope) <= -_CURVATURE * slope0:
-                return new
-            if slope * ((high[0] if high else math.inf) - low_t) >= 0:
-                high = (low_t, low.value, low_slope)
-            low, low_t, low_slope = new, t, slope
-        if high is None:
-            t *= 2.0
-            continue
-        if abs(high[0] - low_t) <= 1e-12 * max(1.0, low_t):
-            break
-        t = _between(low_t, low.value, low_slope, *high)
-    return low if low.value < here.value else None
-
-
-def _between(a: float, fa: float, da: float, b: float, fb: float, db: float) -> float:
-    """The minimum of the cubic through both ends (Eq. 3.59), kept 10 % away from them; their middle
-    where there is none.
-    """
-    width = b - a
-    if math.isfinite(fb) and math.isfinite(db):
-        d1 = da + db - 3 * (fa - fb) / (a - b)
-        square = d1 * d1 - da * db
-        if square >= 0:
-            d2 = math.copysign(math.sqrt(square), width)
-            bottom = db - da + 2 * d2
-            if bottom != 0:
-                inside = (b - width * (db + d2 - d1) / bottom - a) / width
-                return a + width * min(max(inside, 0.1), 0.9)
-    return a + 0.5 * width

@@ -1,4 +1,4 @@
-"""Two ways to match a gradient: L-BFGS of our own for small smooth nets, and the `breaching`
+"""Two ways to match a gradient: SciPy's L-BFGS for small smooth nets, and the `breaching`
 package.
 """
 
