@@ -184,7 +184,8 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_orphaned, daemon=True).start()
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic)
+    if deterministic:  # nine hundred imports, even to say no
+        torch.use_deterministic_algorithms(True)
 
     def say(what: News | Outcome | str) -> None:
         try:
