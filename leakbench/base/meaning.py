@@ -62,6 +62,7 @@ class Meaning(Spec):
     decimals: int = Field(2, ge=0, le=8)
     suffix: str = ""
     as_good: float | None = None
+    public: str = Field("", description="the metric of the same without what the truth gives")
     topic: Topic | None = Field(None, description="None: a topic of its own")
     rank: int = Field(0, description="place among the metrics of its topic, the lowest judges")
 
@@ -127,3 +128,17 @@ class Meaning(Spec):
             small = value > 0 and self.decimals >= 2
             shown = f"under {least:.{self.decimals}f}" if small else zero
         return shown + self.suffix
+
+
+def recorded(name: str, about: Any) -> Meaning:
+    """A metric's meaning as a file has it; an older file knows fewer facts, and no margin.
+
+    Raises:
+        ValueError: it is not the description of a metric.
+    """
+    if not isinstance(about, Mapping):
+        raise ValueError("not a JSON object")
+    known = {k: v for k, v in about.items() if k in Meaning.model_fields}
+    known |= {"name": name, "direction": about.get("direction", about.get("leaks"))}
+    low, high = known.get("low"), known.get("high")
+    return Meaning.model_validate(known)

@@ -269,7 +269,9 @@ def _row(
         **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
         **{"version": meta["versions"]["leakbench"], "commit": meta["commit"]},
     }
-    return {**row, "flags": flags.join(_flags(run, attack, line, row))}
+    weak = flags.control_failed(m.leaks, floor, control)
+    marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    return {**row, "flags": flags.join(marks)}
 
 
 def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str]:
@@ -277,7 +279,6 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     guesses = line.cell.guesses["attack"].values()
     found = {f for g in guesses for f in g.flags}
     found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
-    found |= {"control_failed"} if flags.control_failed(row) else set()
     found |= {"probe"} if line.cell.probe else set()
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
