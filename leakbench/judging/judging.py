@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from leakbench.base.meaning import Meaning
+from leakbench.judging.attackers import present
+from leakbench.judging.fronts import Axes, front
+from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import Case, judge
@@ -34,15 +37,32 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
     questions = []
     for (task, _, probe, stage), metrics in asked.items():
         meaning = min(metrics.values(), key=lambda m: m.rank)
-        empty = Question(task, meaning.question, meaning, probe, stage)
+        empty = Question(
+            task=task, topic=meaning.question, meaning=meaning, probe=probe, stage=stage
+        )
         mine = [s for s in settings if s.task == task]
         judged = tuple(_judged(empty, s, reasons.of(s, empty)) for s in mine)
-        questions.append(replace(empty, judged=judged))
+        questions.append(empty.model_copy(update={"judged": judged}))
     most: dict[str, int] = defaultdict(int)
     for q in questions:
         if q.stage == "final":
             most[q.task] = max(most[q.task], _count(q))
-    return sorted(questions, key=lambda q: (-most[q.task], q.task, *_place(q)))
+    questions.sort(key=lambda q: (-most[q.task], q.task, *_place(q)))
+    return [_worded(q, questions) for q in questions]
+
+
+def _worded(question: Question, every: Sequence[Question]) -> Question:
+    """With its first sentences, and what other questions say of its settings."""
+    judged = [
+        j.model_copy(update={"also": tuple(others(question, every, j))}) for j in question.judged
+    ]
+    axes = Axes.of(question, (0.0, 0.0), (0.0, 0.0))  # only which way is better matters
+    fronts = {}
+    for attacker in present(question):
+        best = front(question, attacker.key, axes)
+        fronts[attacker.key] = [trade.judged.setting.id for trade in best]
+    first = {"headline": headline(question), "lede": lede(question), "fronts": fronts}
+    return question.model_copy(update={**first, "judged": tuple(judged)})
 
 
 def _count(question: Question) -> int:
@@ -112,7 +132,8 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
         unmeasured=why.unmeasured,
     )
     verdict = judge(case)
-    return Judged(setting, case, verdict, sentence(case, verdict))
+    told = sentence(case, verdict)
+    return Judged(setting=setting, case=case, verdict=verdict, sentence=told)
 
 
 def _asked(setting: Setting, question: tuple[str, bool, str]) -> list[Number]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from leakbench.base.meaning import Meaning
-from leakbench.judging.question import Judged, Question
+from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS, amount
 from leakbench.judging.verdict import Word
 from leakbench.results.number import Utility
@@ -25,12 +24,9 @@ UNJUDGED: dict[Word, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Span:
-    """A piece of text; ``tone``: leak, part, held, strong or none."""
-
-    text: str
-    tone: str = ""
+def span(text: str, tone: str = "") -> Span:
+    """A piece of a sentence."""
+    return Span(text=text, tone=tone)
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
@@ -42,65 +38,65 @@ def unjudged(judged: Sequence[Judged]) -> str:
 def headline(question: Question | None) -> tuple[Span, ...]:
     """One or two sentences. References are not counted among the defenses."""
     if question is None:
-        return (Span("No attack has been run: this report says nothing about privacy."),)
+        return (span("No attack has been run: this report says nothing about privacy."),)
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if j.verdict.judged and not j.setting.dead]
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part, held = len(sure), tones["leak"], tones["part"], tones["held"]
     if total == 0:
         return (
-            Span(
+            span(
                 f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."
             ),
         )
     if total == 1:
         said = {
-            "leak": (Span("leaks", "leak"), Span(" most of what there is to leak.")),
-            "part": (Span("leaks in part", "part"), Span(".")),
-            "held": (Span("held", "held"), Span(" against every attack tried.")),
+            "leak": (span("leaks", "leak"), span(" most of what there is to leak.")),
+            "part": (span("leaks in part", "part"), span(".")),
+            "held": (span("held", "held"), span(" against every attack tried.")),
         }
-        return (Span("The one defense setting judged "), *said[sure[0].verdict.tone])
-    most = Span(" most of what there is to leak.")
+        return (span("The one defense setting judged "), *said[sure[0].verdict.tone])
+    most = span(" most of what there is to leak.")
     first: tuple[Span, ...]
     if leak == total:
-        first = (Span(f"All {total} defense settings leak", "leak"), most)
+        first = (span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
         first = (
-            Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
+            span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
             most,
         )
     elif part:
-        tail = Span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
+        tail = span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
         first = (
-            Span(f"None of {total} defense settings"),
-            Span(" gives away most of it; "),
+            span(f"None of {total} defense settings"),
+            span(" gives away most of it; "),
             tail,
-            Span("."),
+            span("."),
         )
     else:
         first = (
-            Span(f"None of {total} defense settings", "held"),
-            Span(" leaked to the attacks tried here."),
+            span(f"None of {total} defense settings", "held"),
+            span(" leaked to the attacks tried here."),
         )
     return (
         *first,
-        Span(" "),
+        span(" "),
         *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)),
     )
 
 
 def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Span, ...]:
     if held == 0:
-        return (Span("None held against every attack tried."),)
+        return (span("None held against every attack tried."),)
     best = _most_useful(kept)
     head = (
-        Span("The only one that " if held == 1 else f"The best of the {held} that "),
-        Span("held", "held"),
+        span("The only one that " if held == 1 else f"The best of the {held} that "),
+        span("held", "held"),
     )
     if best is None:
-        return (*head, Span(" has no utility measured."))
+        return (*head, span(" has no utility measured."))
     tail = f" where no hiding gives {_read(free)}" if free else ""
-    return (*head, Span(f" has {best.meaning.heading} {_read(best)}{tail}."))
+    return (*head, span(f" has {best.meaning.heading} {_read(best)}{tail}."))
 
 
 def _read(utility: Utility) -> str:
@@ -128,15 +124,15 @@ def lede(question: Question) -> tuple[Span, ...]:
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
     name = free.meaning.heading
     if not useful:
-        return (*spans, Span(f"No setting keeps nine tenths of the {name}."))
+        return (*spans, span(f"No setting keeps nine tenths of the {name}."))
     least = min(useful, key=_worst_then_useless)
     worst = least.verdict.worst
     assert worst  # noqa: S101 (it was judged)
     found = amount(least.case, worst, worst.value.value, full=True)
-    told = (Span(least.setting.name, "strong"), Span(f" leaks least: {found} at worst."))
+    told = (span(least.setting.name, "strong"), span(f" leaks least: {found} at worst."))
     if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
-        told = (Span(f"all {len(useful)}", "strong"), Span(f" leak alike: {found} at worst."))
-    return (*spans, Span(f"Of the settings that keep nine tenths of the {name}, "), *told)
+        told = (span(f"all {len(useful)}", "strong"), span(f" leak alike: {found} at worst."))
+    return (*spans, span(f"Of the settings that keep nine tenths of the {name}, "), *told)
 
 
 def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
@@ -153,13 +149,13 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     verb = case.meaning.does
     test = f"{verb} {amount(case, paper, paper.value.value, full=True)}"
     return (
-        Span(best.setting.name, "strong"),
-        Span(
+        span(best.setting.name, "strong"),
+        span(
             f" looks safest by its own paper's test, which {test}."
             f" {ATTACKERS.get(got.attacker.rung, 'An attacker')} {verb} "
         ),
-        Span(amount(case, got, got.value.value), best.verdict.tone),
-        Span(
+        span(amount(case, got, got.value.value), best.verdict.tone),
+        span(
             f" (at worst {amount(case, worst, worst.value.value)}, a blind guess"
             f" {amount(case, got, got.floor.value)}). "
         ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from leakbench.base.meaning import Meaning, Topic
+from pydantic import Field, PlainSerializer, computed_field
+
+from leakbench.base.meaning import Topic
+from leakbench.base.part import Part
 from leakbench.judging.verdict import Case, Verdict
-from leakbench.results.number import ANY, Number
+from leakbench.results.number import ByName
 from leakbench.results.settings import Setting
 
 WHEN = {
@@ -16,47 +19,49 @@ WHEN = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A setting with its verdict on one question."""
+ById = Annotated[Setting, PlainSerializer(lambda setting: setting.id, return_type=str)]
 
-    setting: Setting
-    case: Case
+
+class Span(Part):
+    """A piece of text; ``tone``: leak, part, held, strong or none."""
+
+    text: str
+    tone: str = ""
+
+
+class Judged(Part):
+    """A setting with its verdict on one question; ``also``: what the task's other questions say of
+    it where they are worse, or open.
+    """
+
+    setting: ById
+    case: Case = Field(exclude=True)
     verdict: Verdict
     sentence: str
-
-    def of(self, attacker: str) -> Number | None:
-        """Its number by an attacker: "cascade", "any_attack", or "paper" for the strongest that
-        its own paper measures.
-        """
-        if attacker == "paper":
-            return self.verdict.paper
-        return self.case.any_attack if attacker == ANY else self.case.cascade
-
-    def on_front(self, attacker: str = ANY) -> bool:
-        """Does its number by this attacker lie on the front, as the table has it?"""
-        number = self.of(attacker)
-        return number is not None and number.on_front
+    also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
+class Question(Part):
     """One task, one topic, judged by one metric; probes and stages of training before the end are
-    questions of their own.
+    questions of their own. ``fronts``: attacker -> ids of the settings on its best trade-off.
     """
 
     task: str
     topic: Topic
-    meaning: Meaning
+    meaning: ByName = Field(serialization_alias="metric")
     probe: bool
     stage: str
     judged: tuple[Judged, ...] = ()
+    headline: tuple[Span, ...] = ()
+    lede: tuple[Span, ...] = ()
+    fronts: dict[str, list[str]] = {}
 
     @property
     def metric(self) -> str:
         """The metric's name."""
         return self.meaning.name
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def label(self) -> str:
         """What sets it apart from the task's other questions: "images, on probes"."""

@@ -22,10 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from pydantic import Field, computed_field
+
 from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
 from leakbench.results.number import Number
 
 Word = Literal[
@@ -45,8 +48,7 @@ TONES: dict[Word, Tone] = {"leaks": "leak", "leaks in part": "part", "held": "he
 MOST_FAILED = 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
+class Case(Part):
     """Everything that decides one verdict: a setting's numbers in one metric, real messages or
     probes, never both.
 
@@ -70,19 +72,19 @@ class Case:
     unmeasured: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Part):
     """Which rule matched, and the numbers that its sentence names."""
 
     rule: int
     word: Word
-    reached: Number | None = None
-    worst: Number | None = None
-    paper: Number | None = None
-    binding: Number | None = None
-    counting: tuple[Number, ...] = ()
+    reached: Number | None = Field(None, exclude=True)
+    worst: Number | None = Field(None, exclude=True)
+    paper: Number | None = Field(None, exclude=True)
+    binding: Number | None = Field(None, exclude=True)
+    counting: tuple[Number, ...] = Field((), exclude=True)
     beyond_floor: bool = False
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def tone(self) -> Tone:
         """The colour that repeats the word."""
@@ -98,7 +100,9 @@ def judge(case: Case) -> Verdict:
     """The first rule that matches."""
     rows = (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r))
     if not rows:
-        return Verdict(2, "not attacked") if case.sends_kind else Verdict(1, "nothing to attack")
+        if case.sends_kind:
+            return Verdict(rule=2, word="not attacked")
+        return Verdict(rule=1, word="nothing to attack")
     counting = tuple(a for a in case.attacks if not a.weak)
     paper = _most(a for a in case.attacks if a.attacker.paper)
     worst = case.any_attack or max(rows, key=_leak)
@@ -107,7 +111,16 @@ def judge(case: Case) -> Verdict:
     above = reached is not None and reached.low > reached.blind_high
 
     def found(rule: int, word: Word, binding: Number | None = None) -> Verdict:
-        return Verdict(rule, word, reached, worst, paper, binding, counting, above)
+        return Verdict(
+            rule=rule,
+            word=word,
+            reached=reached,
+            worst=worst,
+            paper=paper,
+            binding=binding,
+            counting=counting,
+            beyond_floor=above,
+        )
 
     if case.seeds and case.dead_seeds >= case.seeds:
         return found(3, "dead run")

@@ -1,9 +1,5 @@
-"""What moved between two reports: every number that is in both, then and now, by the same
-comparison as `leakbench check`.
-
-Where only tables are left of the other report its units are gone; then the limits of the difference
-come from the two intervals (MOVER: Zou & Donner 2008, of which Newcombe's limits are the case of
-shares), unpaired, and the report says so.
+"""What moved since another report: every number that both have, one way to compare them and one to
+say it.
 """
 
 from __future__ import annotations
@@ -11,15 +7,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.gate.baseline import UTILITY
-from leakbench.gate.comparing import BLOCKING, LOGARITHMIC, changed, difference, unchanged
-from leakbench.judging.names import setting_names
-from leakbench.reporting.other import Side
-from leakbench.results.keys import setting_key
+from pydantic import Field, computed_field
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.gate.comparing import BLOCKING, changed, difference, unchanged
+from leakbench.reporting.sides import Side
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
+from leakbench.statistics.intervals import Estimate
 
 Word = Literal[
     "leaks more",
@@ -51,24 +48,12 @@ CLAIM = LEVEL / 2
 TABLES_ONLY = "limits from the two intervals: the other report's tables hold no units"
 
 
-@dataclass(frozen=True)
-class Amount:
-    """A value with its 95 % interval, over ``n`` units."""
-
-    value: float
-    low: float
-    high: float
-    n: int | None
-    unit: str
-
-
-@dataclass(frozen=True)
-class Moved:
+class Moved(Part):
     """One number then and now.
 
-    ``setting`` is a ``setting_key``, ``name`` the setting's. ``difference``: now minus then with 95
-    % limits (two-sided, None where they cannot be had), on the metric's own scale, or as a factor
-    (now over then) where counts of samples are compared.
+    ``setting`` is its key, ``name`` the setting's; ``attack`` is "utility" for a utility.
+    ``difference``: now minus then with 95 % limits (two-sided, None where they cannot be had), on
+    the metric's own scale, or as a factor (now over then) where logarithms are compared.
     """
 
     setting: str
@@ -76,31 +61,36 @@ class Moved:
     name: str
     attack: str
     rung: str
-    metric: str
+    meaning: Meaning = Field(exclude=True)
     stage: str
     probe: bool
-    leaks: str
-    old: Amount
-    new: Amount
+    worse: Literal["up", "down"]
+    old: Estimate
+    new: Estimate
     difference: float
     low: float | None
     high: float | None
-    scale: str
+    scale: Literal["difference", "factor"]
     word: Word
     why: str
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
 
-@dataclass(frozen=True)
-class Against:
+
+class Against(Part):
     """``name``: the other report. ``differs``: what makes the two not like with like, in sentences.
     The rest only one of them has.
     """
 
     name: str
-    rows: tuple[Moved, ...]
-    differs: tuple[str, ...]
-    only_now: tuple[str, ...]
-    only_then: tuple[str, ...]
+    rows: tuple[Moved, ...] = ()
+    differs: tuple[str, ...] = ()
+    only_now: tuple[str, ...] = ()
+    only_then: tuple[str, ...] = ()
 
 
 def against(name: str, now: Sequence[Side], then: Sequence[Side]) -> Against:

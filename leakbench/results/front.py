@@ -9,13 +9,11 @@ from leakbench.results.number import ANY, Number
 
 
 def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
-    """The same numbers with ``on_front``: not dominated by another live configuration.
+    """The same numbers with ``on_front``: not dominated by another live configuration of the task.
 
     Compared is who was asked the same question by the same attacker; the papers' own attacks count
     as one attacker, for each method has its own. A configuration attacked with several parameters
-    is represented by the number that leaks most. On no front is a dead run, a number of an attack
-    too weak to judge, and the worst case of a configuration that only the paper's own attack
-    tried: nobody else looked.
+    is represented by the number that leaks most.
 
     Args:
         numbers: of all configurations.
@@ -23,27 +21,36 @@ def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
     """
     groups: dict[tuple[object, ...], dict[str, Number]] = defaultdict(dict)
     for n in numbers:
-        if fit(n):
-            attacker = "paper" if n.attacker.paper else n.attacker.name
-            asked = (about[n.configuration.key], n.asked, attacker, n.utility.meaning.name)
-            worst = groups[asked].get(n.configuration.key)
-            if worst is None or n.leak > worst.leak:
-                groups[asked][n.configuration.key] = n
-    chosen = {n.key for group in groups.values() for n in _front(list(group.values()))}
+        attacker = "paper" if n.attacker.paper else n.attacker.name
+        group = groups[n.configuration.task, n.asked, attacker, n.utility.meaning.name]
+        worst = group.get(n.configuration.key)
+        if fit(n) and (worst is None or n.leak > worst.leak):
+            group[n.configuration.key] = n
+    chosen = {n.key for group in groups.values() for n in best(list(group.values()), about)}
     return [n.model_copy(update={"on_front": n.key in chosen}) for n in numbers]
 
 
 def fit(n: Number) -> bool:
-    """May it lie on a front at all?"""
+    """May it lie on a front at all? Not a dead run, not a number of an attack too weak to judge,
+    and not the worst case of a configuration that only the paper's own attack tried: there nobody
+    else looked.
+    """
     alone = n.attacker.name == ANY and n.attacker.rung == "paper"
     return "dead_run" not in n.flags and not n.weak and not alone
 
 
-def _front(group: Sequence[Number]) -> list[Number]:
-    return [n for n in group if not any(_beats(other, n) for other in group)]
+def best(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
+    """Those that no other one beats, of those about the same data and model."""
+    by_data: dict[str, list[Number]] = defaultdict(list)
+    for n in numbers:
+        by_data[about[n.configuration.key]].append(n)
+    return [n for group in by_data.values() for n in group if not _beaten(n, group)]
 
 
-def _beats(a: Number, b: Number) -> bool:
-    """At least as good in both, and better in one."""
-    gain, leak = a.utility.gain - b.utility.gain, b.leak - a.leak
-    return gain >= 0 and leak >= 0 and (gain > 0 or leak > 0)
+def _beaten(n: Number, group: Sequence[Number]) -> bool:
+    """Is another one at least as good in both, and better in one?"""
+    for other in group:
+        gain, leak = other.utility.gain - n.utility.gain, n.leak - other.leak
+        if gain >= 0 and leak >= 0 and (gain > 0 or leak > 0):
+            return True
+    return False

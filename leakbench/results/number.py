@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PlainSerializer
+from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
@@ -212,6 +212,17 @@ class Utility(Part):
         return self.value.value if self.meaning.direction == "up" else -self.value.value
 
 
+class Provenance(Part):
+    """The runs a number is made of, how they ran, and the guesses that were scored."""
+
+    runs: tuple[str, ...]
+    engine: tuple[str, ...]
+    device: tuple[str, ...]
+    dtype: tuple[str, ...]
+    commit: tuple[str, ...]
+    guess_sha256: tuple[str, ...]
+
+
 class Number(Part):
     """A number of one configuration, pooled over its seeds.
 
@@ -237,6 +248,20 @@ class Number(Part):
     command: str = ""
     utility: Utility = Field(exclude=True)
     parts: tuple[Measured, ...] = Field((), exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def provenance(self) -> Provenance:
+        """The runs it is made of, and how they ran."""
+        made = [m.made for m in self.parts]
+        return Provenance(
+            runs=tuple(m.run.id for m in self.parts),
+            engine=tuple(sorted({m.engine for m in made})),
+            device=tuple(sorted({m.device for m in made})),
+            dtype=tuple(sorted({m.dtype for m in made})),
+            commit=tuple(sorted({m.commit for m in made})),
+            guess_sha256=tuple(sorted({sha for m in self.parts for sha in m.guesses.values()})),
+        )
 
     @property
     def metric(self) -> str:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
 
 from leakbench.base.errors import UsageError
+from leakbench.base.part import Part
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
+class Sent(Part):
+    """What crosses the wire of one kind; ``covered``: by a wrapper."""
+
+    kind: str
+    sender: str
+    receiver: str
+    rounds: int
+    bytes: int
+    covered: bool
+
+
+class Setting(Part):
     """A configuration, its runs, and all that was read of them.
 
     ``runs``: complete ones, by seed; ``others`` failed or are not finished. ``name``: as people
@@ -27,15 +39,21 @@ class Setting:
     """
 
     configuration: Configuration
-    runs: tuple[Run, ...] = ()
-    others: tuple[Run, ...] = ()
+    runs: tuple[Run, ...] = Field((), exclude=True)
+    others: tuple[Run, ...] = Field((), exclude=True)
     name: str = ""
-    index: int = 0
-    evaluated: Sequence[Evaluated] = ()
-    measured: Sequence[Measured] = ()
-    results: Sequence[Measured] = ()
-    numbers: Sequence[Number] = ()
-    utility: Sequence[Utility] = ()
+    index: int = Field(0, exclude=True)
+    evaluated: tuple[Evaluated, ...] = Field((), exclude=True)
+    measured: tuple[Measured, ...] = Field((), exclude=True)
+    results: tuple[Measured, ...] = Field((), exclude=True)
+    numbers: tuple[Number, ...] = ()
+    utility: tuple[Utility, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def id(self) -> str:
+        """Its anchor in the page, and what questions call it."""
+        return f"r{self.index}"
 
     @property
     def key(self) -> str:
@@ -67,11 +85,13 @@ class Setting:
         """Its utility after training."""
         return self.utility[0] if self.utility else None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def seeds(self) -> tuple[int, ...]:
         """Of its complete runs, or of what tables say of it."""
         return self.final.seeds if self.final else tuple(r.seed for r in self.runs)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def reference(self) -> bool:
         """Does it claim to hide nothing, neither by its method nor by a wrapper?"""
@@ -84,6 +104,7 @@ class Setting:
         sent = [m for r in self.every for m in r.meta.get("sent", ())]
         return frozenset(str(m["kind"]) for m in sent if m.get("sender") == "client")
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def dead_seeds(self) -> int:
         """How many of its runs did not learn. Tables tell only whether any."""
@@ -101,6 +122,42 @@ class Setting:
         """Why the first dead run is dead, a clause; "" where none is."""
         told = [e.dead for e in self.evaluated if e.dead]
         return told[0] if told else "its run is marked as dead" * self.dead
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def state(self) -> Literal["done", "dead", "running", "failed", "not recorded"]:
+        """What became of its runs."""
+        if self.dead:
+            return "dead"
+        if self.utility or self.runs:
+            return "done"
+        if not self.others:
+            return "not recorded"
+        return "failed" if self._failed else "running"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def why(self) -> str:
+        """Why it is not simply done."""
+        told = {
+            "dead": self.dead_because,
+            "failed": self._failed,
+            "running": "not finished: run the same command again",
+            "not recorded": "no run.json is here",
+        }
+        return told.get(self.state, "")
+
+    @property
+    def _failed(self) -> str:
+        failed = sorted(r.status for r in self.others if r.status.startswith("failed"))
+        return failed[0] if failed else ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sends(self) -> list[Sent]:
+        """What crosses the wire in all, per kind."""
+        sent = self.one.meta.get("sent", ()) if self.every else ()
+        return [Sent.model_validate({k: m[k] for k in Sent.model_fields}) for m in sent]
 
     @property
     def about(self) -> str:
@@ -143,7 +200,7 @@ def group(runs: Sequence[Run]) -> list[Setting]:
     out.sort(key=_place)
     methods = {s.family: Method(s.family, s.one.meta.get("method")) for s in out}
     names = setting_names([s.configuration for s in out], methods)
-    return [replace(s, name=names[s.key], index=i) for i, s in enumerate(out)]
+    return [s.model_copy(update={"name": names[s.key], "index": i}) for i, s in enumerate(out)]
 
 
 def _place(setting: Setting) -> tuple[str, str, str, str]:
@@ -151,18 +208,19 @@ def _place(setting: Setting) -> tuple[str, str, str, str]:
     return c.defense, canonical(c.params), c.task, canonical(c.wrappers)
 
 
-def _setting(runs: Sequence[Run], configuration: Configuration) -> Setting:
+def _setting(every: Sequence[Run], configuration: Configuration) -> Setting:
     by_seed: dict[int, Run] = {}
-    for run in sorted((r for r in runs if r.done), key=lambda r: r.seed):
+    for run in sorted((r for r in every if r.done), key=lambda r: r.seed):
         if run.seed in by_seed:
             raise UsageError(
                 f"{by_seed[run.seed].path} and {run.path} are both seed {run.seed} of one"
                 " configuration: give one of them."
             )
         by_seed[run.seed] = run
-    others = [r for r in runs if not r.done and r.seed not in by_seed]
+    others = [r for r in every if not r.done and r.seed not in by_seed]
     others.sort(key=lambda r: r.seed)
-    return Setting(configuration, tuple(by_seed.values()), tuple(others))
+    runs = tuple(by_seed.values())
+    return Setting(configuration=configuration, runs=runs, others=tuple(others))
 
 
 def _named(run: Run) -> Configuration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -90,7 +90,7 @@ def collect(
     lacking = Lacking(fitting, unfit)
     settings = [_read(setting, lacking) for setting in group(runs)]
     marked = iter(front.mark([n for s in settings for n in s.numbers], _about(settings)))
-    done = [replace(s, numbers=tuple(next(marked) for _ in s.numbers)) for s in settings]
+    done = [_marked(s, marked) for s in settings]
     return Tables(tuple(done), tuple(lacking.missing))
 
 
@@ -113,8 +113,13 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     numbers, none = Pooling(setting, evaluated, known[0]).numbers(measured)
     for attack, metric, reason in none:
         lacking.add(setting, attack, metric, reason)
-    setting = replace(setting, evaluated=evaluated, measured=measured, results=results)
-    return replace(setting, numbers=numbers, utility=known)
+    read = {"evaluated": tuple(evaluated), "measured": tuple(measured), "results": tuple(results)}
+    return setting.model_copy(update={**read, "numbers": tuple(numbers), "utility": tuple(known)})
+
+
+def _marked(setting: Setting, marked: Iterator[Number]) -> Setting:
+    """With the next of the numbers whose front is known."""
+    return setting.model_copy(update={"numbers": tuple(next(marked) for _ in setting.numbers)})
 
 
 def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measured]:

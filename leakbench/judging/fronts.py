@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from leakbench.judging import Judged, Question, better
-from reports._attackers import PAPER, counts, row_of
+from leakbench.judging.attackers import PAPER, row_of
+from leakbench.judging.question import Judged, Question
+from leakbench.results import front as _front
+from leakbench.results.number import Number
 
 Corner = tuple[float, float]  # leakage, utility
 Slab = tuple[float, float, float, float]  # leakage from, to; utility from, to
@@ -17,11 +19,20 @@ Slab = tuple[float, float, float, float]  # leakage from, to; utility from, to
 
 @dataclass(frozen=True)
 class Trade:
-    """A setting's place by one attacker: leakage and utility in data units."""
+    """A setting's place by one attacker."""
 
     judged: Judged
-    leak: float
-    gain: float
+    number: Number
+
+    @property
+    def leak(self) -> float:
+        """The leakage, as measured."""
+        return self.number.value.value
+
+    @property
+    def gain(self) -> float:
+        """The utility, as measured."""
+        return self.number.utility.value.value
 
 
 @dataclass(frozen=True)
@@ -40,15 +51,9 @@ class Axes:
         cls, question: Question, leakage: tuple[float, float], utility: tuple[float, float]
     ) -> Axes:
         """From the domains of the two axes, (lowest, highest) of each."""
-        up = next(
-            (
-                better(j.setting.utility.metric) == "up"
-                for j in question.judged
-                if j.setting.utility
-            ),
-            True,
-        )
-        leaks = question.leaks == "up"
+        gains = [j.setting.final.meaning.direction for j in question.judged if j.setting.final]
+        up = not gains or gains[0] == "up"
+        leaks = question.meaning.direction == "up"
         return cls(
             leaks, up, max(leakage) if leaks else min(leakage), min(utility) if up else max(utility)
         )
@@ -60,39 +65,25 @@ class Axes:
 
 def trades(question: Question, key: str) -> list[Trade]:
     """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are
-    none of them.
-
-    Where only the paper's own attack counts, that is not the worst case: no stronger attacker has
-    tried to take it away.
+    none of them, nor the worst case where only the paper's own attack tried.
     """
     out = []
-    for j in question.judged:
-        row, u = row_of(j, key), j.setting.utility
-        if (
-            row is not None
-            and u is not None
-            and counts(j, row)
-            and (key == PAPER or j.verdict.rule != 6)
-        ):
-            out.append(Trade(j, row.value, u.value))
+    for judged in question.judged:
+        number = row_of(judged, key)
+        if number is not None and judged.setting.final and _front.fit(number):
+            out.append(Trade(judged, number))
     return out
 
 
 def front(question: Question, key: str, axes: Axes) -> list[Trade]:
-    """Those that no other betters, safest first."""
-    return sorted(
-        undominated(trades(question, key), axes), key=lambda t: axes.turned(t.leak, t.gain)
-    )
-
-
-def undominated(live: Sequence[Trade], axes: Axes) -> list[Trade]:
-    """Those for which no other is as good in both and better in one."""
-    at = [axes.turned(t.leak, t.gain) for t in live]
-    return [
-        t
-        for t, (x, y) in zip(live, at, strict=True)
-        if not any(a <= x and b >= y and (a, b) != (x, y) for a, b in at)
-    ]
+    """Those that no other betters, safest first; of the worst case and of the papers' own attacks
+    they are those that tradeoff.csv names.
+    """
+    every = trades(question, key)
+    about = {t.number.configuration.key: t.judged.setting.about for t in every}
+    kept = {n.key for n in _front.best([t.number for t in every], about)}
+    best = [t for t in every if t.number.key in kept]
+    return sorted(best, key=lambda t: axes.turned(t.leak, t.gain))
 
 
 def steps(best: Sequence[Trade], axes: Axes) -> list[Corner]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leakbench.judging import Judged, Number, Question, Side, plural
+from leakbench.judging.question import Judged, Question
+from leakbench.judging.sentences import plural
+from leakbench.results.front import fit
+from leakbench.results.number import Number
 
 
 @dataclass(frozen=True)
-class Attacker:
+class Choice:
     """One position of the switch; ``says``: what this attacker knows, for people."""
 
     key: str
@@ -23,37 +26,37 @@ PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
 # Who knows more can still do what is possible with less.
 LADDER = ("transcript", "method", "public")
 ATTACKERS = (
-    Attacker(
+    Choice(
         PAPER,
         "the paper's own",
         "The attack of each method's own paper, on the same runs. Colour stays the verdict: "
         "a full red point on the left only looks harmless.",
     ),
-    Attacker(
+    Choice(
         "transcript",
         "reads the record",
         "Reads every message that was kept, of all rounds, and does not know the method: its"
         " strongest attack.",
     ),
-    Attacker(
+    Choice(
         "method",
         "+ knows the method",
         "Knows the method and its parameters as well: the strongest attack with that, or with"
         " less.",
     ),
-    Attacker(
+    Choice(
         "public",
         "+ public data",
         "Has public data of the same kind as well: the strongest attack with that, or with less.",
     ),
-    Attacker(
+    Choice(
         CASCADE,
         "best real attacker",
         "Runs every attack above the paper's own and picks by what it can check itself, without the"
         " truth; or the best of them alone, where that is stronger. This is what an attacker really"
         " reached.",
     ),
-    Attacker(
+    Choice(
         WORST,
         "worst case",
         "For each unit the best of all attacks, picked with the truth in hand. An upper bound:"
@@ -77,10 +80,11 @@ def row_of(judged: Judged, key: str) -> Number | None:
         return judged.verdict.worst
     if key == CASCADE:
         return real(judged)
-    found = [a for a in judged.verdict.counting if a.rung == key]
+    counting = judged.verdict.counting
+    found = [a for a in counting if a.attacker.rung == key]
     if key in LADDER and found:
-        found = [a for a in judged.verdict.counting if a.rung in LADDER[: LADDER.index(key) + 1]]
-    return max(found, key=Side(judged.case).value, default=None)
+        found = [a for a in counting if a.attacker.rung in LADDER[: LADDER.index(key) + 1]]
+    return max(found, key=lambda n: n.leak, default=None)
 
 
 def real(judged: Judged) -> Number | None:
@@ -88,32 +92,20 @@ def real(judged: Judged) -> Number | None:
     attacks were compared.
     """
     best = judged.verdict.reached
-    if best is None or best.rung == PAPER:
+    if best is None or best.attacker.paper:
         return None
     rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
-    return next(
-        (
-            r
-            for r in rows
-            if (r.attack, r.attack_params, r.value) == (best.attack, best.attack_params, best.value)
-        ),
-        best,
-    )
+    return next((r for r in rows if r.key == best.key), best)
 
 
-def counts(judged: Judged, row: Number | None) -> bool:
-    """Whether a row may speak for its setting: no seed is dead, and the attack succeeded where
-    nothing was defended.
+def speaks(row: Number | None) -> bool:
+    """May it speak for its setting? No seed is dead, and the attack succeeded where nothing was
+    defended.
     """
-    return (
-        row is not None
-        and not judged.setting.dead
-        and judged.verdict.rule != 4
-        and not Side(judged.case).weak(row)
-    )
+    return row is not None and fit(row)
 
 
-def present(question: Question) -> list[Attacker]:
+def present(question: Question) -> list[Choice]:
     """The attackers that any setting of the question has a row for."""
     return [a for a in ATTACKERS if any(row_of(j, a.key) for j in question.judged)]
 
@@ -122,7 +114,7 @@ def absent(judged: Iterable[Judged], key: str) -> str:
     """The sentence on settings that were attacked, but not by this attacker; empty where there are
     none.
     """
-    drawn = [j for j in judged if j.verdict.worst and j.setting.utility]
+    drawn = [j for j in judged if j.verdict.worst and j.setting.final]
     gone = sum(row_of(j, key) is None for j in drawn)
     if not gone:
         return ""
