@@ -17,6 +17,8 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import SCHEMA, read_json, write_bytes
 from leakbench.base.meaning import Meaning, recorded
 from leakbench.base.spec import Spec, canonical, fingerprint
+from leakbench.results.number import Configuration
+from leakbench.statistics.intervals import Estimate
 
 UTILITY = "utility"
 ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
@@ -93,6 +95,26 @@ class GateRow(Spec):
     meaning: Meaning | None = Field(
         default=None, exclude=True, description="the metric's; stands in the file once for all rows"
     )
+
+    n: int | None = Field(default=None, exclude=True, description="units, where no score is known")
+
+    @property
+    def configuration(self) -> Configuration:
+        """Whose number it is."""
+        return Configuration(
+            task=self.task, defense=self.defense, params=self.defense_params, wrappers=self.wrappers
+        )
+
+    @property
+    def estimate(self) -> Estimate:
+        """Value and interval; how that was made is not recorded."""
+        n = sum(map(len, self.scores.values())) if self.n is None else self.n
+        return Estimate(self.value, self.low, self.high, n, self.unit, "")
+
+    @property
+    def has_units(self) -> bool:
+        """Are its unit scores known? A report's tables hold none."""
+        return all(self.scores.values())
 
     @property
     def means(self) -> Meaning:

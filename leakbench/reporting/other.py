@@ -1,0 +1,144 @@
+"""The numbers of another report: from run folders with their units, or from its tables without."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import read_json
+from leakbench.base.meaning import Meaning, recorded
+from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.gate.rows import gate_rows
+from leakbench.record import columns
+from leakbench.record.columns import Row
+from leakbench.record.folders import find, read_table
+from leakbench.results.cells import configuration, gained, number
+from leakbench.results.number import Number, Utility
+from leakbench.results.tables import collect
+
+
+def of_folder(folder: Path) -> list[GateRow]:
+    """Every number of a report folder, or of a folder of runs.
+
+    Raises:
+        UsageError: it is neither.
+        BrokenFile: a table is damaged.
+    """
+    if (folder / "tradeoff.csv").is_file() and not (folder / "run.json").is_file():
+        return _of_tables(folder)
+    try:
+        return gate_rows(collect(find([folder])).settings)
+    except UsageError as error:
+        if type(error) is not UsageError:  # a damaged file says so itself
+            raise
+        what = "expected a report folder (with tradeoff.csv) or run folders"
+        raise UsageError(f"--against {folder}: {what}. {error}") from None
+
+
+def _of_tables(folder: Path) -> list[GateRow]:
+    """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in
+    results.csv.
+    """
+    names = ("tradeoff", "results", "utility")
+    tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}
+    meanings = _meanings(folder)
+    final: dict[str, Utility] = {}
+    for line in tables["utility"]:
+        if line["statistic"] == "final":
+            utility = gained(line, _meaning(meanings, line["metric"], {"leaks": "up"}))
+            final[utility.configuration.key] = utility
+    ran: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for line in tables["results"]:
+        ran[_setting(line)].append(line)
+    rows = []
+    for line in tables["tradeoff"]:
+        key = configuration(line).key
+        if key not in final:
+            where = folder / "utility.csv"
+            raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
+        n = number(line, _meaning(meanings, line["metric"], line), final[key])
+        mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
+        rows.append(_leakage(n, mine))
+    setting_of = {configuration(line).key: _setting(line) for line in tables["utility"]}
+    rows += [_utility(u, ran[setting_of[key]]) for key, u in final.items()]
+    return rows
+
+
+def _setting(line: Row) -> tuple[object, ...]:
+    return tuple(line[c] for c in ("task", "defense", "defense_params", "wrappers"))
+
+
+def _meanings(folder: Path) -> Mapping[str, object]:
+    """What the report's own report.json says of its metrics; nothing where it has none."""
+    path = folder / "report.json"
+    content = read_json(path) if path.is_file() else {}
+    found = content.get("metrics", {}) if isinstance(content, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object]) -> Meaning:
+    """Of a metric that the tables name; its range is not in them."""
+    try:
+        return recorded(metric, known.get(metric, {"leaks": line["leaks"], "low": 0, "high": 1}))
+    except ValueError as error:
+        raise BrokenFile(f"report.json is damaged (metric {metric}: {error}).") from None
+
+
+def _leakage(n: Number, ran: Sequence[Row]) -> GateRow:
+    return _row(n.utility, n.meaning, ran).model_copy(
+        update={
+            "attack": n.attacker.name,
+            "attack_params": n.attacker.params,
+            "rung": n.attacker.rung,
+            "stage": n.stage,
+            "probe": n.probe,
+            "worse": n.meaning.direction,
+            "unit": n.value.unit,
+            "value": n.value.value,
+            "low": n.value.low,
+            "high": n.value.high,
+            "n": n.value.n,
+            "scores": {seed: {} for seed in n.seeds},
+            "flags": sorted(n.flags),
+        }
+    )
+
+
+def _utility(u: Utility, ran: Sequence[Row]) -> GateRow:
+    return _row(u, u.meaning, ran)
+
+
+def _row(u: Utility, meaning: Meaning, ran: Sequence[Row]) -> GateRow:
+    """The utility as a row; no scores are in the tables, so its seeds have none."""
+    c = u.configuration
+    return GateRow(
+        task=c.task,
+        defense=c.defense,
+        defense_params=c.params,
+        wrappers=c.wrappers,
+        attack=UTILITY,
+        rung="",
+        metric=meaning.name,
+        meaning=meaning,
+        stage="final",
+        worse="down" if u.meaning.direction == "up" else "up",
+        share=meaning.share,
+        range=(meaning.low, meaning.high),
+        unit=u.value.unit,
+        value=u.value.value,
+        low=u.value.low,
+        high=u.value.high,
+        n=u.value.n,
+        scores={seed: {} for seed in u.seeds},
+        flags=sorted(u.flags),
+        setting={"rounds": u.rounds},
+        engine=_distinct(ran, "engine"),
+        dtype=_distinct(ran, "dtype"),
+        provenance={"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
+    )
+
+
+def _distinct(ran: Sequence[Row], column: str) -> str:
+    return "|".join(sorted({str(r[column]) for r in ran}))
