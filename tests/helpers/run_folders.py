@@ -303,11 +303,7 @@ def _result(
             f"{role}_low": found[role].low,
             f"{role}_high": found[role].high,
         }
-    marks = (
-        {row["flag"]}
-        | flags.of_units(row["clusters"], [bool(row["failed"])])
-        | ({"probe"} if row["probe"] else set())
-    )
-    return out | {
-        "flags": flags.join(marks | ({"control_failed"} if flags.control_failed(out) else set()))
-    }
+    marks = {row["flag"]} | flags.of_units(row["clusters"], [bool(row["failed"])])
+    marks |= {"probe"} if row["probe"] else set()
+    weak = flags.control_failed(scale["leaks"], found["floor"], found["control"])
+    return out | {"flags": flags.join(marks | ({"control_failed"} if weak else set()))}

@@ -23,7 +23,7 @@ from leakbench.reporting.curves import chosen
 from leakbench.reporting.curves import of as curves_of
 from leakbench.reporting.data import Embedding, Naming, Split
 from leakbench.reporting.write import tables
-from leakbench.results import tables as results
+from leakbench.rows("results") import tables as results
 from leakbench.results.keys import setting_key
 from leakbench.scoring.score import score
 from leakbench.scoring.truth import Truth
@@ -80,7 +80,7 @@ def test_points_of_the_tables_are_the_tables(two_seeds):
     own = of(curves, "p_leak", "paper")
     assert own.rounds == (10, 50, 100)
     for stage, at in (("middle", 1), ("final", 2)):
-        [row] = [r for r in made.tradeoff if r["attack"] == "near" and r["stage"] == stage]
+        [row] = [r for r in made.rows("tradeoff") if r["attack"] == "near" and r["stage"] == stage]
         assert (own.value[at], own.low[at], own.high[at], own.floor[at]) == (
             row["value"],
             row["low"],
@@ -88,7 +88,7 @@ def test_points_of_the_tables_are_the_tables(two_seeds):
             row["floor"],
         )
     assert own.by == "near"
-    assert own.setting == setting_key(made.tradeoff[0])
+    assert own.setting == setting_key(made.rows("tradeoff")[0])
 
 
 def test_a_round_between_the_stages_is_pooled_as_the_table_pools(two_seeds):
@@ -107,7 +107,7 @@ def test_a_round_between_the_stages_is_pooled_as_the_table_pools(two_seeds):
 def test_the_best_real_attack_is_one_whose_control_succeeded_and_may_be_a_single_point(two_seeds):
     curves, _, made = gathered(two_seeds)
     best = of(curves, "p_leak", "method")
-    [row] = [r for r in made.tradeoff if r["attack"] == "mean"]
+    [row] = [r for r in made.rows("tradeoff") if r["attack"] == "mean"]
     assert (best.by, best.rounds, best.value) == ("mean", (100,), (row["value"],))
 
 
@@ -193,7 +193,7 @@ def test_shares_are_the_worst_case_of_every_attack_that_counts(two_seeds):
     _, [found], made = gathered(two_seeds)
     [worst] = [
         r
-        for r in made.tradeoff
+        for r in made.rows("tradeoff")
         if r["attack"] == "any_attack" and r["metric"] == "p_leak" and r["stage"] == "all"
     ]
     # Weak would have hit all ten, but its control failed.
@@ -279,7 +279,7 @@ def test_who_was_named_adds_up_to_the_tables_number(real):
     for m in namings:
         [row] = [
             r
-            for r in made.tradeoff
+            for r in made.rows("tradeoff")
             if r["metric"] == "p_leak"
             and r["rung"] == m.rung
             and r["attack"] not in ("cascade", "any_attack")
