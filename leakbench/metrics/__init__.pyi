@@ -1,3 +1,4 @@
+from . import topics as topics
 from .context import CONTEXT_ACCURACY as CONTEXT_ACCURACY
 from .context import SAMPLES_TO_90 as SAMPLES_TO_90
 from .correlation import DCOR as DCOR

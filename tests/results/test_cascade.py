@@ -6,7 +6,7 @@ import pytest
 from helpers.run_folders import add_attack, make_run, measure
 
 from leakbench.record.folders import load
-from leakbench.rows("results") import cascade
+from leakbench.results import cascade
 from leakbench.results.tables import collect
 from leakbench.results.number import Measured
 from leakbench.results.units import of_run
