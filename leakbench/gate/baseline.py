@@ -137,9 +137,12 @@ class GateRow(Spec):
         return self.attack == UTILITY
 
     @property
-    def allowed(self) -> float:
-        """How much worse does not matter: the row's own margin, else its metric's."""
-        return self.means.matters if self.margin is None else self.margin
+    def allowed(self) -> float | None:
+        """How much worse does not matter: the row's own margin, else its metric's; None where
+        neither is known.
+        """
+        known = None if self.meaning is None else self.meaning.matters
+        return known if self.margin is None else self.margin
 
     @property
     def key(self) -> tuple[str, ...]:
