@@ -71,6 +71,16 @@ class Setting(Part):
         return self.configuration.defense
 
     @property
+    def method(self) -> Method:
+        """What the method calls itself."""
+        return Method(self.family, self.one.meta.get("method") if self.every else None)
+
+    @property
+    def title(self) -> str:
+        """The method's name, as people read it."""
+        return self.method.title
+
+    @property
     def every(self) -> tuple[Run, ...]:
         """Complete or not."""
         return (*self.runs, *self.others)
@@ -162,6 +172,8 @@ class Setting(Part):
     @property
     def about(self) -> str:
         """Task, data and model: only settings that agree in them are compared."""
+        if not self.every:
+            return self.task
         task = self.one.spec["task"]
         params = {k: v for k, v in task["params"].items() if k != "evaluations"}
         return canonical({"name": task["name"]} | params)
@@ -198,7 +210,7 @@ def group(runs: Sequence[Run]) -> list[Setting]:
         label = _label(named.task, facts, looks[named.key])
         out.append(_setting(part, named.model_copy(update={"task": label})))
     out.sort(key=_place)
-    methods = {s.family: Method(s.family, s.one.meta.get("method")) for s in out}
+    methods = {s.family: s.method for s in out}
     names = setting_names([s.configuration for s in out], methods)
     return [s.model_copy(update={"name": names[s.key], "index": i}) for i, s in enumerate(out)]
 

@@ -63,11 +63,7 @@ def nice(step: float) -> float:
 
 
 def domain(
-    values: Iterable[float],
-    end: End,
-    *,
-    log: bool = False,
-    full: bool = False,
+    values: Iterable[float], end: End, *, log: bool = False, full: bool = False
 ) -> tuple[float, float]:
     """The stretch of an axis that holds all ``values``: from 0 (proportions: all of 0 to 1 if
     ``full``), or padded.

@@ -12,13 +12,7 @@ from markupsafe import Markup
 from leakbench.base import Meaning
 from leakbench.judging import WORST, Question
 from leakbench.reporting import Curve, ReportData, ShownSetting
-from leakbench.results import (
-    COLLAPSED_COSINE,
-    COLLAPSED_RATIO,
-    DIAGNOSTIC,
-    Utility,
-    setting_names,
-)
+from leakbench.results import COLLAPSED_COSINE, COLLAPSED_RATIO, DIAGNOSTIC, Utility, setting_names
 from reports._chart.lines import ROOM, Axis, Line, lines
 from reports._chart.scale import end_of
 from reports._chart.svg import width
