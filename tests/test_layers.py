@@ -53,7 +53,7 @@ MAY_OPEN = {
         "reproduce.context_curve",
         "record.training",
         "record.recorder",
-        "reproduce.excerpt_parts",
+        "record.excerpts",
     )
 }
 MAY_NAME = {"gate.rows"}  # compares the hashes of its files, as run.json lists them
