@@ -91,7 +91,7 @@ def write(
 
 def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     """All that a report says of these runs; with ``redact`` no picture and no map is made."""
-    settings = [_with_commands(s) for s in tables.settings]
+    settings = [_with_commands(s) for s in sorted(tables.settings, key=lambda s: s.index)]
     questions = tuple(find_questions(settings, tables.missing))
     images = Images()
     shown = tuple(_shown(s, None if redact else images) for s in settings)

@@ -70,21 +70,15 @@ class Setting(Part):
         """The method's name."""
         return self.configuration.defense
 
+    @property
+    def method(self) -> Method:
+        """What the method calls itself and its parameters."""
+        return Method(self.family, self.one.meta.get("method") if self.every else None)
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def title(self) -> str:
         """What the method calls itself."""
-        told = self.one.meta.get("method") if self.every else None
-        return Method(self.family, told).title
-
-    @property
-    def method(self) -> Method:
-        """What the method calls itself."""
-        return Method(self.family, self.one.meta.get("method") if self.every else None)
-
-    @property
-    def title(self) -> str:
-        """The method's name, as people read it."""
         return self.method.title
 
     @property
@@ -187,7 +181,8 @@ class Setting(Part):
 
 
 def group(runs: Sequence[Run]) -> list[Setting]:
-    """The settings of ``runs``, sorted and named; nothing is read of them yet.
+    """The settings of ``runs`` in the order of the tables, named; nothing is read of them yet. By
+    their ``index`` a task's stand together, and what hides nothing comes first.
 
     Engines are pooled (and flagged) as long as every seed is there once; a seed that is there
     twice, with two engines or recording policies, splits them.
@@ -219,7 +214,10 @@ def group(runs: Sequence[Run]) -> list[Setting]:
     out.sort(key=_place)
     methods = {s.family: s.method for s in out}
     names = setting_names([s.configuration for s in out], methods)
-    return [s.model_copy(update={"name": names[s.key], "index": i}) for i, s in enumerate(out)]
+    out = [s.model_copy(update={"name": names[s.key]}) for s in out]
+    shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, s.name))
+    index = {s.key: i for i, s in enumerate(shown)}
+    return [s.model_copy(update={"index": index[s.key]}) for s in out]
 
 
 def _place(setting: Setting) -> tuple[str, str, str, str]:
