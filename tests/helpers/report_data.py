@@ -101,10 +101,7 @@ def _identification() -> dict[str, Meaning]:
 
 
 def setting(
-    defense: str,
-    params: dict[str, Any],
-    wrappers: Iterable[str] = (),
-    task: str = "digit-pairs",
+    defense: str, params: dict[str, Any], wrappers: Iterable[str] = (), task: str = "digit-pairs"
 ) -> Configuration:
     wrapped = [{"name": w, "params": {"clip": 1.0, "sigma": 0.5}} for w in wrappers]
     return Configuration(task=task, defense=defense, params=params, wrappers=wrapped)
@@ -148,9 +145,7 @@ def row(
         floor, control, unit = 0.01, 1.0, "image"
     n, width = more.pop("n", 3 * CLIENTS), more.pop("width", 0.04)
     floor, control = more.pop("floor", floor), more.pop("control", control)
-    gain = gained(
-        base, utility, more.pop("utility_metric", "accuracy"), more.pop("chance", 0.1)
-    )
+    gain = gained(base, utility, more.pop("utility_metric", "accuracy"), more.pop("chance", 0.1))
     given = Number(
         configuration=base,
         attacker=Attacker(
@@ -467,7 +462,9 @@ def report_data(**changes: Any) -> ReportData:
     for base, acc, *reached in SETTINGS:
         rows = numbers_of(base, acc, *reached)
         flags = rows[0].flags & {"dead_run"}
-        utility += [gained(base, acc, statistic=s, flags=flags) for s in ("final", "best", "last10")]
+        utility += [
+            gained(base, acc, statistic=s, flags=flags) for s in ("final", "best", "last10")
+        ]
         key = base.key
         for r in rows:
             known = f"leakbench attack runs/{base.task}-{base.defense}-* -a {r.attacker.name}"
