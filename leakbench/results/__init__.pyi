@@ -1,4 +1,4 @@
-from .cells import cells as cells
+from .cells import table_lines as table_lines
 from .dead import COLLAPSED_COSINE as COLLAPSED_COSINE
 from .dead import COLLAPSED_RATIO as COLLAPSED_RATIO
 from .dead import DIAGNOSTIC as DIAGNOSTIC
