@@ -104,6 +104,7 @@ def setting(
     defense: str, params: dict[str, Any], wrappers: Iterable[str] = (), task: str = "digit-pairs"
 ) -> Configuration:
     wrapped = [{"name": w, "params": {"clip": 1.0, "sigma": 0.5}} for w in wrappers]
+    params = dict(sorted(params.items()))  # as run.json has them
     return Configuration(task=task, defense=defense, params=params, wrappers=wrapped)
 
 

@@ -36,7 +36,7 @@ from reports._page.pictures import Store, gallery
 from reports._page.sure import how_sure
 from reports.html import render
 
-UNIT = Axis((0.0, 1.0))
+UNIT = Axis(1.0)
 
 
 def prototypes(data):
