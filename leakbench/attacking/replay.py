@@ -106,7 +106,10 @@ class Replay:
         return mail
 
     def _cast(self, payload: Tree) -> Tree:
-        return tmap(lambda t: t.to(self.dtype) if t.is_floating_point() else t, payload)
+        """A copy, in the attacker's precision: layers that keep statistics write into it."""
+        return tmap(
+            lambda t: t.to(self.dtype, copy=True) if t.is_floating_point() else t.clone(), payload
+        )
 
     def _me(
         self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]

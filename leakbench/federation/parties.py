@@ -89,7 +89,8 @@ class Net:
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
-        cut = {"start": start, "stop": stop}
+        # A network that is not made of stages takes x alone.
+        cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
         if weights is None:
             return functional_call(self.module, dict(self.weights), (x,), cut)
         # Else BatchNorm would write into the other model's buffers.
