@@ -12,6 +12,7 @@ from torch import Tensor
 from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
+from leakbench.federation.desk import Mail
 from leakbench.federation.parties import Batch, Client, Net, training
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
@@ -79,7 +80,7 @@ class Replay:
         )
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
-        self.inbox = self._mail(view)
+        self.inbox = Mail(self._mail(view))
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
             torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),

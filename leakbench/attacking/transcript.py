@@ -164,7 +164,7 @@ class Transcript:
         given = payloads.tensors(payload, what, self.device, floats)
         if kind == "update":
             given = {k: v for k, v in given.items() if v.is_floating_point()}
-        self._check(kind, given, what)
+        self._check(kind, sender, given, what)
         place = (sender, round, self._phase(kind, sender, round, phase), None)
         message = Message(round, place[2], sender, receiver, kind, given)
         if message.name in self._messages:
@@ -241,11 +241,10 @@ class Transcript:
         """Of the task, as they were given or can be read off the messages."""
         names = {n for m in self._messages.values() for n in (m.sender, m.receiver)}
         clients = [party(n) for n in names if _CLIENT.fullmatch(n)]
-        lengths = [len(m.payload) for m in self._messages.values() if m.kind == "prototype"]
         return Facts(
             clients=self._clients or max([0, *clients]) + 1,
             classes=self._classes,
-            dim=lengths[0] if lengths else self._dim,
+            dim=next(iter(self._lengths()), self._dim),
             shape=self._shape,
             context=self._context,
         )
@@ -361,10 +360,15 @@ class Transcript:
         usual = 0 if sender == "server" else found[0]
         return usual if phase is None else phase
 
-    def _check(self, kind: str, payload: Any, what: str) -> None:
+    def _lengths(self) -> set[int]:
+        """The one length of the prototypes that clients sent, if they sent any."""
+        said = self._messages.values()
+        return {len(m.payload) for m in said if m.kind == "prototype" and m.sender != "server"}
+
+    def _check(self, kind: str, sender: str, payload: Any, what: str) -> None:
         """Raise UsageError where a payload is not what attacks take its kind for."""
-        if kind == "prototype":
-            lengths = {len(m.payload) for m in self._messages.values() if m.kind == kind}
+        if kind == "prototype" and sender != "server":
+            lengths = self._lengths()
             vector = isinstance(payload, Tensor) and payload.ndim == 1
             if not vector or not payload.is_floating_point():
                 raise UsageError(f"{what}: expected a vector (d,) of floating-point numbers.")
