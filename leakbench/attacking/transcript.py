@@ -120,6 +120,7 @@ class Transcript:
         self._dim = 0 if self._model is None else payloads.outputs(self._model, self._shape)
         self._classes = classes or self._dim
         self._aux = None if aux_data is None else self._examples(x, aux_data[1])
+        self._length = 0  # of the prototypes that clients sent
         self._messages: dict[tuple[Any, ...], Message] = {}
         self._labels: dict[tuple[str, int, int, int | None], Tensor] = {}
 
@@ -159,7 +160,7 @@ class Transcript:
         self._check_place(sender, receiver, round)
         what = f"the {kind} of {sender} in round {round}"
         if kind in ("update", "model"):
-            payload = payloads.parameters(payload, what, self.module())
+            payload = payloads.parameters(payload, what, self._network)
         floats = None if self._model is None else self.dtype
         given = payloads.tensors(payload, what, self.device, floats)
         if kind == "update":
@@ -177,6 +178,8 @@ class Transcript:
                 )
             behind = f"the labels behind {what}"
             self._labels[place] = payloads.labels(labels, behind, self._classes, self.device)
+        if kind == "prototype" and sender != "server":
+            self._length = len(given)
         self._messages[message.name] = message
         for made_of_them in ("transcript", "_traffic"):
             vars(self).pop(made_of_them, None)
@@ -244,7 +247,7 @@ class Transcript:
         return Facts(
             clients=self._clients or max([0, *clients]) + 1,
             classes=self._classes,
-            dim=next(iter(self._lengths()), self._dim),
+            dim=self._length or self._dim,
             shape=self._shape,
             context=self._context,
         )
@@ -302,11 +305,7 @@ class Transcript:
         Raises:
             UsageError: none was given.
         """
-        if self._model is None:
-            raise UsageError(
-                "this transcript was given no model: write Transcript(model, loss, ...)."
-            )
-        return copy.deepcopy(self._model)
+        return copy.deepcopy(self._network)
 
     def known(self, name: str) -> Any:
         """``labels`` {(sender, round, phase, None): (B,)}, or ``aux_data``.
@@ -329,6 +328,14 @@ class Transcript:
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Nothing: what was not given says so when it is asked for."""
         return ""
+
+    @property
+    def _network(self) -> nn.Module:
+        if self._model is None:
+            raise UsageError(
+                "this transcript was given no model: write Transcript(model, loss, ...)."
+            )
+        return self._model
 
     # what is given --------------------------------------------------------------------------------
     def _examples(self, x: Tensor, y: Any) -> Examples:
@@ -360,21 +367,15 @@ class Transcript:
         usual = 0 if sender == "server" else found[0]
         return usual if phase is None else phase
 
-    def _lengths(self) -> set[int]:
-        """The one length of the prototypes that clients sent, if they sent any."""
-        said = self._messages.values()
-        return {len(m.payload) for m in said if m.kind == "prototype" and m.sender != "server"}
-
     def _check(self, kind: str, sender: str, payload: Any, what: str) -> None:
         """Raise UsageError where a payload is not what attacks take its kind for."""
         if kind == "prototype" and sender != "server":
-            lengths = self._lengths()
             vector = isinstance(payload, Tensor) and payload.ndim == 1
             if not vector or not payload.is_floating_point():
                 raise UsageError(f"{what}: expected a vector (d,) of floating-point numbers.")
-            if lengths - {len(payload)}:
+            if self._length not in (0, len(payload)):
                 raise UsageError(
-                    f"{what} has {len(payload)} numbers, where others have {lengths.pop()}."
+                    f"{what} has {len(payload)} numbers, where others have {self._length}."
                 )
         if kind == "labels" and not self._classes:
             raise UsageError(f"{what}: say how many classes there are, Transcript(classes=...).")
