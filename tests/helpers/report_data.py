@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,7 @@ def bare_json(base: Configuration, seed: int) -> dict[str, Any]:
     return {k: known[k] for k in ("schema", "status", "id", "spec", "method")}
 
 
+@lru_cache
 def _method(defense: str) -> dict[str, Any]:
     try:
         return registry.load("defenses", defense).display()
@@ -277,6 +279,7 @@ def built(
     *,
     utility: Iterable[Utility] = (),
     runs: Any = bare_json,
+    also: Iterable[Configuration] = (),
     more: Mapping[str, Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> ReportData:
@@ -286,6 +289,7 @@ def built(
         numbers: of all settings.
         utility: of all settings; one is made of their numbers where there is none.
         runs: (configuration, seed) -> run.json; None: no run is recorded.
+        also: settings without a number.
         more: ``Configuration.key`` -> further fields of the setting.
         changes: fields of the report.
     """
@@ -294,6 +298,7 @@ def built(
     for n in numbers:
         bases[n.configuration.key] = n.configuration
         of[n.configuration.key].append(n)
+    bases |= {c.key: c for c in also}
     for u in utility:
         bases[u.configuration.key] = u.configuration
         useful[u.configuration.key].append(u)
@@ -342,7 +347,7 @@ def report(
     questions = tuple(find_questions(shown, missing))
     metrics = {n.metric: n.meaning for s in shown for n in s.numbers}
     metrics |= {u.meaning.name: u.meaning for s in shown for u in s.utility}
-    tables = Tables(tuple(shown), tuple(missing))
+    tables, ids = Tables(tuple(shown), tuple(missing)), {s.key: s.id for s in shown}
     given = {
         "title": "leakbench report",
         "made": Made(version="0.1.0", commit="abc", dirty=False, at="2026-11-21T00:00:00+00:00"),
@@ -351,7 +356,9 @@ def report(
         "tasks": tuple(_task(name, shown) for name in dict.fromkeys(s.task for s in shown)),
         "questions": questions,
         "settings": tuple(shown),
-        "missing": tuple(missing),
+        "missing": tuple(
+            m.model_copy(update={"setting": ids[m.configuration.key]}) for m in missing
+        ),
         "tables": tables,
     }
     return ReportData(**given | changes)
