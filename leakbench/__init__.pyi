@@ -16,6 +16,8 @@ from .attacking.view import View as View
 from .base.errors import LeakbenchError as LeakbenchError
 from .base.errors import ThreatViolation as ThreatViolation
 from .base.errors import UsageError as UsageError
+from .base.meaning import Meaning as Meaning
+from .base.meaning import Topic as Topic
 from .base.spec import Spec as Spec
 from .base.tree import Tree as Tree
 from .base.version import __version__ as __version__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leakbench.judging import Judged, Utility
-from reports._attackers import real
+from leakbench.judging import real
 from reports._words import interval_text, number_text
 
 

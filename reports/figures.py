@@ -16,9 +16,9 @@ from leakbench.base import one_line, write_bytes
 from leakbench.judging import Judged, Number, Question, Setting, Utility, all_judged, better, words
 from leakbench.reporting import Picture, Report, ReportData
 from leakbench.results import setting_key
-from reports._labels import column
-from reports._pictures import MOST_UNITS, attack_name
-from reports._points import shapes
+from reports._chart.labels import column
+from reports._page.pictures import MOST_UNITS, attack_name
+from reports._chart.points import shapes
 
 MARKS = {
     "circle": "o",

@@ -14,25 +14,25 @@ from leakbench.base import inert, write_bytes
 from leakbench.judging import METRICS, all_judged, headline
 from leakbench.reporting import Report, ReportData
 from leakbench.results import setting_key
-from reports import _against
-from reports._attackers import ATTACKERS, GHOST, WORST
-from reports._cards import cards
-from reports._chart import plot_fills
-from reports._chart_data import block, chart_data
-from reports._ladder import ladder
-from reports._maps import maps
-from reports._page import View, tasks_of, view
-from reports._pictures import attack_name, gallery
-from reports._points import half_fill, shapes
-from reports._records import records
-from reports._rounds import rounds
-from reports._strip import strip
-from reports._summary import table
-from reports._sure import how_sure
-from reports._tables import number_rows
+from reports._page import moved as _against
+from leakbench.judging import ATTACKERS, GHOST, WORST
+from reports._page.cards import cards
+from reports._chart.chart import plot_fills
+from reports._chart.data import block, chart_data
+from reports._page.ladder import ladder
+from reports._page.maps import maps
+from reports._page.question import View, tasks_of, view
+from reports._page.pictures import attack_name, gallery
+from reports._chart.points import half_fill, shapes
+from reports._page.records import records
+from reports._page.rounds import rounds
+from reports._page.strip import strip
+from reports._page.summary import table
+from reports._page.sure import how_sure
+from reports._page.numbers import number_rows
 from reports._words import PROBE, RUNGS, megabytes, why_missing
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "_page" / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "against", "screens")
 SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "sort")

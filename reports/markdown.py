@@ -21,7 +21,7 @@ from leakbench.reporting import (
     moved_text,
     value_text,
 )
-from reports import _against
+from reports._page import moved as _against
 from reports._row_text import summary
 from reports._words import PROBE
 

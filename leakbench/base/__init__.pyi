@@ -7,6 +7,8 @@ from .errors import UnknownName as UnknownName
 from .errors import UsageError as UsageError
 from .files import write_bytes as write_bytes
 from .files import write_json as write_json
+from .meaning import Meaning as Meaning
+from .meaning import Topic as Topic
 from .printable import inert as inert
 from .printable import inert_json as inert_json
 from .printable import one_line as one_line

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import SCHEMA, read_json, write_bytes
-from leakbench.base.meaning import Meaning, recorded
+from leakbench.base.meaning import Meaning
 from leakbench.base.spec import Spec, canonical, fingerprint
 from leakbench.results.number import Configuration
 from leakbench.statistics.intervals import Estimate
@@ -129,7 +129,7 @@ class GateRow(Spec):
             "unit": self.unit,
             "version": self.version,
         }
-        return recorded(self.metric, about)
+        return Meaning.recorded(self.metric, about)
 
     @property
     def is_utility(self) -> bool:
@@ -137,9 +137,12 @@ class GateRow(Spec):
         return self.attack == UTILITY
 
     @property
-    def allowed(self) -> float:
-        """How much worse does not matter: the row's own margin, else its metric's."""
-        return self.means.matters if self.margin is None else self.margin
+    def allowed(self) -> float | None:
+        """How much worse does not matter: the row's own margin, else its metric's; None where
+        neither is known.
+        """
+        known = None if self.meaning is None else self.meaning.matters
+        return known if self.margin is None else self.margin
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -232,7 +235,7 @@ def load(path: Path) -> Baseline:
         )
     try:
         known = value.get("metrics", {})
-        metrics = {name: recorded(name, about) for name, about in known.items()}
+        metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
         read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
         return Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
     except ValidationError as error:

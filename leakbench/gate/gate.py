@@ -62,9 +62,11 @@ class CheckResult:
 def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
 
-    Args: now: every row of the runs, gated or not. then: the baseline. named: names or patterns
-        (`*`) of rows to gate beside the cascade, any_attack, the utility and those the baseline
-        names.
+    Args:
+        now: every row of the runs, gated or not.
+        then: the baseline.
+        named: names or patterns (`*`) of rows to gate beside the cascade, any_attack, the utility
+            and those the baseline names.
 
     Raises:
         UsageError: a name fits no row, or two rows have the same key.
@@ -85,13 +87,11 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     rows += [Comparison(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
     count = {s: sum(r.state == s for r in rows) for s in _ORDER}
-    code = (
-        LEAKS_MORE
-        if count["leaks more"] or count["loses utility"]
-        else CANNOT_TELL
-        if count["cannot tell"] or not gated
-        else FINE
-    )
+    code = FINE
+    if count["leaks more"] or count["loses utility"]:
+        code = LEAKS_MORE
+    elif count["cannot tell"] or not gated:
+        code = CANNOT_TELL
     counts = ", ".join(f"{k} {s}" for s, k in count.items() if k) or "the baseline has no gated row"
     return CheckResult(
         code, (*(r.line for r in rows), f"{len(gated)} rows gated: {counts}"), tuple(rows)
@@ -132,7 +132,7 @@ def update(
         if (
             gated
             and not _fits(name, accept)
-            and (sure or moved(here[name], old[name]) > (old[name].allowed) / 2)
+            and (sure or moved(here[name], old[name]) > (old[name].allowed or 0) / 2)
         ):
             move = f"{old[name].value:.4g} -> {here[name].value:.4g}"
             lines.append(
@@ -203,47 +203,37 @@ def _judge_all(
     rows: list[Comparison] = []
     compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
     for name, (now, then) in pairs.items():
-        reason = (
-            "no such row now: run the same defenses and attacks"
-            if now is None
-            else blocked(now, then) or lost[name]
-        )
+        reason = _undecided(now, then, lost[name])
         if now is None or reason:
             rows.append(Comparison(name, "cannot tell", reason, now=now, then=then))
         elif unchanged(now, then):
-            rows.append(
-                Comparison(
-                    name,
-                    "fine",
-                    "unchanged: the same guesses, byte for byte",
-                    0.0,
-                    0.0,
-                    0.0,
-                    now,
-                    then,
-                )
-            )
+            same = "unchanged: the same guesses, byte for byte"
+            rows.append(Comparison(name, "fine", same, 0.0, 0.0, 0.0, now, then))
+        elif then.allowed is None:
+            why = f"{then.metric} has no margin: write one into the baseline"
+            rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
         elif (d := difference(now, then)) is None:
-            text = (
-                f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}; it takes at"
-                f" least {FEWEST_SEEDS} on each side"
-            )
-            rows.append(
-                Comparison(
-                    name,
-                    "cannot tell",
-                    f"{text}, {ENOUGH} or more settle most rows",
-                    now=now,
-                    then=then,
-                    seeds=ENOUGH,
-                )
-            )
+            why = _too_few(now, then)
+            rows.append(Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH))
         else:
             compared[name] = d, then.allowed, now, then
     levels = holm([d.p() for d, *_ in compared.values()])
-    return rows + [
-        _say(n, *parts, level) for (n, parts), level in zip(compared.items(), levels, strict=True)
-    ]
+    for (name, parts), level in zip(compared.items(), levels, strict=True):
+        rows.append(_say(name, *parts, level))
+    return rows
+
+
+def _undecided(now: GateRow | None, then: GateRow, lost: str) -> str:
+    """Why a row cannot be judged, or nothing."""
+    if now is None:
+        return "no such row now: run the same defenses and attacks"
+    return blocked(now, then) or lost
+
+
+def _too_few(now: GateRow, then: GateRow) -> str:
+    there = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}"
+    least = f"it takes at least {FEWEST_SEEDS} on each side, {ENOUGH} or more settle most rows"
+    return f"{there}; {least}"
 
 
 def _say(
@@ -252,17 +242,13 @@ def _say(
     state, low, high = judge(d, margin, level), d.lower(), d.upper()
     k, m = d.seeds
     seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
-    text = (
-        f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}],"
-        f" margin {margin:.3g}, {seeds}"
-    )
+    moved = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}]"
+    text = f"{moved}, margin {margin:.3g}, {seeds}"
     more = seeds_to_settle(d, margin, level) if state == "cannot tell" else None
-    if state == "cannot tell":
-        text += (
-            f"; about {more} seeds on each side would settle it"
-            if more
-            else "; more than 200 seeds would be needed to settle it"
-        )
+    if state == "cannot tell" and more:
+        text += f"; about {more} seeds on each side would settle it"
+    elif state == "cannot tell":
+        text += "; more than 200 seeds would be needed to settle it"
     shown: State = "loses utility" if state == "leaks more" and then.attack == UTILITY else state
     return Comparison(name, shown, text, d.d, low, high, now, then, more)
 

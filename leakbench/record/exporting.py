@@ -38,6 +38,7 @@ KEPT = (
     *(
         "schema",
         "status",
+        "method",
         "hides",
         "distance",
         "engine",

@@ -214,9 +214,10 @@ class _Compared:
         worse, better, no_worse = WORDS[self.now.is_utility]
         if self.same:
             return "much the same"
-        if _unlike(self.now, self.then) or _few(self.now, self.then):
+        margin = self.now.allowed
+        if _unlike(self.now, self.then) or _few(self.now, self.then) or margin is None:
             return "cannot tell"
-        up, down = self._both_ways(centre, levels)
+        up, down = self._both_ways(centre, margin, levels)
         if up == "leaks more":
             return worse
         if down == "leaks more":
@@ -225,9 +226,10 @@ class _Compared:
             return "much the same" if down == "fine" else no_worse
         return "cannot tell"
 
-    def _both_ways(self, centre: float, levels: tuple[float, float]) -> tuple[str, str]:
+    def _both_ways(
+        self, centre: float, margin: float, levels: tuple[float, float]
+    ) -> tuple[str, str]:
         """What the gate says of the move against the method, and of the move for it."""
-        margin = self.now.allowed
         if self.worse and self.better:
             return judge(self.worse, margin, levels[0]), judge(self.better, margin, levels[1])
         d = self._turn * centre

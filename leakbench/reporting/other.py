@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
-from leakbench.base.meaning import Meaning, recorded
+from leakbench.base.meaning import Meaning
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.gate.rows import gate_rows
 from leakbench.record import columns
@@ -80,8 +80,9 @@ def _meanings(folder: Path) -> Mapping[str, object]:
 
 def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object]) -> Meaning:
     """Of a metric that the tables name; its range is not in them."""
+    plain = {"low": 0.0, "high": 1.0, "unit": "unit", "share": False, "version": 1}
     try:
-        return recorded(metric, known.get(metric, {"leaks": line["leaks"], "low": 0, "high": 1}))
+        return Meaning.recorded(metric, known.get(metric, {**plain, "leaks": line["leaks"]}))
     except ValueError as error:
         raise BrokenFile(f"report.json is damaged (metric {metric}: {error}).") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from leakbench.base.meaning import Meaning, recorded
+from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Folder, Run
 from leakbench.results.number import Missing
@@ -70,7 +70,7 @@ class Lacking:
             if not folder.done:
                 yield folder.name, "", _why(folder)
             for metric, about in folder.meta.get("metrics", {}).items():
-                self._meanings[folder.name, metric] = recorded(metric, about)
+                self._meanings[folder.name, metric] = Meaning.recorded(metric, about)
             for m in folder.meta.get("missing", []):
                 yield folder.name, m["metric"], m["reason"]
         tried = {f.name for f in folders} | {m["attack"] for m in left_out if not m["metric"]}

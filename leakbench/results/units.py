@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.base.errors import BrokenFile
-from leakbench.base.meaning import Meaning, recorded
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.results.number import Attacker, Made, Measured, Unit
@@ -135,8 +135,15 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
 
 
 def _meaning(folder: AttackFolder, metric: str) -> Meaning:
+    about = folder.meta["metrics"][metric]
+    if isinstance(about, Mapping) and "direction" not in about:
+        # What it would be judged by is not known: a guessed margin could acquit.
+        raise UsageError(
+            f"{folder.path} was scored by an earlier leakbench, which did not record what {metric}"
+            " means. Score it again: leakbench score RUN."
+        )
     try:
-        return recorded(metric, folder.meta["metrics"][metric])
+        return Meaning.recorded(metric, about)
     except ValueError as error:
         raise _damaged(folder, "attack.json", f"metric {metric}: {error}") from None
 

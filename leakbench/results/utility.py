@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from leakbench.base.errors import BrokenFile
-from leakbench.base.meaning import Meaning, recorded
+from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import METRICS
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run
@@ -61,9 +61,10 @@ def meaning_of(run: Run) -> Meaning:
     name = str(about["metric"])
     if "meaning" not in about and name in METRICS:
         return METRICS[name].meaning
-    known = about.get("meaning", {"leaks": about["better"], "low": 0.0, "high": 1.0})
+    plain = {"low": 0.0, "high": 1.0, "unit": UNIT, "share": False, "version": 1}
+    known = about.get("meaning", {**plain, "leaks": about["better"]})
     try:
-        return recorded(name, known)
+        return Meaning.recorded(name, known)
     except ValueError as error:
         where = run.path / "run.json"
         raise BrokenFile(f"{where} is damaged (utility: {error}). Train the run again.") from None

@@ -313,11 +313,10 @@ def _units(line: Line) -> list[dict[str, Any]]:
 
 
 def _described(m: Metric) -> dict[str, Any]:
-    """For attack.json: how to read the metric; an infinite bound is null."""
-    finite = {
-        k: v if abs(v) < float("inf") else None for k, v in (("low", m.low), ("high", m.high))
-    }
-    return {"version": m.version, "leaks": m.leaks, **finite, "unit": m.unit, "share": m.share}
+    """For attack.json: how to read the metric. ``leaks`` is its direction, as it was called first;
+    an infinite bound is null.
+    """
+    return {**m.meaning.parameters(), "leaks": m.leaks}
 
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[str, str]]:

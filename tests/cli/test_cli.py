@@ -809,6 +809,18 @@ class TestListAndShow:
             # `exposure` is an attack, too.
             assert f"{name} ({kind.removesuffix('s')})\n  {about}\n" in out
 
+    def test_show_tells_the_facts_of_a_metric(self, cli):
+        out = cli("show", "psnr")[1]
+        assert "PSNR of the reconstruction, dB: per image, 0 to 100, leaks up" in out
+        assert "margin: 1 dB\n" in out
+        assert "from 30.0 dB on as good as the original" in out
+        assert "an attacker rebuilds images to ... dB\n" in out
+        assert "(images, rank 1)" in out
+        (about,) = json.loads(cli("show", "samples_to_90", "--json")[1])
+        assert about["margin"] == ["a factor of 2"]
+        assert about["meaning"]["direction"] == "down"
+        assert about["meaning"]["topic"]["name"] == "context"
+
     def test_a_parameter_is_shown_as_a_shell_takes_it(self, cli):
         (line,) = [line for line in cli("show", "clip_noise")[1].splitlines() if "kinds" in line]
         flag, pair, *_ = shlex.split(line)

@@ -16,7 +16,7 @@ from leakbench.record import folders
 from leakbench.reporting import write
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import commands
-from leakbench.rows("results") import tables
+from leakbench.results import tables
 
 
 def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):

@@ -23,7 +23,7 @@ from leakbench.reporting.curves import chosen
 from leakbench.reporting.curves import of as curves_of
 from leakbench.reporting.data import Embedding, Naming, Split
 from leakbench.reporting.write import tables
-from leakbench.rows("results") import tables as results
+from leakbench.results import tables as results
 from leakbench.results.keys import setting_key
 from leakbench.scoring.score import score
 from leakbench.scoring.truth import Truth

@@ -19,7 +19,7 @@ from leakbench.record import folders
 from leakbench.reporting import other
 from leakbench.reporting.moved import against
 from leakbench.results.keys import row_key
-from reports import _against
+from reports._page import moved as _against
 from reports.html import render
 
 SEEDS = range(8)

@@ -16,18 +16,18 @@ from leakbench.judging.settings import find_settings
 from leakbench.reporting.data import Check, ReportData
 from leakbench.results.keys import setting_key
 from leakbench.results.tradeoff import mark_front
-from reports._attackers import ATTACKERS, absent, present, row_of
-from reports._callouts import obstacles, short_names
-from reports._chart import chart
-from reports._chart_data import block, chart_data
-from reports._fronts import Axes, front, lost, steps, trades
-from reports._labels import within
-from reports._plot import NARROW, WIDE, plot
-from reports._points import shapes
-from reports._scale import Scale
-from reports._scene import scene
-from reports._strip import strip
-from reports._tracks import track, track_scale
+from leakbench.judging import ATTACKERS, absent, present, row_of
+from reports._chart.callouts import obstacles, short_names
+from reports._chart.chart import chart
+from reports._chart.data import block, chart_data
+from leakbench.judging import Axes, front, lost, steps, trades
+from reports._chart.labels import within
+from reports._chart.plot import NARROW, WIDE, plot
+from reports._chart.points import shapes
+from reports._chart.scale import Scale
+from reports._chart.scene import scene
+from reports._page.strip import strip
+from reports._chart.small_track import track, track_scale
 from reports.html import render
 
 EMPTY = ReportData(

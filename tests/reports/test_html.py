@@ -22,8 +22,8 @@ from leakbench.judging.judging import find_questions
 from leakbench.judging.settings import find_settings
 from leakbench.reporting.data import Check, Picture
 from leakbench.results.keys import setting_key
-from reports._labels import beside, column
-from reports._scale import Scale, domain
+from reports._chart.labels import beside, column
+from reports._chart.scale import Scale, domain
 from reports.figures import Figures
 from reports.html import Html, render
 
@@ -412,7 +412,7 @@ def contrast(a, b):
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    style = (Path(__file__).parents[2] / "reports/templates/style/base.css").read_text()
+    style = (Path(__file__).parents[2] / "reports/_page/templates/style/base.css").read_text()
     pairs = re.findall(r"--([a-z-]+):light-dark\((#[0-9a-f]+),(#[0-9a-f]+)\)", style)
     assert len(pairs) >= 15
     themes = [{name: both[i] for name, *both in pairs} for i in (0, 1)]

@@ -19,16 +19,16 @@ from leakbench.judging.judging import find_questions
 from leakbench.judging.settings import find_settings
 from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
 from leakbench.results.keys import setting_key
-from reports._attackers import row_of
-from reports._clients import bars, strip, worst_off
-from reports._ladder import SHOWN, ladder
-from reports._lines import LEFT, RIGHT, Line, lines
-from reports._maps import gives_away
-from reports._pictures import gallery
+from leakbench.judging import row_of
+from reports._page.clients import bars, strip, worst_off
+from reports._page.ladder import SHOWN, ladder
+from reports._chart.lines import LEFT, RIGHT, Line, lines
+from reports._page.maps import gives_away
+from reports._page.pictures import gallery
 from reports._png import Store, png
-from reports._points import shapes
-from reports._sure import how_sure
-from reports._track import Dot, scale, track
+from reports._chart.points import shapes
+from reports._page.sure import how_sure
+from reports._chart.track import Dot, scale, track
 from reports.html import render
 
 
@@ -429,7 +429,7 @@ def test_over_the_budget_there_are_fewer_units_and_it_is_said(monkeypatch):
     assert small.short
     assert 0 < small.albums[0].columns < 6
     assert sum(len(s.uri) for s in small.store) <= sum(len(s.uri) for s in full.store) // 2
-    monkeypatch.setattr("reports._pictures.BUDGET", 1)
+    monkeypatch.setattr("reports._page.pictures.BUDGET", 1)
     monkeypatch.setattr(gallery, "__defaults__", (1,))
     assert "Only 1 unit of each, to keep the page small." in Page(render(data)).text
 

@@ -6,9 +6,9 @@ import pytest
 from helpers.run_folders import add_attack, make_run, measure
 
 from leakbench.record.folders import load
-from leakbench.rows("results") import cascade
+from leakbench.results import cascade
 from leakbench.results.tables import collect
-from leakbench.results.number import Measured
+from leakbench.results.number import MADE, Measured
 from leakbench.results.units import of_run
 
 N = 10
@@ -23,9 +23,7 @@ def first(k: int) -> list[float]:
 def joined(run: Path, kind: str) -> Measured:
     asked = cascade.questions(of_run(load(run)))
     assert len(asked) == 1
-    parts = cascade.entering(
-        kind, next(iter(asked.values())), cascade.weak
-    )
+    parts = cascade.entering(kind, next(iter(asked.values())), cascade.weak)
     return cascade.combine(kind, parts)
 
 
@@ -88,7 +86,7 @@ def test_paper_never_enters_the_cascade_but_any_attack(run: Path) -> None:
 def test_a_failed_control_never_enters(run: Path) -> None:
     add_attack(run, "broken", [measure("p_leak", ONES, 0.1, LOW, accepted=range(N))], rung="public")
     add_attack(run, "sound", [measure("p_leak", first(3), 0.1, ONES)], rung="transcript")
-    for kind in cascade.KINDS:
+    for kind in MADE:
         m = joined(run, kind)
         assert m.value.value == pytest.approx(0.3)
         assert m.attacker.rung == "transcript"
@@ -128,7 +126,7 @@ def test_one_attack_is_its_own_cascade(run: Path) -> None:
     add_attack(run, "only", [measure("p_leak", first(7), 0.1, ONES)])
     rows = {r["attack"]: r for r in collect([load(run)]).rows("results")}
     named = {"attack", "attack_params"}
-    for kind in cascade.KINDS:
+    for kind in MADE:
         assert {k: v for k, v in rows[kind].items() if k not in named} == {
             k: v for k, v in rows["only"].items() if k not in named
         }
@@ -167,7 +165,8 @@ def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path)
     add_attack(run, "probed", [measure("p_leak", first(8), 0.1, ONES, probe=True)])
     add_attack(run, "curve", [measure("p_leak", ONES, 0.1, ONES, stage="curve", round=50)])
     tables = collect([load(run)])
-    found = {(r["stage"], r["probe"]): r for r in tables.rows("tradeoff") if r["attack"] == "cascade"}
+    cascades = [r for r in tables.rows("tradeoff") if r["attack"] == "cascade"]
+    found = {(r["stage"], r["probe"]): r for r in cascades}
     assert {k: round(r["value"], 6) for k, r in found.items()} == {
         ("all", False): 0.5,
         ("early", False): 0.9,
@@ -191,7 +190,12 @@ def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
         rung="paper",
     )
     tables = collect([load(one)])
-    assert [r["attack"] for r in tables.tradeoff] == ["paper", "paper", "any_attack", "any_attack"]
+    assert [r["attack"] for r in tables.rows("tradeoff")] == [
+        "paper",
+        "paper",
+        "any_attack",
+        "any_attack",
+    ]
     assert [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"] == [
         "stage early, final or all, real messages: only the paper's own attack ran (rung paper),"
         " which never enters the cascade"
@@ -199,11 +203,9 @@ def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
     two = make_run(tmp_path / "b")
     add_attack(two, "weak", [measure("p_leak", LOW, 0.1, LOW)])
     tables = collect([load(two)])
-    assert [r["attack"] for r in tables.tradeoff] == ["weak"]
-    assert {m["attack"] for m in tables.rows("missing") if "control of every attack" in m["reason"]} == {
-        "cascade",
-        "any_attack",
-    }
+    assert [r["attack"] for r in tables.rows("tradeoff")] == ["weak"]
+    weak = [m for m in tables.rows("missing") if "control of every attack" in m["reason"]]
+    assert {m["attack"] for m in weak} == {"cascade", "any_attack"}
 
 
 def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) -> None:
@@ -217,7 +219,8 @@ def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) 
     tables = collect([load(r) for r in runs])
     (row,) = [r for r in tables.rows("tradeoff") if r["attack"] == "cascade"]
     assert (row["value"], row["seeds"]) == (1.0, "0|1")
-    assert any("seed 2 left out" in m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade")
+    lacking = [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"]
+    assert any("seed 2 left out" in reason for reason in lacking)
 
 
 def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) -> None:
@@ -234,9 +237,6 @@ def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) ->
             rung="method",
         )
     runs = [load(p) for p in sorted(tmp_path.iterdir())]
-    assert (
-        "control_failed"
-        in next(m for m in of_run(runs[0]) if m.attacker.name == "two").flags
-    )
+    assert "control_failed" in next(m for m in of_run(runs[0]) if m.attacker.name == "two").flags
     (row,) = [r for r in collect(runs).rows("tradeoff") if r["attack"] == "cascade"]
     assert row["value"] == pytest.approx(0.5)

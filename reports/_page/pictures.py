@@ -14,7 +14,7 @@ import numpy as np
 
 from leakbench.judging import Question, Setting, plural
 from leakbench.reporting import Picture, Place, ReportData
-from reports._attackers import ATTACKERS
+from leakbench.judging import ATTACKERS
 from reports._png import Store, Stored
 from reports._words import ATTACKS
 

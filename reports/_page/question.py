@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.judging import Question, Span, counts, headline, lede, words
-from reports._attackers import WORST, Attacker, present
-from reports._chart import chart
-from reports._list import Group, Line, groups, icon
-from reports._plot import NARROW, WIDE, plot
-from reports._scene import Scene, scene
+from leakbench.judging import WORST, Attacker, present
+from reports._chart.chart import chart
+from reports._page.list import Group, Line, groups, icon
+from reports._chart.plot import NARROW, WIDE, plot
+from reports._chart.scene import Scene, scene
 
 
 @dataclass(frozen=True)

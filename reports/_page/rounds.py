@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from leakbench.judging import Judged, Question, Setting, better, plain, plural, setting_names, words
 from leakbench.reporting import Curve, ReportData
-from reports._lines import ROOM, Line, lines, value_end
-from reports._svg import width
+from reports._chart.lines import ROOM, Line, lines, value_end
+from reports._chart.svg import width
 
 MOST = 8  # lines in a panel
 NAMED = 4

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from leakbench.judging import Judged, Number, Question, plain, plural, words
 from leakbench.results import Row
-from reports._attackers import CASCADE, PAPER, WORST, present, row_of
-from reports._list import icon
+from leakbench.judging import CASCADE, PAPER, WORST, present, row_of
+from reports._page.list import icon
 from reports._words import notes
 
 # What a phone shows, beside the setting's name.

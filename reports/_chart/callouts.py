@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from reports._fronts import Corner, Slab
-from reports._labels import Box, Label, beside, column, within
-from reports._plot import Plot, Point, Size
-from reports._svg import width
+from leakbench.judging import Corner, Slab
+from reports._chart.labels import Box, Label, beside, column, within
+from reports._chart.plot import Plot, Point, Size
+from reports._chart.svg import width
 
 # Above so many settings only some are labelled, and arrows and bars are faint.
 FEW = 24

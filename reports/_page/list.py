@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.judging import Judged, Question, others, plain, words
-from reports._attackers import real
-from reports._points import glyph
-from reports._scale import Scale
-from reports._svg import shape, tag
-from reports._tracks import track, track_scale
+from leakbench.judging import real
+from reports._chart.points import glyph
+from reports._chart.scale import Scale
+from reports._chart.svg import shape, tag
+from reports._chart.small_track import track, track_scale
 from reports._words import number_text
 
 GROUPS = (

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from leakbench.judging import Judged, Number, Question, Setting, plain, plural, words
 from leakbench.reporting import Clients, ReportData
 from leakbench.results import Row, row_key, setting_key
-from reports._attackers import ATTACKERS, row_of
-from reports._clients import strip, worst_off
-from reports._scale import Scale
-from reports._tables import claim_text
-from reports._track import Dot, scale, track
+from leakbench.judging import ATTACKERS, row_of
+from reports._page.clients import strip, worst_off
+from reports._chart.scale import Scale
+from reports._page.numbers import claim_text
+from reports._chart.track import Dot, scale, track
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakbench.judging import Judged, Number, Question, Utility, better, words
-from reports._attackers import ATTACKERS, PAPER, row_of
-from reports._fronts import Axes
-from reports._scale import Scale, domain
+from leakbench.judging import ATTACKERS, PAPER, row_of
+from leakbench.judging import Axes
+from reports._chart.scale import Scale, domain
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 
 from leakbench.base import inert_json
 from leakbench.judging import Judged, Number, Question, plain, plural, words
-from reports._attackers import ATTACKERS, PAPER, absent, row_of
-from reports._callouts import short_names
-from reports._labels import Label
-from reports._plot import Plot, Point
-from reports._scale import Scale
-from reports._scene import Scene
+from leakbench.judging import ATTACKERS, PAPER, absent, row_of
+from reports._chart.callouts import short_names
+from reports._chart.labels import Label
+from reports._chart.plot import Plot, Point
+from reports._chart.scale import Scale
+from reports._chart.scene import Scene
 from reports._words import attack_words, notes, number_text
 
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports._attackers import PAPER
-from reports._callouts import labels, lost_place, obstacles, pixels
-from reports._fronts import Corner, Slab, front, lost, steps
-from reports._labels import Label
-from reports._plot import Plot, Point
+from leakbench.judging import PAPER
+from reports._chart.callouts import labels, lost_place, obstacles, pixels
+from leakbench.judging import Corner, Slab, front, lost, steps
+from reports._chart.labels import Label
+from reports._chart.plot import Plot, Point
 
 # The part of a chart's width and height in which the crowded corner is looked for, and the room
 # left round it.

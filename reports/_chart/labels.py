@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports._svg import width
+from reports._chart.svg import width
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 HEIGHT = 13.0

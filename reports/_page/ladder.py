@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.judging import Judged, Question, Side, plain, plural, unjudged, words
-from reports._attackers import ATTACKERS, CASCADE, PAPER, row_of
-from reports._list import icon
-from reports._scale import Scale
-from reports._svg import tag
-from reports._track import Dot, percent, scale, track
+from leakbench.judging import ATTACKERS, CASCADE, PAPER, row_of
+from reports._page.list import icon
+from reports._chart.scale import Scale
+from reports._chart.svg import tag
+from reports._chart.track import Dot, percent, scale, track
 
 SHOWN = 12
 # Drawn in this order; the best real attacker is one of them.

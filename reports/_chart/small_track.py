@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leakbench.judging import Judged, Question
-from reports._attackers import PAPER, row_of
-from reports._plot import WIDE, plot
-from reports._points import tone
-from reports._scale import Scale
-from reports._svg import tag
+from leakbench.judging import PAPER, row_of
+from reports._chart.plot import WIDE, plot
+from reports._chart.points import tone
+from reports._chart.scale import Scale
+from reports._chart.svg import tag
 
 MIDDLE = "50%"
 

@@ -10,12 +10,12 @@ from typing import Any
 from markupsafe import Markup
 
 from leakbench.judging import Number, plain, words
-from reports._callouts import FEW, LOST, pixels, slab_boxes
-from reports._labels import Label
-from reports._plot import NARROW, WIDE, Plot, Size
-from reports._points import mark, way
-from reports._scene import Scene
-from reports._svg import path, tag, width
+from reports._chart.callouts import FEW, LOST, pixels, slab_boxes
+from reports._chart.labels import Label
+from reports._chart.plot import NARROW, WIDE, Plot, Size
+from reports._chart.points import mark, way
+from reports._chart.scene import Scene
+from reports._chart.svg import path, tag, width
 
 # How far beyond the plot's edges lines and circles are shown: half of what stands on an edge.
 BLEED = 9.0

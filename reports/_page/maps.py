@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from leakbench.judging import Setting, count, plural
 from leakbench.reporting import Embedding, Map, Naming, Place2, Split
-from reports._svg import path, tag
+from reports._chart.svg import path, tag
 
 SIDE, EDGE = 480, 14
 # Squares of a split that a page can hold; of more clients the first ones are drawn.

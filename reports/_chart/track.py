@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.judging import Number, Question, plain, words
-from reports._scale import Scale, domain
-from reports._svg import tag
+from reports._chart.scale import Scale, domain
+from reports._chart.svg import tag
 
 HEIGHT, MIDDLE = 20, 10
 # A dot must not be cut off at the end of the scale.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leakbench.judging import Judged, plain, words
-from reports._plot import Plot, Point
-from reports._svg import SHAPES, path, shape, tag
+from reports._chart.plot import Plot, Point
+from reports._chart.svg import SHAPES, path, shape, tag
 
 
 def shapes(families: Sequence[str]) -> dict[str, str]:

@@ -14,10 +14,10 @@ from markupsafe import Markup
 from leakbench.judging import METHODS, Judged, Question, Setting, Side, plain, plural, words
 from leakbench.reporting import About, Clients, ReportData
 from leakbench.results import Row, setting_key
-from reports._attackers import real
-from reports._clients import bars, worst_off
-from reports._list import icon
-from reports._records import Record
+from leakbench.judging import real
+from reports._page.clients import bars, worst_off
+from reports._page.list import icon
+from reports._page.records import Record
 from reports._words import megabytes
 
 MOST_CLAIMS = 12

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from leakbench.judging import plain, words
 from leakbench.reporting import Curve
-from reports._labels import column
-from reports._scale import Scale, domain
-from reports._svg import path, tag, width
+from reports._chart.labels import column
+from reports._chart.scale import Scale, domain
+from reports._chart.svg import path, tag, width
 
 WIDE, HIGH = 392, 236
 LEFT, RIGHT, TOP, BOTTOM = 34.0, 236.0, 12.0, 190.0
