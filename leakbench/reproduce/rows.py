@@ -155,7 +155,6 @@ class _OfRuns:
         self.planned, self.found, self.attacks = planned, found, attacks
         self.setting, self.marks = setting, _stand_in(planned)
         metas = [r.meta for r in setting.runs]
-        dead = dict.fromkeys(f"dead run: {e.dead}" for e in setting.evaluated if e.dead)
         self.made = {
             "seeds": setting.seeds,
             "engine": _each(str(m["engine"]) for m in metas),
@@ -163,7 +162,7 @@ class _OfRuns:
             "dtype": _each(str(m["dtype"]) for m in metas),
             "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
             "runs": tuple(r.id for r in setting.runs),
-            "note": "; ".join(dead),
+            "note": f"dead run: {setting.dead_because}" if setting.dead else "",
         }
 
     def of(self, m: Measure, row: Row) -> Row:
