@@ -14,6 +14,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric
 from leakbench.base.errors import MethodError
 from leakbench.base.spec import Spec
+from leakbench.record.parts import lost
 
 if TYPE_CHECKING:
     import torch
@@ -74,15 +75,6 @@ class Attack(Spec):
             if (lacking[0], "aggregator") in sent:
                 return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
-        if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
-            return (
-                "this run was exported without the labels of private batches, which the attack is"
-                " granted"
-            )
-        if "excerpt" not in recording.run.meta:
-            return ""
-        from leakbench.record.excerpts import lost
-
         return lost(
             recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows)
         )

@@ -82,7 +82,7 @@ def read_json(path: Path) -> Any:
     return value
 
 
-def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def pack_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
     """One line per row, every column, full precision, `true` and `false` for booleans.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and
@@ -92,7 +92,12 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
         ",".join(_quoted(c) for c in columns),
         *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows),
     ]
-    write_bytes(path, ("\n".join(lines) + "\n").encode())
+    return ("\n".join(lines) + "\n").encode()
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write ``pack_csv``."""
+    write_bytes(path, pack_csv(columns, rows))
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:

@@ -54,7 +54,8 @@ TABLES_ONLY = "limits from the two intervals: the other report's tables hold no 
 class Moved(Part):
     """One number then and now.
 
-    ``setting`` is its key, ``name`` the setting's; ``attack`` is "utility" for a utility.
+    ``setting`` is its id in the report, ``name`` the setting's; ``attack`` is "utility" for a
+    utility.
     ``difference``: now minus then with 95 % limits (two-sided, None where they cannot be had), on
     the metric's own scale, or as a factor (now over then) where logarithms are compared.
     """

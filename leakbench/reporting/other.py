@@ -19,15 +19,19 @@ from leakbench.results.number import Number, Utility
 from leakbench.results.tables import collect
 
 
-def of_folder(folder: Path) -> list[GateRow]:
+def of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """Every number of a report folder, or of a folder of runs.
+
+    Args:
+        folder: of one or the other.
+        metrics: what is known of metrics by name: a report's tables do not say all of it.
 
     Raises:
         UsageError: it is neither.
         BrokenFile: a table is damaged.
     """
     if (folder / "tradeoff.csv").is_file() and not (folder / "run.json").is_file():
-        return _of_tables(folder)
+        return _of_tables(folder, metrics)
     try:
         return gate_rows(collect(find([folder])).settings)
     except UsageError as error:
@@ -37,13 +41,13 @@ def of_folder(folder: Path) -> list[GateRow]:
         raise UsageError(f"--against {folder}: {what}. {error}") from None
 
 
-def _of_tables(folder: Path) -> list[GateRow]:
+def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in
     results.csv.
     """
     names = ("tradeoff", "results", "utility")
     tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}
-    meanings = _meanings(folder)
+    meanings = {**_meanings(folder), **{k: m.parameters() for k, m in metrics.items()}}
     final: dict[str, Utility] = {}
     for line in tables["utility"]:
         if line["statistic"] == "final":

@@ -17,14 +17,16 @@ from leakbench.results.settings import Setting
 P = TypeVar("P", bound=Part)
 
 # Scores, intervals, counts, names, commands, hashes of files of guesses. Clients are numbers in
-# them. Not here: images, originals and what attacks made of them (a good reconstruction is the
-# private image); maps, which show true prototypes, and who holds what.
+# them.
 KEPT = frozenset(
     (
         *("format", "title", "made", "redacted", "headline", "metrics", "tasks", "questions"),
         *("settings", "missing", "check", "against", "about", "tables"),
     )
 )
+# Originals, and what attacks made of them: a good reconstruction is the private image. Maps show
+# true prototypes, and who holds what.
+LEFT_OUT = frozenset(("images", "maps"))
 # Of a setting everything but its pictures.
 OF_A_SETTING = frozenset((*Setting.model_fields, "clients", "curves", "command"))
 OURS = ("index.html", "report.json", "report.md", "report.tex", *(f"{t}.csv" for t in TABLES))

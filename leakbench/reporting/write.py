@@ -133,8 +133,11 @@ def _shown(setting: Setting, images: Images | None) -> ShownSetting:
 
 
 def _moved(settings: Sequence[Setting], other: Path) -> Against:
-    names = {s.key: s.name for s in settings}
-    return moved.against(str(other), gate_rows(settings), of_folder(other), names)
+    names, ids = {s.key: s.name for s in settings}, {s.key: s.id for s in settings}
+    there = of_folder(other, _metrics(settings))
+    found = moved.against(str(other), gate_rows(settings), there, names)
+    rows = [r.model_copy(update={"setting": ids[r.setting]}) for r in found.rows]
+    return found.model_copy(update={"rows": tuple(rows)})
 
 
 def _metrics(settings: Iterable[Setting]) -> dict[str, Meaning]:

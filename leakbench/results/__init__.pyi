@@ -1,4 +1,4 @@
-from .cells import cells as cells
+from .cells import table_lines as table_lines
 from .names import Method as Method
 from .names import setting_names as setting_names
 from .number import ANY as ANY

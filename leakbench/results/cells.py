@@ -25,9 +25,9 @@ from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
 
 
-def cells(lines: Iterable[Any]) -> list[Row]:
+def table_lines(items: Iterable[Any]) -> list[Row]:
     """A line of its table for each; of results.csv each is a pair (setting, number of one run)."""
-    return [_line(*item) if isinstance(item, tuple) else _row(item) for item in lines]
+    return [_line(*item) if isinstance(item, tuple) else _row(item) for item in items]
 
 
 @singledispatch

@@ -70,6 +70,13 @@ class Setting(Part):
         """The method's name."""
         return self.configuration.defense
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def title(self) -> str:
+        """What the method calls itself."""
+        told = self.one.meta.get("method") if self.every else None
+        return Method(self.family, told).title
+
     @property
     def every(self) -> tuple[Run, ...]:
         """Complete or not."""

@@ -12,7 +12,7 @@ from leakbench.base.files import write_csv
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
 from leakbench.record.folders import Run
 from leakbench.results import cascade, front, units, utility
-from leakbench.results.cells import cells
+from leakbench.results.cells import table_lines
 from leakbench.results.lacking import Lacking
 from leakbench.results.number import Diagnostic, Evaluated, Measured, Missing, Number, Utility
 from leakbench.results.pooling import Pooling, claim
@@ -65,7 +65,7 @@ class Tables:
 
     def rows(self, table: str) -> list[Row]:
         """The lines of one of the five CSV files, python-typed, with exactly its columns."""
-        return cells(getattr(self, "numbers" if table == "tradeoff" else table))
+        return table_lines(getattr(self, "numbers" if table == "tradeoff" else table))
 
     def to_frame(self, table: str = "results") -> pd.DataFrame:
         """One table as a pandas frame."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from leakbench.judging import Corner, Slab
 from reports._chart.labels import Box, Label, beside, column, within
 from reports._chart.plot import Plot, Point, Size
-from reports._chart.svg import width
+from reports._chart.svg import cut, width
 
 # Above so many settings only some are labelled, and arrows and bars are faint.
 FEW = 24
@@ -41,7 +41,7 @@ def obstacles(
     taken: list[Box] = []
     for p in points:
         taken.append((p.x - 8, p.y - 8, p.x + 8, p.y + 8))
-        a, b = sorted((plot.xs(p.row.low), plot.xs(p.row.high)))
+        a, b = sorted((plot.xs(p.row.value.low), plot.xs(p.row.value.high)))
         taken.append((a, p.y - 3, b, p.y + 3))
         if p.paper is not None:
             taken.append((min(p.paper, p.x) - 4, p.y - 3, max(p.paper, p.x), p.y + 3))
@@ -59,46 +59,35 @@ def labels(
     neighbours of a family share one. Where there are many settings, a label that would hide others
     is left out.
     """
-    left, right = size.left, size.wide - size.right
-    frame = (
-        float(left) + 2,
-        size.top - 2.0,
-        float(right) + (size.right if size.column else 0),
-        float(size.high - size.bottom),
-    )
-    edge, most = left + 0.86 * (right - left), COVERED if len(points) > FEW else None
-    names = short_names(points)
-    worthy = worth_a_label(points, on_front)
-    live = [p for p in worthy if not p.judged.setting.dead]
-    crowded = sorted(
-        (p for p in live if size.column and p.x > edge),
-        key=lambda p: (p.y, _cut(names[p.judged.setting.name], 22)),
-    )
+    left, right = float(size.left), float(size.wide - size.right)
+    edge, bottom = left + 0.86 * (right - left), float(size.high - size.bottom)
+    frame = (left + 2, size.top - 2.0, right + (size.right if size.column else 0), bottom)
+    most = COVERED if len(points) > FEW else None
+    names, worthy = short_names(points), worth_a_label(points, on_front)
+    live = [p for p in worthy if not p.dead]
+    crowded = [p for p in live if size.column and p.x > edge]
+    margin = {p.index: cut(names[p.judged.setting.name], 22) for p in crowded}
+    crowded.sort(key=lambda p: (p.y, margin[p.index]))
     stacked = column(
-        [(_cut(names[p.judged.setting.name], 22), p.x, p.y) for p in crowded],
-        right + 18.0,
-        size.top - 6.0,
-        frame[3],
+        [(margin[p.index], p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, bottom
     )
-    out: dict[int, Label | None] = {
-        p.judged.setting.index: label for p, label in zip(crowded, stacked, strict=True)
-    }
-    rest = [p for p in live if p not in crowded]
-    for mates in [[p] for p in rest] if size.column else _neighbours(points, worthy):
-        first = mates[0]
-        text = (
-            names[first.judged.setting.name]
-            if len(mates) == 1
-            else f"{first.judged.setting.name.split(' ')[0]} ×{len(mates)}"
-        )
-        out[first.judged.setting.index] = beside(
-            _cut(text, 34 if size.column else 26), first.x, first.y, taken, frame, most=most
-        )
+    out: dict[int, Label | None] = {}
+    for p, label in zip(crowded, stacked, strict=True):
+        out[p.index] = label
+    groups = _neighbours(points, worthy)
+    if size.column:
+        groups = [[p] for p in live if p.index not in out]
+    for mates in groups:
+        p = mates[0]
+        text = names[p.judged.setting.name]
+        if len(mates) > 1:
+            text = f"{p.judged.setting.title} ×{len(mates)}"
+        text = cut(text, 34 if size.column else 26)
+        out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
     for p in worthy:
-        if p.judged.setting.dead:
-            out[p.judged.setting.index] = beside(
-                f"{_cut(names[p.judged.setting.name], 28)}: dead", p.x, p.y, taken, frame, most=most
-            )
+        if p.dead:
+            text = f"{cut(names[p.judged.setting.name], 28)}: dead"
+            out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
     return {i: label for i, label in out.items() if label is not None}
 
 
@@ -119,11 +108,11 @@ def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[
         return points
     top: dict[str, Point] = {}
     for p in points:
-        family = p.judged.setting.family
-        if not p.judged.setting.dead and (family not in top or p.y < top[family].y):
-            top[family] = p
-    chosen = [p for p in points if p.judged.setting.index in on_front or p in top.values()]
-    return [*chosen[: FEW - 4], *[p for p in points if p.judged.setting.dead][:4]]
+        if not p.dead and (p.family not in top or p.y < top[p.family].y):
+            top[p.family] = p
+    useful = {p.index for p in top.values()}
+    chosen = [p for p in points if p.index in on_front or p.index in useful]
+    return [*chosen[: FEW - 4], *[p for p in points if p.dead][:4]]
 
 
 def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[Point]]:
@@ -131,22 +120,19 @@ def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[P
     is worth it.
     """
     groups: list[list[Point]] = []
-    for p in sorted(
-        (p for p in points if not p.judged.setting.dead),
-        key=lambda p: (p.judged.setting.family, p.y),
-    ):
-        for group in groups:
-            near = group[-1]
-            if (
-                near.judged.setting.family == p.judged.setting.family
-                and abs(near.x - p.x) < 40
-                and abs(near.y - p.y) < 36
-            ):
-                group.append(p)
-                break
-        else:
+    for p in sorted((p for p in points if not p.dead), key=lambda p: (p.family, p.y)):
+        mine = next((g for g in groups if _near(g[-1], p)), None)
+        if mine is None:
             groups.append([p])
-    return [g for g in groups if any(p in worthy for p in g)]
+        else:
+            mine.append(p)
+    wanted = {p.index for p in worthy}
+    return [g for g in groups if any(p.index in wanted for p in g)]
+
+
+def _near(one: Point, other: Point) -> bool:
+    close = abs(one.x - other.x) < 40 and abs(one.y - other.y) < 36
+    return close and one.family == other.family
 
 
 def short_names(points: Sequence[Point]) -> dict[str, str]:
@@ -154,15 +140,13 @@ def short_names(points: Sequence[Point]) -> dict[str, str]:
     apart; wrappers stay.
     """
     out: dict[str, str] = {}
-    for family in {p.judged.setting.family for p in points}:
-        mine = [p.judged.setting for p in points if p.judged.setting.family == family]
+    for family in {p.family for p in points}:
+        mine = [p.judged.setting for p in points if p.family == family]
         live = {s.name for s in mine if not s.dead}
         most = max(s.name.count(", ") for s in mine) + 1
-        count = next(
-            c
-            for c in range(1, most + 1)
-            if c == most or len({_told(n, c) for n in live}) == len(live)
-        )
+        count = 1
+        while count < most and len({_told(n, count) for n in live}) < len(live):
+            count += 1
         out |= {s.name: _told(s.name, count) for s in mine}
     return out
 
@@ -171,7 +155,3 @@ def _told(name: str, count: int) -> str:
     """A name with its first ``count`` parameters and its wrappers."""
     head, joint, wrappers = name.partition(" + ")
     return ", ".join(head.split(", ")[:count]) + joint + wrappers
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

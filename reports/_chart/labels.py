@@ -16,7 +16,8 @@ from reports._chart.svg import width
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 HEIGHT = 13.0
 GAPS = (0.0, 8.0, 18.0, 30.0, 44.0, 60.0, 78.0)
-SIDES = ((1, 0.35), (1, 1.35), (1, -0.65), (-1, 0.35), (-1, 1.35), (-1, -0.65))
+# Right or left of the point; level with it, below or above: lines of text, and which way a gap goes.
+SIDES = tuple((x, *at) for x in (1, -1) for at in ((0.35, 0), (1.35, 1), (-0.65, -1)))
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,15 @@ def beside(
     wide = width(text, size) + 2
     spots = []
     for gap in GAPS:
-        for dx, dy in SIDES:
+        for dx, dy, away in SIDES:
             left = x + 11 if dx > 0 else x - 11 - wide
-            base = y + dy * 11 + (gap if dy > 0.5 else -gap if dy < 0 else 0) + 0.5
+            base = y + dy * 11 + away * gap + 0.5
             spots.append((left, base, "start" if dx > 0 else "end", gap))
-    boxes = np.array(
-        [(left, base - HEIGHT + 2.5, left + wide, base + 2.5) for left, base, _, _ in spots]
-    )
-    outside = np.maximum(0, np.array(frame[:2]) - boxes[:, :2]).sum(1) + np.maximum(
-        0, boxes[:, 2:] - np.array(frame[2:])
-    ).sum(1)
+    edges = [(left, base - HEIGHT + 2.5, left + wide, base + 2.5) for left, base, _, _ in spots]
+    boxes, low, high = np.array(edges), np.array(frame[:2]), np.array(frame[2:])
+    outside = np.maximum(0, low - boxes[:, :2]) + np.maximum(0, boxes[:, 2:] - high)
     covered = overlap(boxes, taken).sum(1)
-    cost = covered + 60 * outside + np.array([gap / 4 for *_, gap in spots])
+    cost = covered + 60 * outside.sum(1) + np.array([gap / 4 for *_, gap in spots])
     best = int(np.flatnonzero(cost <= cost.min() + 1e-6)[0])
     if most is not None and covered[best] > most * wide * HEIGHT:
         return None
@@ -118,9 +116,8 @@ def within(
         return None
     corners = np.stack([a.ravel() for a in np.meshgrid(xs, ys)], 1)
     boxes = np.concatenate([corners, corners + np.array((wide, high))], 1)
-    free = (overlap(boxes, inside).sum(1) > wide * high - 1e-6) & (
-        overlap(boxes, taken).sum(1) == 0
-    )
+    whole = overlap(boxes, inside).sum(1) > wide * high - 1e-6
+    free = whole & (overlap(boxes, taken).sum(1) == 0)
     if not free.any():
         return None
     boxes = boxes[free]

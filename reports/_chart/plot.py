@@ -8,10 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakbench.judging import Judged, Number, Question, Utility, better, words
-from leakbench.judging import ATTACKERS, PAPER, row_of
-from leakbench.judging import Axes
-from reports._chart.scale import Scale, domain
+from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
+from leakbench.results import Number, Utility
+from reports._chart.scale import Scale, domain, end_of, leakage
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,21 @@ class Point:
     paper: float | None
     faint: bool = False
 
+    @property
+    def index(self) -> int:
+        """The setting's."""
+        return self.judged.setting.index
+
+    @property
+    def family(self) -> str:
+        """The setting's."""
+        return self.judged.setting.family
+
+    @property
+    def dead(self) -> bool:
+        """Is any seed?"""
+        return self.judged.setting.dead
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -74,19 +88,13 @@ class Plot:
     def _point(self, judged: Judged, worst: Number, utility: Utility, key: str) -> Point:
         row = row_of(judged, key)
         paper = None if judged.verdict.rule == 4 or judged.setting.dead else row_of(judged, PAPER)
-        y = self.ys(utility.value)
+        y = self.ys(utility.value.value)
         if judged.setting.dead:
             y = min(max(y, self.strip + 7), self.ys.start - 7)
         shown = row or worst
-        return Point(
-            judged,
-            shown,
-            utility,
-            self.xs(shown.value),
-            y,
-            self.xs(paper.value) if paper else None,
-            faint=row is None,
-        )
+        x = self.xs(shown.value.value)
+        ghost = self.xs(paper.value.value) if paper else None
+        return Point(judged, shown, utility, x, y, ghost, faint=row is None)
 
 
 def plot(question: Question, size: Size) -> Plot | None:
@@ -94,15 +102,16 @@ def plot(question: Question, size: Size) -> Plot | None:
     shown = _drawn(question)
     if not shown:
         return None
-    xs, ys = _leakage(question, size), _utility([u for _, _, u in shown], size)
+    left, right = float(size.left), float(size.wide - size.right)
+    xs = leakage(question.meaning, _rows(question), left, right)
+    ys = _utility([u for _, _, u in shown], size)
     strip = min(ys(shown[0][2].chance), ys.start - 14)  # never too thin to hold a cross
-    return Plot(
-        question, size, xs, ys, strip, Axes.of(question, (xs.low, xs.high), (ys.low, ys.high))
-    )
+    axes = Axes.of(question, (xs.low, xs.high), (ys.low, ys.high))
+    return Plot(question, size, xs, ys, strip, axes)
 
 
 def _drawn(question: Question) -> list[tuple[Judged, Number, Utility]]:
-    shown = [(j, j.verdict.worst, j.setting.utility) for j in question.judged]
+    shown = [(j, j.verdict.worst, j.setting.final) for j in question.judged]
     return [(j, w, u) for j, w, u in shown if w is not None and u is not None]
 
 
@@ -110,26 +119,13 @@ def _rows(question: Question) -> list[Number]:
     return [r for j, _, _ in _drawn(question) for a in ATTACKERS if (r := row_of(j, a.key))]
 
 
-def _leakage(question: Question, size: Size) -> Scale:
-    spoken = words(question.metric)
-    ends = [v for r in _rows(question) for v in (r.value, r.low, r.high, r.floor, r.control)]
-    low, high = domain(ends, spoken.end, log=spoken.log, full=True)
-    left, right = float(size.left), float(size.wide - size.right)
-    return (
-        Scale(low, high, left, right, spoken.log)
-        if question.leaks == "up"
-        else Scale(low, high, right, left, spoken.log)
-    )
-
-
 def _utility(found: Sequence[Utility], size: Size) -> Scale:
-    metric = found[0].metric
-    ends = [v for u in found for v in (u.value, u.low, u.high, u.chance)]
-    low, high = domain(ends, words(metric).end)
+    meaning = found[0].meaning
+    ends = [v for u in found for v in (u.value.value, u.value.low, u.value.high, u.chance)]
+    low, high = domain(ends, end_of(meaning))
     # A metric that begins at 0.5 leaves no room under its chance but for the strip.
     if low == 0.0 and min(ends) > 0.3:
         low = math.floor(min(ends) * 10 - 0.5) / 10
-    bottom, top = float(size.high - size.bottom), float(size.top)
-    return (
-        Scale(low, high, bottom, top) if better(metric) == "up" else Scale(high, low, bottom, top)
-    )
+    if meaning.direction == "down":
+        low, high = high, low
+    return Scale(low, high, float(size.high - size.bottom), float(size.top))

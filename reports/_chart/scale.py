@@ -6,6 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from leakbench.base import Meaning
+from leakbench.results import Number
+
+End = tuple[float, float] | None
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -40,11 +45,8 @@ class Scale:
         if self.log:
             powers = range(math.ceil(self._map(low) - 1e-9), math.floor(self._map(high) + 1e-9) + 1)
             if len(powers) < 2:  # less than two decades: round values between them as well
-                between = [
-                    m * 10.0**p
-                    for p in range(math.floor(self._map(low)), math.ceil(self._map(high)) + 1)
-                    for m in (1, 2, 5)
-                ]
+                decades = range(math.floor(self._map(low)), math.ceil(self._map(high)) + 1)
+                between = [m * 10.0**p for p in decades for m in (1, 2, 5)]
                 return [(v, f"{v:g}") for v in between if low <= v <= high]
             return [(10.0**p, f"{10.0**p:g}") for p in powers[:: max(1, len(powers) // count)]]
         step = nice((high - low) / count)
@@ -62,7 +64,7 @@ def nice(step: float) -> float:
 
 def domain(
     values: Iterable[float],
-    end: tuple[float, float] | None,
+    end: End,
     *,
     log: bool = False,
     full: bool = False,
@@ -81,3 +83,22 @@ def domain(
         return 0.0, min(end[1], math.ceil((high + 0.02) * 10) / 10)
     pad = 0.06 * (high - low or 1.0)
     return (0.0 if 0 <= low < 0.4 * high else low - pad), high + pad
+
+
+def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: float) -> Scale:
+    """An axis that holds all of ``numbers``, their blind guesses and controls; towards ``stop`` is
+    more leakage.
+    """
+    values: list[float] = []
+    for n in numbers:
+        values += [n.value.value, n.value.low, n.value.high, n.floor.value, n.control.value]
+    log = meaning.drawn == "log"
+    low, high = domain(values, end_of(meaning), log=log, full=True)
+    if meaning.direction == "down":
+        start, stop = stop, start
+    return Scale(low, high, start, stop, log)
+
+
+def end_of(meaning: Meaning) -> End:
+    """The ends of the range that an axis may show whole."""
+    return meaning.ends if meaning.drawn == "unit" and meaning.high is not None else None

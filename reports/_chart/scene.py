@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakbench.judging import PAPER
+from leakbench.judging import PAPER, Corner, Slab, front, lost, steps
 from reports._chart.callouts import labels, lost_place, obstacles, pixels
-from leakbench.judging import Corner, Slab, front, lost, steps
 from reports._chart.labels import Label
 from reports._chart.plot import Plot, Point
 
@@ -58,7 +57,7 @@ def scene(plot: Plot, key: str) -> Scene:
         claimed=tuple(claimed),
         lost=tuple(slabs),
         on=on,
-        start=on[0] if on else min(points, key=lambda p: (p.x, p.y)).judged.setting.index,
+        start=on[0] if on else min(points, key=lambda p: (p.x, p.y)).index,
         labels=written,
         lost_at=lost_place(plot, slabs, taken),
         crowd=_crowd(plot, points),
@@ -68,14 +67,11 @@ def scene(plot: Plot, key: str) -> Scene:
 def _crowd(plot: Plot, points: Sequence[Point]) -> tuple[float, float, float, float] | None:
     """Round the densest few settings: three or more, and not all."""
     wide, high = abs(plot.xs.stop - plot.xs.start), abs(plot.ys.stop - plot.ys.start)
-    live = [p for p in points if not p.judged.setting.dead]
+    live = [p for p in points if not p.dead]
     best: list[Point] = []
     for middle in live:
-        near = [
-            p
-            for p in live
-            if abs(p.x - middle.x) <= CORNER * wide / 2 and abs(p.y - middle.y) <= CORNER * high / 2
-        ]
+        near = [p for p in live if abs(p.x - middle.x) <= CORNER * wide / 2]
+        near = [p for p in near if abs(p.y - middle.y) <= CORNER * high / 2]
         best = max(best, near, key=len)
     if len(best) < 3 or len(best) == len(live):
         return None

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question
-from leakbench.judging import PAPER, row_of
+from leakbench.judging import PAPER, Judged, Question, row_of
 from reports._chart.plot import WIDE, plot
-from reports._chart.points import tone
+from reports._chart.points import look
 from reports._chart.scale import Scale
 from reports._chart.svg import tag
 
@@ -25,34 +24,28 @@ def track_scale(question: Question) -> Scale | None:
     found = plot(question, WIDE)
     if found is None:
         return None
-    xs = found.xs
-    return Scale(
-        xs.low, xs.high, *((0.0, 100.0) if question.leaks == "up" else (100.0, 0.0)), xs.log
-    )
+    ends = (0.0, 100.0) if question.meaning.direction == "up" else (100.0, 0.0)
+    return Scale(found.xs.low, found.xs.high, *ends, found.xs.log)
 
 
-def track(judged: Sequence[Judged], scale: Scale) -> Markup:
+def track(judged: Sequence[Judged], scale: Scale | None) -> Markup:
     """One track for one setting or for a folded family: rings where papers' own attacks stand, dots
     where the worst case does.
     """
-    rows = [(j, row_of(j, PAPER), j.verdict.worst) for j in judged]
-    rows = [(j, p, w) for j, p, w in rows if w]
-    if not rows:
+    rows = [(j, row_of(j, PAPER), w) for j in judged if (w := j.verdict.worst)]
+    if scale is None or not rows:
         return Markup("")
-    worst = [w for _, _, w in rows if w]
-    parts = [_line(0.0, 100.0, "base")]
-    parts += [_upright(scale(v), "fl") for v in sorted({w.floor for w in worst})[:1]]
-    parts += [_upright(scale(v), "ct") for v in sorted({w.control for w in worst})[:1]]
-    ends = [(scale(p.value), scale(w.value)) for _, p, w in rows if p and w]
+    parts = [
+        _line(0.0, 100.0, "base"),
+        _upright(scale(min(w.floor.value for _, _, w in rows)), "fl"),
+        _upright(scale(min(w.control.value for _, _, w in rows)), "ct"),
+    ]
+    ends = [(scale(p.value.value), scale(w.value.value)) for _, p, w in rows if p]
     if ends:
         parts.append(_line(min(a for a, _ in ends), max(b for _, b in ends), "lk"))
-    parts += [_dot(scale(p.value), "paper", 3.6) for _, p, _ in rows if p]
-    parts += [_dot(scale(w.value), _kind(j), 4.6) for j, _, w in rows if w]
+    parts += [_dot(a, "paper", 3.6) for a, _ in ends]
+    parts += [_dot(scale(w.value.value), look(j), 4.6) for j, _, w in rows]
     return tag("svg", *parts, class_="trk", aria_hidden="true")
-
-
-def _kind(judged: Judged) -> str:
-    return "open" if judged.verdict.rule in (6, 9) else tone(judged)
 
 
 def _at(percent: float) -> str:
@@ -68,11 +61,5 @@ def _upright(x: float, css: str) -> Markup:
 
 
 def _dot(x: float, css: str, r: float) -> Markup:
-    return tag(
-        "circle",
-        cx=_at(x),
-        cy=MIDDLE,
-        r=r,
-        class_=f"d {css}",
-        fill="url(#half)" if css == "part" else None,
-    )
+    fill = "url(#half)" if css == "part" else None
+    return tag("circle", cx=_at(x), cy=MIDDLE, r=r, class_=f"d {css}", fill=fill)

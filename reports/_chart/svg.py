@@ -31,11 +31,8 @@ def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
     """One element; text and attribute values are escaped, `_` in attribute names stands for `-`,
     None leaves one out.
     """
-    spelt = "".join(
-        f' {k.rstrip("_").replace("_", "-")}="{escape(_number(v))}"'
-        for k, v in attributes.items()
-        if v is not None
-    )
+    given = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
+    spelt = "".join(f' {k}="{escape(_number(v))}"' for k, v in given.items())
     tag, told = Markup(name), Markup(spelt)  # noqa: S704 (escaped)
     return Markup("<%s%s>%s</%s>") % (tag, told, Markup("").join(escape(i) for i in inside), tag)
 
@@ -43,6 +40,11 @@ def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
 def width(text: str, size: float = 11.5) -> float:
     """How wide ``text`` is set, in pixels."""
     return sum(_WIDTH.get(c, 556) for c in text) * size / 1000
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def path(points: list[tuple[float, float]], **attributes: Any) -> Markup:
@@ -59,19 +61,14 @@ def shape(name: str, x: float, y: float, r: float = 6.0, **attributes: Any) -> M
     if name == "circle":
         return tag("circle", cx=x, cy=y, r=r, **attributes)
     if name == "cross":
-        a = r * 0.8
+        left, right, top, bottom = x - r * 0.8, x + r * 0.8, y - r * 0.8, y + r * 0.8
+        falling = f"M{left:.1f} {top:.1f}L{right:.1f} {bottom:.1f}"
         return tag(
-            "path",
-            d=(
-                f"M{x - a:.1f} {y - a:.1f}L{x + a:.1f} {y + a:.1f}M{x + a:.1f}"
-                f" {y - a:.1f}L{x - a:.1f} {y + a:.1f}"
-            ),
-            **attributes,
+            "path", d=f"{falling}M{right:.1f} {top:.1f}L{left:.1f} {bottom:.1f}", **attributes
         )
     points = [(x + r * px, y + r * py) for px, py in _corners(name)]
-    return tag(
-        "path", d="M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points) + "Z", **attributes
-    )
+    corners = "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
+    return tag("path", d=f"M{corners}Z", **attributes)
 
 
 def _corners(name: str) -> list[tuple[float, float]]:
@@ -79,41 +76,20 @@ def _corners(name: str) -> list[tuple[float, float]]:
         return [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]
     if name == "plus":
         a, b = 0.38, 1.1
-        return [
-            (-a, -b),
-            (a, -b),
-            (a, -a),
-            (b, -a),
-            (b, a),
-            (a, a),
-            (a, b),
-            (-a, b),
-            (-a, a),
-            (-b, a),
-            (-b, -a),
-            (-a, -a),
-        ]
+        upper = [(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a)]
+        return [*upper, *((-x, -y) for x, y in upper)]
     if name == "star":
-        radii = (1.25, 0.55) * 5
-        return [
-            (radii[i] * math.sin(math.pi * i / 5), -radii[i] * math.cos(math.pi * i / 5))
-            for i in range(10)
-        ]
-    sides, turn = {
-        "triangle": (3, 0.0),
-        "diamond": (4, 0.0),
-        "hexagon": (6, 0.0),
-        "wedge": (3, math.pi),
-        "pentagon": (5, 0.0),
-    }[name]
-    r = 1.2 if sides < 5 else 1.08
-    return [
-        (
-            r * math.sin(turn + 2 * math.pi * i / sides),
-            -r * math.cos(turn + 2 * math.pi * i / sides),
-        )
-        for i in range(sides)
-    ]
+        return _around([1.25, 0.55] * 5)
+    if name == "wedge":
+        return _around([1.2] * 3, math.pi)
+    sides = {"triangle": 3, "diamond": 4, "pentagon": 5, "hexagon": 6}[name]
+    return _around([1.2 if sides < 5 else 1.08] * sides)
+
+
+def _around(radii: list[float], turn: float = 0.0) -> list[tuple[float, float]]:
+    """Corners at even angles, from the top."""
+    angles = [turn + 2 * math.pi * i / len(radii) for i in range(len(radii))]
+    return [(r * math.sin(t), -r * math.cos(t)) for r, t in zip(radii, angles, strict=True)]
 
 
 def _number(value: Any) -> Any:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import Number, Question, plain, words
-from reports._chart.scale import Scale, domain
+from leakbench.judging import Question
+from leakbench.results import Number
+from reports._chart.scale import Scale, leakage
 from reports._chart.svg import tag
 
 HEIGHT, MIDDLE = 20, 10
@@ -33,54 +34,37 @@ def scale(question: Question) -> Scale:
     """From values of the question's metric to percent of a track's width, the same for all its
     settings; right leaks more.
     """
-    spoken = words(question.metric)
-    rows = [
-        r
-        for j in question.judged
-        for r in (*j.case.attacks, j.case.cascade, j.case.any_attack)
-        if r is not None
-    ]
-    low, high = domain(
-        [v for r in rows for v in (r.value, r.low, r.high, r.floor, r.control)],
-        spoken.end,
-        log=spoken.log,
-        full=True,
-    )
-    ends = (START, STOP) if question.leaks == "up" else (STOP, START)
-    return Scale(low, high, *ends, spoken.log)
+    cases = [j.case for j in question.judged]
+    rows = [r for c in cases for r in (*c.attacks, c.cascade, c.any_attack) if r is not None]
+    return leakage(question.meaning, rows, START, STOP)
 
 
-def track(metric: str, to: Scale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
+def track(to: Scale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
     """Dots in their order, the last on top; floor and control are those of the last dot's row.
     ``bars``: with 95 % intervals.
     """
     shown = list(dots)
     last = shown[-1].row
-    told = [
-        f"blind guess {plain(metric, last.floor)}",
-        *(f"{d.name} {plain(metric, d.row.value)}" for d in shown),
-    ]
-    told.append(f"nothing defended {plain(metric, last.control)}")
+    text, floor, control = last.meaning.text, last.floor.value, last.control.value
     inside = [
-        _across(to(last.floor), to(last.control), "base"),
-        _upright(to(last.floor), "floor"),
-        _upright(to(last.control), "ctl"),
-        _across(to(shown[0].row.value), to(last.value), "reach") if len(shown) > 1 else "",
+        _across(to(floor), to(control), "base"),
+        _upright(to(floor), "floor"),
+        _upright(to(control), "ctl"),
     ]
+    if len(shown) > 1:
+        inside.append(_across(to(shown[0].row.value.value), to(last.value.value), "reach"))
+    told = [f"blind guess {text(floor)}"]
     for dot in shown:
-        inside += [_across(to(dot.row.low), to(dot.row.high), "span")] if bars else []
-        inside.append(
-            tag("circle", cx=percent(to(dot.row.value)), cy=MIDDLE, r=4.5, class_=f"k {dot.kind}")
-        )
-    return tag(
-        "svg",
-        *inside,
-        class_="track",
-        role="img",
-        aria_label=", ".join(told),
-        width="100%",
-        height=HEIGHT,
-    )
+        value = dot.row.value
+        told.append(f"{dot.name} {text(value.value)}")
+        if bars:
+            inside.append(_across(to(value.low), to(value.high), "span"))
+        at = {"cx": percent(to(value.value)), "cy": MIDDLE, "r": 4.5}
+        inside.append(tag("circle", **at, class_=f"k {dot.kind}"))
+    told.append(f"nothing defended {text(control)}")
+    label = ", ".join(told)
+    size = {"width": "100%", "height": HEIGHT}
+    return tag("svg", *inside, class_="track", role="img", aria_label=label, **size)
 
 
 def percent(x: float) -> str:

@@ -11,16 +11,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import METHODS, Judged, Question, Setting, Side, plain, plural, words
-from leakbench.reporting import About, Clients, ReportData
-from leakbench.results import Row, setting_key
-from leakbench.judging import real
+from leakbench.judging import Judged, Question, plural, real
+from leakbench.reporting import About, ReportData, ShownSetting
+from leakbench.results import END, Number, Utility
+from reports._chart.points import icon
 from reports._page.clients import bars, worst_off
-from reports._page.list import icon
 from reports._page.records import Record
-from reports._words import megabytes
+from reports._words import interval, megabytes
 
 MOST_CLAIMS = 12
+Sending = tuple[Mapping[str, Any], Mapping[str, Any], ShownSetting]  # message, its run.json
+FURTHER = {"client/*": " → every client", "client": " → clients, each its own"}
 
 
 @dataclass(frozen=True)
@@ -77,35 +78,29 @@ class Card:
     records: tuple[Record, ...]
 
 
-def cards(
-    data: ReportData,
-    questions: Sequence[Question],
-    records: Sequence[Record],
-    marks: Mapping[str, str],
-) -> list[Card]:
+def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str]) -> list[Card]:
     """In the order of the settings; ``records``: one per setting."""
+    families: dict[str, list[Record]] = defaultdict(list)
+    for r in records:
+        families[r.setting.family].append(r)
+    final = [q for q in data.questions if q.stage == "final"]
     out = []
-    for family in dict.fromkeys(r.setting.family for r in records):
-        mine = tuple(r for r in records if r.setting.family == family)
-        judged = [
-            j
-            for q in questions
-            for j in q.judged
-            if j.setting.family == family and q.stage == "final"
-        ]
-        claims = _claims(data, [r.setting for r in mine], judged)
+    for family, mine in families.items():
+        settings = [r.setting for r in mine]
+        judged = [j for q in final for j in q.judged if j.setting.family == family]
+        claims = _claims(settings, judged)
         out.append(
             Card(
                 family=family,
-                name=METHODS.get(family, family),
+                name=settings[0].title,
                 icon=icon(None, marks[family]),
-                about=data.about.get(f"defenses/{family}", About("")),
+                about=data.about.get(f"defenses/{family}", About(text="")),
                 read=_read(data.about, judged),
-                sent=tuple(_sent([r.setting for r in mine])),
+                sent=tuple(_sent(settings)),
                 claims=tuple(claims[:MOST_CLAIMS]),
                 more_claims=max(len(claims) - MOST_CLAIMS, 0),
-                worst=tuple(_worst(data.clients, questions, [r.setting for r in mine])),
-                records=mine,
+                worst=tuple(_worst(final, settings)),
+                records=tuple(mine),
             )
         )
     return out
@@ -118,159 +113,117 @@ def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, Ab
     best = Counter[str]()
     for j in judged:
         if j.verdict.beyond_floor and j.verdict.counting and not j.setting.dead:
-            best[max(j.verdict.counting, key=Side(j.case).value).attack] += 1
-    found = next(iter(best.most_common(1)), None)
-    if found is None or f"attacks/{found[0]}" not in about:
-        return None
-    return found[0].replace("_", " "), about[f"attacks/{found[0]}"]
+            best[max(j.verdict.counting, key=lambda n: n.leak).attacker.name] += 1
+    for name, _ in best.most_common(1):
+        if f"attacks/{name}" in about:
+            return name.replace("_", " "), about[f"attacks/{name}"]
+    return None
 
 
-def _sent(settings: Sequence[Setting]) -> list[Sent]:
+def _sent(settings: Sequence[ShownSetting]) -> list[Sent]:
     """What the clients of the family's settings send, one line per kind and path."""
-    found: dict[tuple[str, str], list[tuple[Row, Row, Setting]]] = defaultdict(list)
-    for s in settings:
-        for run in s.runs:
-            back = {
-                str(m["kind"]): str(m["receiver"])
-                for m in run.get("sent", ())
-                if m["sender"] == "server"
-            }
-            for m in run.get("sent", ()):
-                if m["sender"] == "client":
-                    found[str(m["kind"]), _path(m, back)].append((m, run, s))
+    found: dict[tuple[str, str], list[Sending]] = defaultdict(list)
+    for s, run in ((s, run.meta) for s in settings for run in s.every):
+        sent = run.get("sent", ())
+        back = {str(m["kind"]): str(m["receiver"]) for m in sent if m["sender"] == "server"}
+        for m in sent:
+            if m["sender"] == "client":
+                kind, to = str(m["kind"]), m["receiver"]
+                first = "client → server" if to == "server" else f"client → {to} → server"
+                found[kind, first + FURTHER.get(back.get(kind, ""), "")].append((m, run, s))
     return [_line(kind, path, seen, len(settings)) for (kind, path), seen in found.items()]
 
 
-def _path(message: Row, back: Mapping[str, str]) -> str:
-    first = (
-        "client → server"
-        if message["receiver"] == "server"
-        else f"client → {message['receiver']} → server"
-    )
-    further = {"client/*": " → every client", "client": " → clients, each its own"}.get(
-        back.get(str(message["kind"]), ""), ""
-    )
-    return first + further
-
-
-def _line(kind: str, path: str, seen: Sequence[tuple[Row, Row, Setting]], total: int) -> Sent:
+def _line(kind: str, path: str, seen: Sequence[Sending], total: int) -> Sent:
     sizes = [float(m["bytes"]) / max(int(m["messages"]), 1) for m, _, _ in seen]
     low, high = megabytes(min(sizes)), megabytes(max(sizes))
-    often = list(dict.fromkeys(_often(m, run) for m, run, _ in seen))
-    covers: dict[str, set[str]] = defaultdict(set)
+    often = dict.fromkeys(_often(m, run) for m, run, _ in seen)
+    covers: dict[str, set[int]] = defaultdict(set)
     for m, _, s in seen:
         if m.get("covered"):
-            names = [
-                str(w["name"])
-                for w in s.wrappers
-                if kind in w.get("params", {}).get("kinds", (kind,))
-            ] or ["a wrapper"]
-            covers[" and ".join(names)].add(s.key)
-    told = [
-        n if len(keys) == total else f"{n} (in {len(keys)} of {plural(total, 'setting')})"
-        for n, keys in covers.items()
-    ]
+            covers[_covering(kind, s)].add(s.index)
+    told = []
+    for names, which in covers.items():
+        some = f" (in {len(which)} of {plural(total, 'setting')})"
+        told.append(names + some * (len(which) != total))
     return Sent(
-        kind,
-        path,
-        "; ".join(often[:3]),
-        low if low == high else f"{low} to {high}",
-        ", ".join(told) or "no wrapper",
+        kind=kind,
+        path=path,
+        often="; ".join(list(often)[:3]),
+        size=low if low == high else f"{low} to {high}",
+        covered=", ".join(told) or "no wrapper",
     )
 
 
-def _often(message: Row, run: Row) -> str:
+def _covering(kind: str, setting: ShownSetting) -> str:
+    """The wrappers that cover messages of a kind."""
+    wrappers = setting.configuration.wrappers
+    names = [str(w["name"]) for w in wrappers if kind in w.get("params", {}).get("kinds", (kind,))]
+    return " and ".join(names) or "a wrapper"
+
+
+def _often(message: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     rounds, total = int(message["rounds"]), int(run["spec"].get("rounds", 0))
     if rounds <= 1 < total:
         return "once"
     if rounds < total:
         return f"in {rounds} of {total} rounds"
     share = run["spec"]["defense"].get("params", {}).get("fraction", 1.0)
-    return (
-        f"each round it is chosen ({share:g} of the clients)"
-        if isinstance(share, float) and share < 1
-        else "each round"
-    )
+    if isinstance(share, float) and share < 1:
+        return f"each round it is chosen ({share:g} of the clients)"
+    return "each round"
 
 
-def _claims(
-    data: ReportData, settings: Sequence[Setting], judged: Sequence[Judged]
-) -> list[Claimed]:
+def _claims(settings: Sequence[ShownSetting], judged: Sequence[Judged]) -> list[Claimed]:
     """Where its paper gives a number: leakage first, then utility."""
-    by_key = {s.key: s for s in settings}
-    verdicts = {(j.setting.key, j.case.metric): j for j in judged}
+    verdicts = {(j.setting.index, j.case.meaning.name): j for j in judged}
     out = []
-    for row in data.tradeoff:
-        s = by_key.get(setting_key(row))
-        if s is None or row["claimed"] in ("", None) or row["stage"] not in ("final", "all"):
-            continue
-        best = verdicts.get((s.key, row["metric"]))
-        reached = real(best) if best else None
-        out.append(
-            _claimed(
-                row, s, row["metric"], float(row["value"]), float(row["low"]), float(row["high"])
-            )
-            | {
-                "best": (
-                    plain(row["metric"], reached.value) if reached else "none above its paper's own"
-                ),
-                "tone": best.verdict.tone if best and reached else "none",
-            }
-        )
-    for row in data.utility:
-        s = by_key.get(setting_key(row))
-        if s is not None and row["statistic"] == "final" and row["claimed"] not in ("", None):
-            made = _claimed(
-                row, s, row["metric"], float(row["value"]), float(row["low"]), float(row["high"])
-            )
-            out.append(made | {"best": "no attack: utility", "tone": "none"})
-    return [Claimed(**c) for c in out]
+    for s in settings:
+        for n in s.numbers:
+            if n.claim and n.stage in END:
+                out.append(_claimed(s, n, *_best(verdicts.get((s.index, n.metric)))))
+    for s in settings:
+        if s.final and s.final.claim:
+            out.append(_claimed(s, s.final, "no attack: utility", "none"))
+    return out
 
 
-def _claimed(
-    row: Row, s: Setting, metric: str, value: float, low: float, high: float
-) -> dict[str, Any]:
-    ours = (
-        f"{plain(metric, value)} ({plain(metric, low).removesuffix(words(metric).suffix)} to"
-        f" {plain(metric, high)})"
+def _best(judged: Judged | None) -> tuple[str, str]:
+    """What the best real attacker reaches, and the verdict's colour."""
+    reached = real(judged) if judged else None
+    if judged is None or reached is None:
+        return "none above its paper's own", "none"
+    return reached.meaning.text(reached.value.value), judged.verdict.tone
+
+
+def _claimed(setting: ShownSetting, found: Number | Utility, best: str, tone: str) -> Claimed:
+    meaning, claim = found.meaning, found.claim
+    assert claim  # noqa: S101 (only such are asked for)
+    return Claimed(
+        name=f"{setting.name}, {setting.task}",
+        link=f"#{setting.id}",
+        measure=meaning.heading,
+        paper=meaning.text(claim.value),
+        ours=interval(meaning, found.value),
+        best=best,
+        tone=tone,
+        source=claim.source,
     )
-    return {
-        "name": f"{s.name}, {s.task}",
-        "link": f"#r{s.index}",
-        "measure": words(metric).title,
-        "paper": plain(metric, float(row["claimed"])),
-        "ours": ours,
-        "source": str(row["claimed_source"]),
-    }
 
 
-def _worst(
-    clients: Sequence[Clients], questions: Sequence[Question], settings: Sequence[Setting]
-) -> list[Worst]:
+def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> list[Worst]:
     """Of every question whose metric counts hits: over the live settings of the task that were
     judged.
     """
     out = []
     for q in questions:
-        if q.stage != "final":
-            continue
-        keys = {
-            j.setting.key
-            for j in q.judged
-            if j.setting in settings and not j.setting.dead and j.verdict.judged
-        }
-        found = [
-            c for c in clients if c.setting in keys and (c.metric, c.probe) == (q.metric, q.probe)
-        ]
+        sure = {j.setting.index for j in q.judged if j.verdict.judged and not j.setting.dead}
+        clients = [c for s in settings if s.index in sure for c in s.clients]
+        found = [c for c in clients if (c.metric, c.probe) == (q.metric, q.probe)]
         if found and len({len(c.shares) for c in found}) == 1:
-            share = [_mean([c.shares[i] for c in found]) for i in range(len(found[0].shares))]
-            out.append(
-                Worst(
-                    f"{q.task}, {q.label}",
-                    bars(share),
-                    worst_off(share, len(found), words(q.metric).noun),
-                )
-            )
+            share = [_mean(of) for of in zip(*(c.shares for c in found), strict=True)]
+            text = worst_off(share, len(found), q.meaning.noun)
+            out.append(Worst(f"{q.task}, {q.label}", bars(share), text))
     return out
 
 

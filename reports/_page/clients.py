@@ -48,19 +48,19 @@ def strip(shares: Shares) -> Markup:
 
 
 def _kind(share: float | None) -> str:
-    return (
-        "untried" if share is None else "hit" if share >= HIT else "some" if share > 0 else "never"
-    )
+    if share is None:
+        return "untried"
+    if share >= HIT:
+        return "hit"
+    return "some" if share > 0 else "never"
 
 
 def bars(shares: Shares) -> Markup:
     """A bar per client that was attacked, the worst off first; its height is the share."""
     known = sorted((s for s in shares if s is not None), reverse=True)
     d = "".join(f"M{5 * i + 2} 30V{30 - 30 * s:.1f}" for i, s in enumerate(known) if s > 0)
-    inside = [
-        tag("path", d="M0 30H" + str(5 * len(known)), class_="ground"),
-        tag("path", d=d, class_="bars") if d else "",
-    ]
+    inside = [tag("path", d=f"M0 30H{5 * len(known)}", class_="ground")]
+    inside += [tag("path", d=d, class_="bars")] if d else []
     label = f"{plural(len(known), 'client')}, a bar each, the worst off first"
     return tag(
         "svg",
@@ -78,17 +78,17 @@ def worst_off(shares: Shares, settings: int, noun: str) -> str:
     known = {i: s for i, s in enumerate(shares) if s is not None}
     every = [i for i, s in known.items() if s >= 1 - 1e-9]
     never = [i for i, s in known.items() if s == 0]
+    between = [i for i in known if i not in every and i not in never]
     where = "in every seed" if settings == 1 else f"in every seed of all {settings} settings"
     verb = {"clients": "named", "images": "rebuilt"}.get(noun, "hit")
+    clients = plural(len(known), "client")
     text = (
-        f"{len(every)} of {plural(len(known), 'client')} {verb} {where}{_who(every, len(known))}, "
-    )
-    text += f"{len(never)} never{_who(never, len(known))}."
-    between = sorted(
-        (i for i in known if i not in every and i not in never), key=lambda i: (-known[i], i)
+        f"{len(every)} of {clients} {verb} {where}{_who(every, len(known))},"
+        f" {len(never)} never{_who(never, len(known))}."
     )
     if between and len(every) < NAMED:
-        text += f" Then client {between[0]}, in {known[between[0]]:.2f} of the cases."
+        first = min(between, key=lambda i: (-known[i], i))
+        text += f" Then client {first}, in {known[first]:.2f} of the cases."
     gone = len(shares) - len(known)
     return text + (f" {plural(gone, 'client')} not attacked." if gone else "")
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question, Side, plain, plural, unjudged, words
-from leakbench.judging import ATTACKERS, CASCADE, PAPER, row_of
-from reports._page.list import icon
+from leakbench.base import Meaning
+from leakbench.judging import ATTACKERS, CASCADE, PAPER, Judged, Question, plural, row_of, unjudged
+from leakbench.results import Number
+from reports._chart.points import icon
 from reports._chart.scale import Scale
 from reports._chart.svg import tag
 from reports._chart.track import Dot, percent, scale, track
+from reports._words import reach
 
 SHOWN = 12
 # Drawn in this order; the best real attacker is one of them.
@@ -36,7 +38,6 @@ class Step:
     before: str
     after: str
     gain: str
-    tone: str
 
 
 @dataclass(frozen=True)
@@ -57,115 +58,112 @@ class Ladder:
     keys: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class _Climb:
+    """From its paper's own attack to the worst case, and by how much, turned so that more is more
+    leakage; None without an attack of its paper.
+    """
+
+    judged: Judged
+    paper: Number | None
+    worst: Number
+
+    @property
+    def gain(self) -> float | None:
+        return None if self.paper is None else self.worst.leak - self.paper.leak
+
+    @property
+    def place(self) -> tuple[bool, float, float, int]:
+        """The largest gain first."""
+        return (
+            self.gain is None,
+            -(self.gain or 0.0),
+            -self.worst.leak,
+            self.judged.setting.index,
+        )
+
+
 def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder | None:
     """None where no setting has a number that counts."""
-    here = [
-        j for j in question.judged if j.verdict.worst and not j.setting.dead and j.verdict.rule != 4
-    ]
+    here, left = [], []
+    for j in question.judged:
+        worst = j.verdict.worst
+        if worst is None or j.setting.dead or j.verdict.rule == 4:
+            left.append(j)
+        else:
+            here.append(_Climb(j, row_of(j, PAPER), worst))
     if not here:
         return None
-    to = scale(question)
-    ranked = sorted(
-        here, key=lambda j: (_gain(j) is None, -(_gain(j) or 0.0), -_worst(j), j.setting.index)
-    )
-    steps = tuple(_step(j, to, marks[j.setting.family]) for j in ranked)
-    left = [j for j in question.judged if j not in here]
-    present = [a for a in DOTS if any(row_of(j, a.key) for j in here)]
-    rows = [j.verdict.worst for j in here if j.verdict.worst]
+    to, meaning = scale(question), question.meaning
+    here.sort(key=lambda c: c.place)
+    steps = tuple(_step(c, to, marks[c.judged.setting.family]) for c in here)
+    settings = plural(len(left), "setting")
+    gone = f"Not here: {settings} without a number that counts ({unjudged(left)})."
+    keys = [(a.key, a.name) for a in DOTS if any(row_of(c.judged, a.key) for c in here)]
     return Ladder(
         ident=ident,
         task=question.task,
         label=question.label,
-        title=words(question.metric).title,
-        ends=_ends(question.metric, to, [r.floor for r in rows], [r.control for r in rows]),
+        title=meaning.heading,
+        ends=_ends(meaning, to, [c.worst for c in here]),
         rows=steps[:SHOWN],
         folded=steps[SHOWN:],
-        more=_more(question.metric, ranked[SHOWN:]),
-        gone=(
-            f"Not here: {plural(len(left), 'setting')} without a number that counts"
-            f" ({unjudged(left)})."
-            if left
-            else ""
-        ),
-        keys=tuple((a.key, a.name) for a in present),
+        more=_more(meaning, here[SHOWN:]),
+        gone=gone if left else "",
+        keys=tuple(keys),
     )
 
 
-def _step(judged: Judged, to: Scale, mark: str) -> Step:
-    metric, setting, worst = judged.case.metric, judged.setting, judged.verdict.worst
-    assert worst  # noqa: S101 (only such are here)
+def _step(climb: _Climb, to: Scale, mark: str) -> Step:
+    judged, setting = climb.judged, climb.judged.setting
+    text, paper = judged.case.meaning.text, climb.paper
     dots = [Dot(a.key, a.name, row) for a in DOTS if (row := row_of(judged, a.key))]
-    paper = row_of(judged, PAPER)
     return Step(
         family=setting.family,
         name=setting.name,
-        link=f"#r{setting.index}",
+        link=f"#{setting.id}",
         icon=icon(judged, mark),
         reference=setting.reference,
-        track=track(metric, to, dots),
-        before=plain(metric, paper.value) if paper else "",
-        after=plain(metric, worst.value),
-        gain=_gained(judged),
-        tone=judged.verdict.tone,
+        track=track(to, dots),
+        before=text(paper.value.value) if paper else "",
+        after=text(climb.worst.value.value),
+        gain=_gained(climb),
     )
 
 
-def _worst(judged: Judged) -> float:
-    return Side(judged.case).value(judged.verdict.worst) if judged.verdict.worst else float("-inf")
-
-
-def _gain(judged: Judged) -> float | None:
-    """On the scale turned so that more is more leakage; None without an attack of its paper."""
-    paper = row_of(judged, PAPER)
-    return None if paper is None else _worst(judged) - Side(judged.case).value(paper)
-
-
-def _gained(judged: Judged) -> str:
-    metric, gain, paper, worst = (
-        judged.case.metric,
-        _gain(judged),
-        row_of(judged, PAPER),
-        judged.verdict.worst,
-    )
-    if gain is None or paper is None or worst is None:
+def _gained(climb: _Climb) -> str:
+    meaning, gain = climb.judged.case.meaning, climb.gain
+    if climb.paper is None or gain is None:
         return "its paper's own did not run"
-    if words(metric).log:
-        low, high = sorted((max(paper.value, 1e-12), max(worst.value, 1e-12)))
+    if meaning.scale == "log":
+        ends = (climb.paper.value.value, climb.worst.value.value)
+        low, high = sorted(max(v, 1e-12) for v in ends)
         return "no gain" if gain <= 0 or high / low < 1.05 else f"by a factor of {high / low:.1f}"
-    return f"+{plain(metric, gain)}" if gain >= 0.5 * 10 ** -words(metric).decimals else "no gain"
+    return f"+{meaning.text(gain)}" if _shows(meaning, gain) else "no gain"
 
 
-def _more(metric: str, rest: Sequence[Judged]) -> str:
+def _shows(meaning: Meaning, gain: float) -> bool:
+    return gain >= 0.5 * 10**-meaning.decimals
+
+
+def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
     if not rest:
         return ""
-    gains = [g for j in rest if (g := _gain(j)) is not None]
-    text = f"{len(rest)} more"
-    if not gains or words(metric).log:
+    gains, text = [c.gain for c in rest if c.gain is not None], f"{len(rest)} more"
+    if not gains or meaning.scale == "log":
         return text
     most = max(gains)
-    return (
-        f"{text}, each gains at most {plain(metric, most)}"
-        if most >= 0.5 * 10 ** -words(metric).decimals
-        else f"{text}, without gain"
-    )
+    if not _shows(meaning, most):
+        return f"{text}, without gain"
+    return f"{text}, each gains at most {meaning.text(most)}"
 
 
-def _ends(metric: str, to: Scale, floors: Sequence[float], controls: Sequence[float]) -> Markup:
+def _ends(meaning: Meaning, to: Scale, rows: Sequence[Number]) -> Markup:
     """The scale's two marks with their names, above the tracks."""
     out = []
-    for values, name in ((floors, "blind guess"), (controls, "nothing defended")):
-        x = to(values[0])
+    floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
+    for name, values in (("blind guess", floors), ("nothing defended", controls)):
+        x, text = to(values[0]), f"{name} {reach(meaning, values)}"
         anchor = "start" if x < 50 else "end"
-        out.append(
-            tag("text", _range(name, metric, values), x=percent(x), y=11, text_anchor=anchor)
-        )
+        out.append(tag("text", text, x=percent(x), y=11, text_anchor=anchor))
     return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")
-
-
-def _range(name: str, metric: str, values: Sequence[float]) -> str:
-    low, high = plain(metric, min(values)), plain(metric, max(values))
-    return (
-        f"{name} {low}"
-        if low == high
-        else f"{name} {low.removesuffix(words(metric).suffix)} to {high}"
-    )

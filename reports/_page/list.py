@@ -4,18 +4,16 @@ ranges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question, others, plain, words
-from leakbench.judging import real
-from reports._chart.points import glyph
+from leakbench.judging import Judged, Question
+from reports._chart.points import icon
 from reports._chart.scale import Scale
-from reports._chart.svg import shape, tag
 from reports._chart.small_track import track, track_scale
-from reports._words import number_text
+from reports._words import lacking, reach
 
 GROUPS = (
     ("leak", "Leaks", "an attacker gets at least half"),
@@ -28,9 +26,7 @@ MOST_OF_A_FAMILY = 3
 
 @dataclass(frozen=True)
 class Line:
-    """A setting in the list by verdict and in the summary table. ``worst``: with its interval;
-    ``found``: without.
-    """
+    """A setting in the list; ``found``: the worst case; ``why``: why it cannot be judged."""
 
     index: int
     family: str
@@ -39,12 +35,8 @@ class Line:
     icon: Markup
     reference: bool
     utility: str
-    paper: str
-    real: str
-    worst: str
     found: str
     track: Markup
-    word: str
     why: str
     tone: str
     also: str
@@ -75,57 +67,44 @@ class Group:
     folded: tuple[Folded, ...]
 
 
-def groups(
-    question: Question, every: Sequence[Question], marks: Mapping[str, str]
-) -> tuple[tuple[Group, ...], tuple[Line, ...]]:
-    """The groups that have members, and all lines in the question's order."""
+def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
+    """The groups that have members."""
     scale = track_scale(question)
-    named = [(j, _line(j, question, every, marks, scale)) for j in question.judged]
-    found = [
-        _group(t, w, m, [(j, n) for j, n in named if j.verdict.tone == t], scale)
-        for t, w, m in GROUPS
-    ]
-    return tuple(g for g in found if g.count), tuple(n for _, n in named)
+    found = []
+    for tone, word, meaning in GROUPS:
+        members = [j for j in question.judged if j.verdict.tone == tone]
+        families: dict[str, list[Judged]] = {}
+        for j in members:
+            families.setdefault(j.setting.family, []).append(j)
+        lines: list[Line] = []
+        folded: list[Folded] = []
+        for mine in families.values():
+            own = [_line(j, marks, scale) for j in mine]
+            if len(mine) <= MOST_OF_A_FAMILY or tone == "none":
+                lines += own
+            else:
+                folded.append(_folded(mine, own, scale))
+        if members:
+            found.append(Group(tone, word, meaning, len(members), tuple(lines), tuple(folded)))
+    return tuple(found)
 
 
-def icon(judged: Judged | None, mark: str) -> Markup:
-    """A mark beside text; settings without a number are a grey hexagon."""
-    if judged is None:
-        inside = shape(mark, 8, 8, 5.5, class_="mk plain")
-    elif judged.verdict.rule in (1, 2):
-        inside = shape("hexagon", 8, 8, 5.0, class_="mk none")
-    else:
-        inside = glyph(judged, mark, 8, 8, 5.5)
-    return tag("svg", inside, viewBox="0 0 16 16", class_="gl", aria_hidden="true")
-
-
-def _line(
-    judged: Judged,
-    question: Question,
-    every: Sequence[Question],
-    marks: Mapping[str, str],
-    scale: Scale | None,
-) -> Line:
-    setting, verdict, metric = judged.setting, judged.verdict, question.metric
-    u = setting.utility
-    none = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(verdict.rule)
+def _line(judged: Judged, marks: Mapping[str, str], scale: Scale | None) -> Line:
+    setting, worst, gain = judged.setting, judged.verdict.worst, judged.setting.final
+    found = worst.meaning.text(worst.value.value) if worst else "none"
     return Line(
         index=setting.index,
         family=setting.family,
         name=setting.name,
-        link=f"#r{setting.index}",
+        link=f"#{setting.id}",
         icon=icon(judged, marks[setting.family]),
         reference=setting.reference,
-        utility=plain(u.metric, u.value) if u else "not measured",
-        paper=none or number_text(metric, verdict.paper),
-        real=none or number_text(metric, real(judged)),
-        worst=none or number_text(metric, verdict.worst),
-        found=none or (plain(metric, verdict.worst.value) if verdict.worst else "none"),
-        track=track([judged], scale) if scale else Markup(""),
-        word=verdict.word,
+        utility=gain.meaning.text(gain.value.value) if gain else "not measured",
+        found=lacking(judged) or found,
+        track=track([judged], scale),
         why=_why(judged),
-        tone=verdict.tone,
-        also=" ".join(others(question, every, judged)),
+        tone=judged.verdict.tone,
+        also=" ".join(judged.also),
     )
 
 
@@ -142,36 +121,17 @@ def _why(judged: Judged) -> str:
     }.get(rule, judged.verdict.word)
 
 
-def _group(
-    tone: str, word: str, meaning: str, members: list[tuple[Judged, Line]], scale: Scale | None
-) -> Group:
-    lines: list[Line] = []
-    folded = []
-    for family in dict.fromkeys(j.setting.family for j, _ in members):
-        mine = [(j, n) for j, n in members if j.setting.family == family]
-        if len(mine) <= MOST_OF_A_FAMILY or tone == "none":
-            lines += [n for _, n in mine]
-            continue
-        gains = [(u.metric, u.value) for j, _ in mine if (u := j.setting.utility)]
-        worst = [(j.case.metric, w.value) for j, _ in mine if (w := j.verdict.worst)]
-        folded.append(
-            Folded(
-                family=family,
-                name=mine[0][0].setting.name.split(" ")[0],
-                icon=mine[0][1].icon,
-                utility=_range(gains),
-                found=_range(worst),
-                track=track([j for j, _ in mine], scale) if scale else Markup(""),
-                lines=tuple(n for _, n in mine),
-            )
-        )
-    return Group(tone, word, meaning, len(members), tuple(lines), tuple(folded))
-
-
-def _range(found: Sequence[tuple[str, float]]) -> str:
-    """As in "0.88 to 0.93"."""
-    if not found:
-        return "not measured"
-    metric = found[0][0]
-    low, high = plain(metric, min(v for _, v in found)), plain(metric, max(v for _, v in found))
-    return low if low == high else f"{low.removesuffix(words(metric).suffix)} to {high}"
+def _folded(members: list[Judged], lines: list[Line], scale: Scale | None) -> Folded:
+    setting = members[0].setting
+    gains = [j.setting.final for j in members if j.setting.final]
+    worst = [j.verdict.worst for j in members if j.verdict.worst]
+    gained = [u.value.value for u in gains]
+    return Folded(
+        family=setting.family,
+        name=setting.title,
+        icon=lines[0].icon,
+        utility=reach(gains[0].meaning, gained) if gains else "not measured",
+        found=reach(members[0].case.meaning, [n.value.value for n in worst]),
+        track=track(members, scale),
+        lines=tuple(lines),
+    )

@@ -5,23 +5,22 @@ gives away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from markupsafe import Markup
 
-from leakbench.judging import Setting, count, plural
-from leakbench.reporting import Embedding, Map, Naming, Place2, Split
+from leakbench.judging import count, plural
+from leakbench.reporting import Embedding, Naming, Position, ReportData, ShownSetting, Split
 from reports._chart.svg import path, tag
 
 SIDE, EDGE = 480, 14
 # Squares of a split that a page can hold; of more clients the first ones are drawn.
 CELLS, ACROSS = 2500, 100
 SHADES = 4
-ALONE = (
-    0.9  # a client whose largest class is more than this share of its data stands for that class
-)
+# A client whose largest class is more than this share of its data stands for that class.
+ALONE = 0.9
 
 
 @dataclass(frozen=True)
@@ -47,58 +46,43 @@ class Maps:
         return bool(self.planes or self.names or self.splits)
 
 
-def maps(found: Sequence[Map], settings: Sequence[Setting]) -> Maps:
-    """``found`` drawn, in its order."""
-    by_key = {s.key: s for s in settings}
-    return Maps(
-        tuple(
-            _plane(m, by_key[m.setting])
-            for m in found
-            if isinstance(m, Embedding) and m.setting in by_key
-        ),
-        tuple(
-            _naming(m, by_key[m.setting])
-            for m in found
-            if isinstance(m, Naming) and m.setting in by_key
-        ),
-        tuple(_split(m) for m in found if isinstance(m, Split)),
-    )
+def maps(data: ReportData) -> Maps:
+    """All of them drawn, in their order."""
+    known = {s.id: s for s in data.settings}
+    planes, names, splits = [], [], []
+    for m in data.maps:
+        if isinstance(m, Split):
+            splits.append(_split(m))
+        elif isinstance(m, Naming):
+            names.append(_naming(m, known[m.setting]))
+        else:
+            planes.append(_plane(m, known[m.setting]))
+    return Maps(tuple(planes), tuple(names), tuple(splits))
 
 
-def _plane(m: Embedding, setting: Setting) -> Drawn:
-    to = _fit([*m.true, *m.shared, *(p for p in m.recovered if p)])
+def _plane(m: Embedding, setting: ShownSetting) -> Drawn:
+    recovered = [p for p in m.recovered if p]
+    to = _fit([*m.true, *m.shared, *recovered])
     pairs = [path([to(a), to(b)], class_="pair") for a, b in zip(m.true, m.shared, strict=True)]
     circles = [tag("circle", cx=x, cy=y, r=7.0, class_="true") for x, y in map(to, m.true)]
     squares = "".join(f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z" for x, y in map(to, m.shared))
-    crosses = "".join(
-        f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x + 4:.1f} {y - 4:.1f}l-8 8"
-        for x, y in (to(p) for p in m.recovered if p)
-    )
-    inside = [
-        *pairs,
-        tag("path", d=squares, class_="shared"),
-        *circles,
-        tag("path", d=crosses, class_="recovered") if crosses else "",
-    ]
+    crosses = ""
+    for x, y in map(to, recovered):
+        crosses += f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x + 4:.1f} {y - 4:.1f}l-8 8"
+    inside = [*pairs, tag("path", d=squares, class_="shared"), *circles]
+    inside += [tag("path", d=crosses, class_="recovered")] if crosses else []
     label = (
         f"{setting.name}: {plural(len(m.clients), 'client')}' true prototypes, what they shared,"
         f" and what {m.by} recovered"
     )
-    drawing = tag(
-        "svg",
-        *inside,
-        class_="plane",
-        viewBox=f"0 0 {SIDE} {to.high:.0f}",
-        role="img",
-        aria_label=label,
-    )
-    made = sum(p is not None for p in m.recovered)
-    text = f"Seed {m.seed}. Recovered by {m.by}: {made} of {len(m.clients)}."
+    size = {"viewBox": f"0 0 {SIDE} {to.high:.0f}"}
+    drawing = tag("svg", *inside, class_="plane", **size, role="img", aria_label=label)
+    text = f"Seed {m.seed}. Recovered by {m.by}: {len(recovered)} of {len(m.clients)}."
     text += f" {plural(m.left_out, 'client')} not drawn." if m.left_out else ""
     return Drawn(setting.family, setting.name, f"{setting.task}: {m.why}", drawing, text)
 
 
-def _fit(points: Iterable[Place2]) -> _Fit:
+def _fit(points: Iterable[Position]) -> _Fit:
     xs, ys = zip(*points, strict=True)
     across, down = max(xs) - min(xs), max(ys) - min(ys)
     factor = (SIDE - 2 * EDGE) / (max(across, down) or 1.0)
@@ -113,52 +97,52 @@ class _Fit:
     margin: float
     high: float
 
-    def __call__(self, place: Place2) -> Place2:
+    def __call__(self, place: Position) -> Position:
+        x, y = place
         return (
-            self.margin + (place[0] - self.left) * self.factor,
-            EDGE + (place[1] - self.top) * self.factor,
+            self.margin + (x - self.left) * self.factor,
+            EDGE + (y - self.top) * self.factor,
         )
 
 
-def _naming(m: Naming, setting: Setting) -> Drawn:
-    own: dict[int, float] = defaultdict(float)
-    total: dict[int, float] = defaultdict(float)
+def _naming(m: Naming, setting: ShownSetting) -> Drawn:
+    own, total = 0.0, defaultdict[int, float](float)
     shades: dict[tuple[bool, int], list[str]] = defaultdict(list)
     for owner, _, times in m.named:
         total[owner] += times
     for owner, who, times in m.named:
-        own[owner] += times if owner == who else 0.0
+        own += times if owner == who else 0.0
         shade = max(1, -int(-SHADES * times // max(total[owner], 1e-12)))
         shades[owner == who, min(shade, SHADES)].append(f"M{owner} {who}h1v1h-1z")
-    inside = [
-        tag("path", d="".join(d), class_=f"{'own' if mine else 'other'} o{shade}")
-        for (mine, shade), d in sorted(shades.items())
-    ]
-    n, tried = m.clients, sum(total.values())
+    inside = []
+    for (mine, shade), d in sorted(shades.items()):
+        css = f"{'own' if mine else 'other'} o{shade}"
+        inside.append(tag("path", d="".join(d), class_=css))
+    tried = sum(total.values()) + m.failed
     attacker = "the paper's own attack" if m.rung == "paper" else "best real attack"
-    right = (
-        count(sum(own.values()) / (tried + m.failed), round(tried + m.failed))
-        if tried + m.failed
-        else "none"
-    )
+    right = count(own / tried, round(tried)) if tried else "none"
     label = (
         f"{setting.name}, {attacker}: across, the true owner; down, who was named; on the diagonal:"
         f" {right}"
     )
-    drawing = tag(
+    drawing = _heat(inside, "heat", (m.clients, m.clients), label)
+    text = f"{right} named right."
+    if m.failed:
+        text += f" {plural(m.failed, 'unit')} without a guess, counted as not named."
+    return Drawn(setting.family, setting.name, f"{setting.task}: {attacker}, {m.by}", drawing, text)
+
+
+def _heat(inside: Iterable[Markup], css: str, size: tuple[int, int], label: str) -> Markup:
+    """Squares of side 1, stretched to any shape."""
+    return tag(
         "svg",
         *inside,
-        class_="heat",
-        viewBox=f"0 0 {n} {n}",
+        class_=css,
+        viewBox=f"0 0 {size[0]} {size[1]}",
         role="img",
         aria_label=label,
         preserveAspectRatio="none",
     )
-    text = f"{right} named right."
-    text += (
-        f" {plural(m.failed, 'unit')} without a guess, counted as not named." if m.failed else ""
-    )
-    return Drawn(setting.family, setting.name, f"{setting.task}: {attacker}, {m.by}", drawing, text)
 
 
 def _split(m: Split) -> Drawn:
@@ -171,26 +155,15 @@ def _split(m: Split) -> Drawn:
         for k, n in enumerate(row):
             if n:
                 shades[max(1, -(-SHADES * n // most))].append(f"M{c} {k}h1v1h-1z")
-    inside = [
-        tag("path", d="".join(d), class_=f"has o{shade}") for shade, d in sorted(shades.items())
-    ]
-    label = (
-        f"{m.task}: clients across, classes down; the darker, the more examples."
-        f" {gives_away(m.counts)}"
-    )
-    drawing = tag(
-        "svg",
-        *inside,
-        class_="heat split",
-        viewBox=f"0 0 {len(shown)} {classes}",
-        role="img",
-        aria_label=label,
-        preserveAspectRatio="none",
-    )
-    sub = "clients across, classes down" + (
-        f"; the first {len(shown)} of {len(m.counts)} clients" if len(shown) < len(m.counts) else ""
-    )
-    return Drawn("", m.task, sub, drawing, gives_away(m.counts))
+    ordered = sorted(shades.items())
+    inside = [tag("path", d="".join(d), class_=f"has o{shade}") for shade, d in ordered]
+    said = gives_away(m.counts)
+    label = f"{m.task}: clients across, classes down; the darker, the more examples. {said}"
+    drawing = _heat(inside, "heat split", (len(shown), classes), label)
+    sub = "clients across, classes down"
+    if len(shown) < len(m.counts):
+        sub += f"; the first {len(shown)} of {len(m.counts)} clients"
+    return Drawn("", m.task, sub, drawing, said)
 
 
 def gives_away(counts: Sequence[Sequence[int]]) -> str:
@@ -199,15 +172,14 @@ def gives_away(counts: Sequence[Sequence[int]]) -> str:
     """
     held = [sum(row) for row in counts]
     kinds = [sum(n > 0 for n in row) for row in counts]
+    clients = plural(len(counts), "client")
     text = (
-        f"{plural(len(counts), 'client')}, {_span(held)} training examples and {_span(kinds)} of"
+        f"{clients}, {_span(held)} training examples and {_span(kinds)} of"
         f" {len(counts[0])} classes each."
     )
     if max(kinds) == 1:
-        owners: Mapping[int, int] = {
-            k: sum(row[k] > 0 for row in counts) for k in range(len(counts[0]))
-        }
-        alone = " and no class belongs to two clients" if max(owners.values()) == 1 else ""
+        owners = [sum(n > 0 for n in column) for column in zip(*counts, strict=True)]
+        alone = " and no class belongs to two clients" if max(owners) == 1 else ""
         return (
             f"{text} So every message names its class by where it comes from{alone}: labels are no"
             " secret on this task."
@@ -220,9 +192,7 @@ def gives_away(counts: Sequence[Sequence[int]]) -> str:
         " labels right"
     )
     return text + (
-        f"; {sure} of {plural(len(counts), 'client')} hold almost nothing but one class."
-        if sure
-        else "."
+        f"; {sure} of {clients} hold almost nothing but one class." if sure else "."
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from leakbench.gate import UTILITY
-from leakbench.judging import END, MADE, SHORT, plain, plural, words
-from leakbench.reporting import Against, Amount, Moved
-from reports._words import ATTACKS, STAGES
+from leakbench.judging import plural
+from leakbench.reporting import Against, Moved
+from leakbench.results import END, MADE
+from reports._words import STAGES, attack, interval
 
 TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}
 FIRST = (*MADE, UTILITY)
+MOST = 12  # lines that are not folded
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,34 @@ class Line:
     first: bool
 
 
-def line(row: Moved) -> Line:
-    """A row in words."""
+@dataclass(frozen=True)
+class Section:
+    """What the page shows: the lines that matter, then all others. ``said``: of all of them."""
+
+    said: str
+    first: tuple[Line, ...]
+    rest: tuple[Line, ...]
+
+
+def section(found: Against) -> Section:
+    """Of the page."""
+    every = lines(found)
+    first = [n for n in every if n.first]
+    rest = [*first[MOST:], *(n for n in every if not n.first)]
+    return Section(verdict(found), tuple(first[:MOST]), tuple(rest))
+
+
+def lines(found: Against) -> list[Line]:
+    """Every row in words, in their order."""
+    return [_line(row) for row in found.rows]
+
+
+def _line(row: Moved) -> Line:
     return Line(
         setting=f"{row.task}: {row.name}",
         what=_what(row),
-        old=_amount(row.metric, row.old),
-        new=_amount(row.metric, row.new),
+        old=interval(row.meaning, row.old),
+        new=interval(row.meaning, row.new),
         change=change(row),
         word=row.word,
         tone=TONES.get(row.word, "none"),
@@ -47,47 +71,32 @@ def line(row: Moved) -> Line:
 
 def change(row: Moved) -> str:
     """As in "+0.28 (+0.20 to +0.35)", or "× 0.50 (0.31 to 0.80)" for counts of samples."""
-    numbers = [v for v in (row.difference, row.low, row.high) if v is not None]
-    digits = max(words(row.metric).decimals, 2)
-    told = [f"× {v:.2f}" if row.scale == "factor" else f"{v:+.{digits}f}" for v in numbers]
-    told = [
-        t.replace("-0." + "0" * digits, "0." + "0" * digits).replace(
-            "+0." + "0" * digits, "0." + "0" * digits
-        )
-        for t in told
-    ]
-    return (
-        f"{told[0]} ({told[1]} to {told[2]})"
-        if len(told) == 3
-        else f"{told[0]} (no interval: one unit)"
-    )
+    if row.low is None or row.high is None:
+        return f"{_signed(row, row.difference)} (no interval: one unit)"
+    value, low, high = (_signed(row, v) for v in (row.difference, row.low, row.high))
+    return f"{value} ({low} to {high})"
+
+
+def _signed(row: Moved, value: float) -> str:
+    """With its sign; nothing has none."""
+    if row.scale == "factor":
+        return f"× {value:.2f}"
+    told = f"{value:+.{max(row.meaning.decimals, 2)}f}"
+    return told if float(told) else told[1:]
 
 
 def verdict(found: Against) -> str:
     """One sentence on all rows."""
-    counts: dict[str, int] = {}
-    for row in found.rows:
-        counts[row.word] = counts.get(row.word, 0) + 1
-    told = ", ".join(f"{word} {n}" for word, n in counts.items())
-    return (
-        f"{plural(len(found.rows), 'number')} in both: {told}."
-        if found.rows
-        else "No number is in both reports."
-    )
+    if not found.rows:
+        return "No number is in both reports."
+    words = Counter(row.word for row in found.rows)
+    told = ", ".join(f"{word} {n}" for word, n in words.items())
+    return f"{plural(len(found.rows), 'number')} in both: {told}."
 
 
 def _what(row: Moved) -> str:
-    name = SHORT.get(row.metric, words(row.metric).title)
+    name = row.meaning.label
     if row.attack == UTILITY:
         return name
-    attack = ATTACKS.get(row.attack, row.attack.replace("_", " "))
-    when = f", {STAGES.get(row.stage, row.stage)}" if row.stage not in ("final", "all") else ""
-    return f"{name}, {attack}{when}{', on probes' if row.probe else ''}"
-
-
-def _amount(metric: str, amount: Amount) -> str:
-    unit = words(metric).suffix
-    value, low, high = (
-        plain(metric, v).removesuffix(unit) for v in (amount.value, amount.low, amount.high)
-    )
-    return f"{value} ({low} to {high}){unit}"
+    early = "" if row.stage in END else f", {STAGES.get(row.stage, row.stage)}"
+    return f"{name}, {attack(row.attack)}{early}{', on probes' * row.probe}"

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import Question, Span, counts, headline, lede, words
-from leakbench.judging import WORST, Attacker, present
+from leakbench.judging import WORST, Choice, Question, counts, present
+from leakbench.reporting import ReportData
 from reports._chart.chart import chart
-from reports._page.list import Group, Line, groups, icon
 from reports._chart.plot import NARROW, WIDE, plot
+from reports._chart.points import icon
 from reports._chart.scene import Scene, scene
+from reports._page.list import Group, groups
+from reports._words import about
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,14 @@ class View:
     ident: str
     question: Question
     kicker: str
-    headline: tuple[Span, ...]
-    lede: tuple[Span, ...]
     bar: list[tuple[str, int, str, str]]
     wide: Markup
     narrow: Markup
     groups: tuple[Group, ...]
-    lines: tuple[Line, ...]
     utility: str
     meaning: str
     legend: tuple[tuple[Markup, str, str], ...]
-    attackers: tuple[Attacker, ...]
+    attackers: tuple[Choice, ...]
     scenes: Mapping[str, tuple[Scene, Scene]]
 
     @property
@@ -50,44 +49,34 @@ class View:
         return any(s.crowd for s, _ in self.scenes.values())
 
 
-def view(
-    index: int, question: Question, every: Sequence[Question], marks: Mapping[str, str]
-) -> View:
+def view(ident: str, question: Question, data: ReportData, marks: Mapping[str, str]) -> View:
     """One question's charts, list and sentences."""
-    ident, attackers = f"q{index}", tuple(present(question))
+    attackers, scenes = tuple(present(question)), dict[str, tuple[Scene, Scene]]()
     wide, narrow = plot(question, WIDE), plot(question, NARROW)
-    scenes = (
-        {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
-        if wide and narrow
-        else {}
-    )
+    if wide and narrow:
+        scenes = {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
     drawn = [chart(s, marks, ident) for s in scenes.get(WORST, ())] or [Markup(""), Markup("")]
-    folded, lines = groups(question, every, marks)
-    metric = next(
-        (j.setting.utility.metric for j in question.judged if j.setting.utility), "utility"
-    )
-    families = dict.fromkeys(j.setting.family for j in question.judged if j.verdict.worst)
-    names = {
-        f: next(j.setting.name.split(" ")[0] for j in question.judged if j.setting.family == f)
-        for f in families
-    }
+    families = {j.setting.family: j.setting.title for j in question.judged if j.verdict.worst}
     return View(
         ident=ident,
         question=question,
-        kicker=_kicker(question),
-        headline=headline(question),
-        lede=lede(question),
+        kicker=_kicker(question, data),
         bar=counts(question),
         wide=drawn[0],
         narrow=drawn[1],
-        groups=folded,
-        lines=lines,
-        utility=words(metric).title,
-        meaning=words(question.metric).meaning,
-        legend=tuple((icon(None, marks[f]), f, name) for f, name in names.items()),
+        groups=groups(question, marks),
+        utility=utility_name(question),
+        meaning=about(question.meaning),
+        legend=tuple((icon(None, marks[f]), f, name) for f, name in families.items()),
         attackers=attackers,
         scenes=scenes,
     )
+
+
+def utility_name(question: Question) -> str:
+    """What its settings are good for, as a heading."""
+    measured = [j.setting.final for j in question.judged if j.setting.final]
+    return measured[0].meaning.heading if measured else "utility"
 
 
 def tasks_of(views: Sequence[View]) -> list[tuple[str, list[View]]]:
@@ -99,8 +88,6 @@ def tasks_of(views: Sequence[View]) -> list[tuple[str, list[View]]]:
     return list(found.items())
 
 
-def _kicker(question: Question) -> str:
-    clients = {
-        r.get("facts", {}).get("clients") for j in question.judged for r in j.setting.runs
-    } - {None}
-    return f"{f'{clients.pop()} clients' if len(clients) == 1 else 'Clients'} {question.topic.ask}"
+def _kicker(question: Question, data: ReportData) -> str:
+    clients = next((t.clients for t in data.tasks if t.id == question.task), None)
+    return f"{f'{clients} clients' if clients else 'Clients'} {question.topic.ask}"

@@ -4,20 +4,23 @@ commands that make it again.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Number, Question, Setting, plain, plural, words
-from leakbench.reporting import Clients, ReportData
-from leakbench.results import Row, row_key, setting_key
-from leakbench.judging import ATTACKERS, row_of
-from reports._page.clients import strip, worst_off
+from leakbench.judging import ATTACKERS, CASCADE, ORACLES, WORST, Judged, Question, plural, row_of
+from leakbench.reporting import ReportData, ShownSetting
+from leakbench.results import Number
 from reports._chart.scale import Scale
-from reports._page.numbers import claim_text
 from reports._chart.track import Dot, scale, track
+from reports._page.clients import strip, worst_off
+from reports._words import NOT_RECORDED, claim, claimed, interval, span
+
+# How what is made of other attacks stands in the list of rungs.
+MADE_HOW = {CASCADE: "as above, picked by its own check", WORST: "the truth picks the attack"}
+PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"), ("commit",) * 2)
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,19 @@ class Said:
     label: str
     tone: str
     sentence: str
-    measure: str
-    rungs: tuple[Rung, ...]
-    ends: str
-    claim: str
-    strip: Markup
-    clients: str
+    measure: str = ""
+    rungs: tuple[Rung, ...] = ()
+    ends: str = ""
+    claim: str = ""
+    strip: Markup = Markup("")
+    clients: str = ""
 
 
 @dataclass(frozen=True)
 class Record:
     """Everything about one setting. ``proof``: (what, value) of its provenance."""
 
-    setting: Setting
+    setting: ShownSetting
     word: str
     tone: str
     utility: str
@@ -64,177 +67,124 @@ class Record:
     proof: tuple[tuple[str, str], ...]
 
 
-def records(
-    data: ReportData, settings: Sequence[Setting], questions: Sequence[Question]
-) -> list[Record]:
+def records(data: ReportData) -> list[Record]:
     """One per setting, in their order."""
-    claims = {
-        setting_key(r): r
-        for r in data.utility
-        if r["statistic"] == "final" and r["claimed"] not in ("", None)
-    }
-    again: dict[str, dict[str, None]] = defaultdict(dict)
-    claimed: dict[tuple[str, str], Row] = {}
-    for row in data.tradeoff:
-        again[setting_key(row)][data.commands.get(row_key(row), "")] = None
-        if row["claimed"] not in ("", None) and row["stage"] in ("final", "all"):
-            claimed[setting_key(row), row["metric"]] = row
-    clients = {(c.setting, c.metric, c.probe): c for c in data.clients}
-    scales = {id(q): scale(q) for q in questions if any(j.verdict.worst for j in q.judged)}
-    out = []
-    for s in settings:
-        run = s.runs[0] if s.runs else {}
-        said = tuple(_said(s, questions, scales, claimed, clients))
-        shown = {
-            **s.params,
-            **{f"{w['name']}.{k}": v for w in s.wrappers for k, v in w.get("params", {}).items()},
-        }
-        first = next((j for q in questions for j in q.judged if j.setting is s), None)
-        out.append(
-            Record(
-                setting=s,
-                word=first.verdict.word if first else "not attacked",
-                tone=first.verdict.tone if first else "none",
-                utility=utility_text(s),
-                claim=claim_text(claims[s.key]["metric"], claims[s.key]) if s.key in claims else "",
-                said=said,
-                params=", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
-                command=data.commands.get(s.key)
-                or str(run.get("command") or "command not recorded"),
-                attacks=tuple(c for c in again[s.key] if c),
-                proof=tuple(_proof(s, data.guesses.get(s.key, {}))),
-            )
-        )
-    return out
+    scales = [scale(q) if any(j.verdict.worst for j in q.judged) else None for q in data.questions]
+    asked = list(zip(data.questions, scales, strict=True))
+    return [_record(s, asked) for s in data.settings]
+
+
+def _record(setting: ShownSetting, asked: Sequence[tuple[Question, Scale | None]]) -> Record:
+    found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
+    verdict = found[0][2].verdict if found else None
+    final = setting.final
+    shown = dict(setting.configuration.params)
+    for w in setting.configuration.wrappers:
+        shown |= {f"{w['name']}.{k}": v for k, v in w.get("params", {}).items()}
+    return Record(
+        setting=setting,
+        word=verdict.word if verdict else "not attacked",
+        tone=verdict.tone if verdict else "none",
+        utility=utility_text(setting),
+        claim=claim(final.meaning, final.claim) if final and final.claim else "",
+        said=tuple(_said(setting, found)),
+        params=", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
+        command=setting.command or NOT_RECORDED,
+        attacks=tuple(dict.fromkeys(n.command for n in setting.numbers if n.command)),
+        proof=tuple(_proof(setting)),
+    )
 
 
 def _said(
-    setting: Setting,
-    questions: Sequence[Question],
-    scales: Mapping[int, Scale],
-    claimed: Mapping[tuple[str, str], Row],
-    clients: Mapping[tuple[str, str, bool], Clients],
+    setting: ShownSetting, found: Sequence[tuple[Question, Scale | None, Judged]]
 ) -> list[Said]:
     """One per question; of the time before training ended only what differs from its end."""
     out: list[Said] = []
     end: dict[tuple[str, bool], str] = {}
-    for q in questions:
-        judged = next((j for j in q.judged if j.setting is setting), None)
-        if judged is None:
-            continue
+    for q, to, judged in found:
+        at, verdict = (q.topic.name, q.probe), judged.verdict
+        about = {"label": q.label, "tone": verdict.tone, "sentence": judged.sentence}
         if q.stage == "final":
-            end[q.topic.name, q.probe] = judged.verdict.word
-        elif end.get((q.topic.name, q.probe)) == judged.verdict.word:
-            continue
-        to = scales.get(id(q))
-        rungs = tuple(_rungs(judged, q, to)) if to is not None and q.stage == "final" else ()
-        hit = clients.get((setting.key, q.metric, q.probe)) if q.stage == "final" else None
-        out.append(
-            Said(
-                label=q.label,
-                tone=judged.verdict.tone,
-                sentence=judged.sentence,
-                measure=words(q.metric).title,
-                rungs=rungs,
-                ends=_ends(judged) if rungs else "",
-                claim=(
-                    _claim(judged, claimed.get((setting.key, q.metric)))
-                    if q.stage == "final" and rungs
-                    else ""
-                ),
-                strip=strip(hit.shares) if hit else Markup(""),
-                clients=worst_off(hit.shares, 1, words(q.metric).noun) if hit else "",
-            )
-        )
+            end[at] = verdict.word
+            out.append(Said(**about, **_measured(setting, q, judged, to)))
+        elif end.get(at) != verdict.word:
+            out.append(Said(**about))
     return out
 
 
-def _rungs(judged: Judged, question: Question, to: Scale) -> list[Rung]:
+def _measured(
+    setting: ShownSetting, question: Question, judged: Judged, to: Scale | None
+) -> dict[str, Any]:
+    """Who reached what, and on which clients."""
+    out: dict[str, Any] = {"measure": question.meaning.heading}
+    rungs = tuple(_rungs(judged, to)) if to is not None else ()
+    if rungs:
+        told = {"ends": _ends(judged), "claim": _claim(setting, judged)}
+        out |= {"rungs": rungs, **told}
+    for c in setting.clients:
+        if (c.metric, c.probe) == (question.metric, question.probe):
+            text = worst_off(c.shares, 1, question.meaning.noun)
+            out |= {"strip": strip(c.shares), "clients": text}
+    return out
+
+
+def _rungs(judged: Judged, to: Scale) -> list[Rung]:
     """Each attacker, weakest first."""
-    metric = question.metric
     out = []
     for attacker in ATTACKERS:
         row = row_of(judged, attacker.key)
         if row is None:
             continue
-        drawn = track(metric, to, [Dot(attacker.key, attacker.name, row)], bars=True)
-        about = {
-            "cascade": "as above, picked by its own check",
-            "any_attack": "the truth picks the attack",
-        }
-        told = about.get(attacker.key, row.attack.replace("_", " ") + _given(row))
-        unit = words(metric).suffix
-        low, high = plain(metric, row.low).removesuffix(unit), plain(metric, row.high)
-        out.append(
-            Rung(
-                attacker.name,
-                told,
-                drawn,
-                plain(metric, row.value),
-                "exact" if row.low == row.high else f"{low} to {high}",
-            )
-        )
+        told = MADE_HOW.get(attacker.key, row.attacker.name.replace("_", " ") + _given(row))
+        drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
+        value = row.meaning.text(row.value.value)
+        out.append(Rung(attacker.name, told, drawn, value, span(row.meaning, row.value)))
     return out
 
 
 def _given(row: Number) -> str:
-    oracle = {"oracle_prototypes": "true prototypes given", "oracle_labels": "true labels given"}
-    told = [text for flag, text in oracle.items() if flag in row.flags]
+    told = [f"{what.removeprefix('the ')} given" for flag, what in ORACLES.items() if flag in row.flags]
     return f"; {', '.join(told)}" if told else ""
 
 
 def _ends(judged: Judged) -> str:
-    worst, metric = judged.verdict.worst, judged.case.metric
+    worst = judged.verdict.worst
     assert worst  # noqa: S101 (it has rungs)
-    noun = words(metric).noun or "unit scores"
+    text, noun = worst.meaning.text, worst.meaning.noun or "unit scores"
     return (
-        f"Dotted mark: blind guess {plain(metric, worst.floor)}. Solid mark: nothing defended"
-        f" {plain(metric, worst.control)}. n = {worst.n} {noun} over"
-        f" {plural(judged.setting.seeds, 'seed')}."
+        f"Dotted mark: blind guess {text(worst.floor.value)}. Solid mark: nothing defended"
+        f" {text(worst.control.value)}. n = {worst.value.n} {noun} over"
+        f" {plural(len(judged.setting.seeds), 'seed')}."
     )
 
 
-def _claim(judged: Judged, row: Row | None) -> str:
-    if row is None:
+def _claim(setting: ShownSetting, judged: Judged) -> str:
+    meaning = judged.case.meaning
+    row = claimed(setting, meaning.name)
+    if row is None or row.claim is None:
         return "Its paper gives no number for this."
-    metric = judged.case.metric
-    return (
-        f"Its paper: {claim_text(metric, row)}. Ours, by the same measure:"
-        f" {plain(metric, float(row['value']))}."
-    )
+    ours = meaning.text(row.value.value)
+    return f"Its paper: {claim(meaning, row.claim)}. Ours, by the same measure: {ours}."
 
 
-def _proof(setting: Setting, guesses: Mapping[str, str]) -> list[tuple[str, str]]:
+def _proof(setting: ShownSetting) -> list[tuple[str, str]]:
     """Runs, how they were made, and what the numbers were scored from."""
-
-    def seen(key: str) -> str:
-        return (
-            ", ".join(
-                dict.fromkeys(str(r.get(key)) for r in setting.runs if r.get(key) not in (None, ""))
-            )
-            or "not recorded"
-        )
-
-    out = [("runs", ", ".join(str(r.get("id")) for r in setting.runs) or "not recorded")]
-    out += [
-        (name, seen(key))
-        for name, key in (
-            ("engine", "engine"),
-            ("device", "device"),
-            ("number format", "dtype"),
-            ("commit", "commit"),
-        )
-    ]
-    return out + [
-        (f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded")
-        for name, sha in guesses.items()
-    ]
+    metas = [run.meta for run in setting.every]
+    out = [("runs", ", ".join(str(m.get("id")) for m in metas) or "not recorded")]
+    for name, key in PROOF:
+        seen = dict.fromkeys(str(m[key]) for m in metas if m.get(key) not in (None, ""))
+        out.append((name, ", ".join(seen) or "not recorded"))
+    guesses: dict[str, str] = {}
+    for m in (m for n in setting.numbers for m in n.parts):
+        guesses |= {f"{m.run.id}/{folder}": sha for folder, sha in m.guesses.items()}
+    for name, sha in sorted(guesses.items()):
+        out.append((f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded"))
+    return out
 
 
-def utility_text(setting: Setting) -> str:
+def utility_text(setting: ShownSetting) -> str:
     """As in "accuracy 0.905 (0.885 to 0.925), chance 0.100"."""
-    u = setting.utility
+    u = setting.final
     if u is None:
         return "utility not measured"
-    value, low, high, chance = (plain(u.metric, x) for x in (u.value, u.low, u.high, u.chance))
-    return f"{words(u.metric).title} {value} ({low} to {high}), chance {chance}"
+    return f"{u.meaning.heading} {interval(u.meaning, u.value)}, chance {u.meaning.text(u.chance)}"

@@ -5,18 +5,21 @@ interval.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Number, Question, plain, plural, words
-from leakbench.results import Row
-from leakbench.judging import CASCADE, PAPER, WORST, present, row_of
-from reports._page.list import icon
-from reports._words import notes
+from leakbench.base import Meaning
+from leakbench.judging import CASCADE, PAPER, WORST, Judged, Question, plural, present, row_of
+from leakbench.results import Number
+from leakbench.statistics import Estimate
+from reports._chart.points import icon
+from reports._page.question import utility_name
+from reports._words import about, claimed, lacking, notes, span
 
 # What a phone shows, beside the setting's name.
 KEPT = ("utility", PAPER, WORST)
+NAMES = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "worst case"}
 
 
 @dataclass(frozen=True)
@@ -55,115 +58,78 @@ class Table:
     lines: tuple[Line, ...]
 
 
-def table(
-    ident: str, question: Question, claims: Mapping[str, Row], marks: Mapping[str, str]
-) -> Table:
-    """``claims``: ``setting_key`` -> a row of tradeoff.csv in the question's metric that has its
-    paper's number.
-    """
+def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
+    """Every setting's row."""
     attackers = present(question)
-    utility = next(
-        (j.setting.utility.metric for j in question.judged if j.setting.utility), "utility"
-    )
-    names = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "worst case"}
-    heads = [
-        ("verdict", _css("verdict")),
-        (words(utility).title, _css("utility") + " num"),
-        ("its paper's number", _css("claim") + " num"),
-    ]
-    heads += [
-        (names.get(a.key, a.name.removeprefix("+ ")), _css(a.key) + " num") for a in attackers
-    ]
-    heads += [(t, _css(t) + " num") for t in ("blind guess", "nothing defended", "n")] + [
-        ("notes", _css("notes"))
-    ]
-    keys = [a.key for a in attackers]
+    columns = {
+        "verdict": "verdict",
+        "utility": utility_name(question),
+        "claim": "its paper's number",
+        **{a.key: NAMES.get(a.key, a.name.removeprefix("+ ")) for a in attackers},
+        "floor": "blind guess",
+        "control": "nothing defended",
+        "n": "n",
+        "notes": "notes",
+    }
+    words = ("verdict", "notes")
+    more = {key: "" if key in KEPT else "more" for key in columns}
+    heads = [(name, more[k] + " num" * (k not in words)) for k, name in columns.items()]
+    lines = []
+    for j in question.judged:
+        cells = _cells(j, question, [a.key for a in attackers])
+        both = zip(cells, more.values(), strict=True)
+        told = tuple(replace(c, css=f"{c.css} {css}".strip()) for c, css in both)
+        lines.append(_line(j, marks, told))
     return Table(
         ident=ident,
         task=question.task,
         label=question.label,
-        caption=words(question.metric).meaning,
+        caption=about(question.meaning),
         heads=tuple(heads),
-        lines=tuple(
-            _line(j, keys, claims.get(j.setting.key), marks[j.setting.family])
-            for j in question.judged
-        ),
+        lines=tuple(lines),
     )
 
 
-def _line(judged: Judged, attackers: Sequence[str], claim: Row | None, mark: str) -> Line:
-    setting, metric, worst = judged.setting, judged.case.metric, judged.verdict.worst
-    u = setting.utility
-    cells = [Cell(judged.verdict.word, css=f"verdict t-{judged.verdict.tone}")]
-    if u is None:
-        cells.append(Cell("not measured"))
-    else:
-        cells.append(Cell(plain(u.metric, u.value), _to(u.metric, u.low, u.high), repr(u.value)))
-    cells.append(_claim(metric, claim))
-    why = {1: f"sends no {judged.case.kind}", 2: "not attacked"}.get(
-        judged.verdict.rule, "no such attack counts"
-    )
-    cells += [_number(metric, row_of(judged, key), why, strong=key == WORST) for key in attackers]
-    if worst is None:
-        cells += [Cell(why), Cell(why), Cell(why), Cell(judged.sentence)]
-    else:
-        seeds = plural(setting.seeds, "seed")
-        unit = words(metric).noun or "unit scores"
-        cells += [
-            _ref(metric, worst.floor, worst.floor_low, worst.floor_high),
-            _ref(metric, worst.control, worst.control_low, worst.control_high),
-        ]
-        cells += [
-            Cell(str(worst.n), f"{unit}, {seeds}", str(worst.n)),
-            Cell(notes("|".join(sorted(worst.flags)))),
-        ]
-    css = (_css("verdict"), _css("utility"), _css("claim"), *map(_css, attackers), *[_css("")] * 4)
-    cells = [
-        Cell(c.text, c.small, c.value, f"{c.css} {more}".strip())
-        for c, more in zip(cells, css, strict=True)
-    ]
+def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[Cell, ...]) -> Line:
+    setting = judged.setting
     return Line(
-        setting.family,
-        setting.name,
-        f"#r{setting.index}",
-        icon(judged, mark),
-        setting.reference,
-        tuple(cells),
+        family=setting.family,
+        name=setting.name,
+        link=f"#{setting.id}",
+        icon=icon(judged, marks[setting.family]),
+        reference=setting.reference,
+        cells=cells,
     )
 
 
-def _css(column: str) -> str:
-    """The class of what a phone leaves out."""
-    return "" if column in KEPT else "more"
-
-
-def _number(metric: str, row: Number | None, why: str, *, strong: bool) -> Cell:
-    if row is None:
-        return Cell(why)
-    return Cell(
-        plain(metric, row.value),
-        _to(metric, row.low, row.high),
-        repr(row.value),
-        "strong" if strong else "",
+def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list[Cell]:
+    setting, worst, final = judged.setting, judged.verdict.worst, judged.setting.final
+    why = lacking(judged) or "no such attack counts"
+    out = [
+        Cell(judged.verdict.word, css=f"verdict t-{judged.verdict.tone}"),
+        _cell(final.meaning, final.value) if final else Cell("not measured"),
+        _claim(claimed(setting, question.metric, question.stage)),
+    ]
+    for key in attackers:
+        row = row_of(judged, key)
+        cell = _cell(row.meaning, row.value) if row else Cell(why)
+        out.append(replace(cell, css="strong") if row and key == WORST else cell)
+    if worst is None:
+        return [*out, Cell(why), Cell(why), Cell(why), Cell(judged.sentence)]
+    units = worst.meaning.noun or "unit scores"
+    count = Cell(
+        str(worst.value.n), f"{units}, {plural(len(setting.seeds), 'seed')}", str(worst.value.n)
     )
+    floor, control = _cell(worst.meaning, worst.floor), _cell(worst.meaning, worst.control)
+    return [*out, floor, control, count, Cell(notes(worst.flags))]
 
 
-def _ref(metric: str, value: float, low: float, high: float) -> Cell:
-    return Cell(plain(metric, value), _to(metric, low, high), repr(value))
+def _cell(meaning: Meaning, e: Estimate) -> Cell:
+    return Cell(meaning.text(e.value), span(meaning, e), repr(e.value))
 
 
-def _claim(metric: str, row: Row | None) -> Cell:
-    if row is None:
+def _claim(found: Number | None) -> Cell:
+    if found is None or found.claim is None:
         return Cell("not in its paper")
-    return Cell(
-        plain(metric, float(row["claimed"])),
-        str(row["claimed_source"]).split(":")[0].split(";")[0],
-        repr(float(row["claimed"])),
-    )
-
-
-def _to(metric: str, low: float, high: float) -> str:
-    """An interval; one without width was not sampled."""
-    if low == high:
-        return "exact"
-    return f"{plain(metric, low).removesuffix(words(metric).suffix)} to {plain(metric, high)}"
+    value, source = found.claim.value, found.claim.source
+    return Cell(found.meaning.text(value), source.split(":")[0].split(";")[0], repr(value))

@@ -10,24 +10,23 @@ from dataclasses import replace
 
 import pytest
 from helpers.report_data import report_data, row, setting
-
-from leakbench.judging.judging import find_questions
 from leakbench.judging.settings import find_settings
-from leakbench.reporting.data import Check, ReportData
 from leakbench.results.keys import setting_key
 from leakbench.results.tradeoff import mark_front
-from leakbench.judging import ATTACKERS, absent, present, row_of
+
+from leakbench.judging import ATTACKERS, Axes, absent, front, lost, present, row_of, steps, trades
+from leakbench.judging.judging import find_questions
+from leakbench.reporting.data import Check, ReportData
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart
 from reports._chart.data import block, chart_data
-from leakbench.judging import Axes, front, lost, steps, trades
 from reports._chart.labels import within
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import shapes
 from reports._chart.scale import Scale
 from reports._chart.scene import scene
-from reports._page.strip import strip
 from reports._chart.small_track import track, track_scale
+from reports._page.strip import strip
 from reports.html import render
 
 EMPTY = ReportData(

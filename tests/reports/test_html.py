@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from helpers.page import EMPTY, EVIL, Page
 from helpers.report_data import SETTINGS, report_data, row, setting
+from leakbench.judging.settings import find_settings
+from leakbench.results.keys import setting_key
 
 from leakbench.base.errors import UsageError
 from leakbench.base.spec import canonical
 from leakbench.judging.judging import find_questions
-from leakbench.judging.settings import find_settings
 from leakbench.reporting.data import Check, Picture
-from leakbench.results.keys import setting_key
 from reports._chart.labels import beside, column
 from reports._chart.scale import Scale, domain
 from reports.figures import Figures

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 from helpers.page import EMPTY, EVIL, Page
 from helpers.report_data import CLIENTS, SETTINGS, report_data, row, setting
+from leakbench.judging.settings import find_settings
+from leakbench.results.keys import setting_key
+from reports._png import Store, png
 
 from leakbench.base.spec import canonical
-from leakbench.judging.judging import find_questions
-from leakbench.judging.settings import find_settings
-from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
-from leakbench.results.keys import setting_key
 from leakbench.judging import row_of
+from leakbench.judging.judging import find_questions
+from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
+from reports._chart.lines import LEFT, RIGHT, Line, lines
+from reports._chart.points import shapes
+from reports._chart.track import Dot, scale, track
 from reports._page.clients import bars, strip, worst_off
 from reports._page.ladder import SHOWN, ladder
-from reports._chart.lines import LEFT, RIGHT, Line, lines
 from reports._page.maps import gives_away
 from reports._page.pictures import gallery
-from reports._png import Store, png
-from reports._chart.points import shapes
 from reports._page.sure import how_sure
-from reports._chart.track import Dot, scale, track
 from reports.html import render
 
 

@@ -7,8 +7,8 @@ from helpers.run_folders import add_attack, make_run, measure
 
 from leakbench.record.folders import load
 from leakbench.results import cascade
-from leakbench.results.tables import collect
 from leakbench.results.number import MADE, Measured
+from leakbench.results.tables import collect
 from leakbench.results.units import of_run
 
 N = 10

@@ -6,7 +6,7 @@ import pytest
 
 from leakbench.federation.utility import METRICS
 from leakbench.results import claims
-from leakbench.results.cells import cells as table
+from leakbench.results.cells import table_lines
 from leakbench.results.number import Claim, Configuration, Utility
 from leakbench.statistics.intervals import exact
 
@@ -158,10 +158,10 @@ def test_cells_are_empty_without_a_claim_and_keep_the_source_with_one() -> None:
         chance=0.1,
         flags=frozenset(),
     )
-    (cells,) = table([line])
+    (cells,) = table_lines([line])
     assert {v for k, v in cells.items() if k.startswith("claimed")} == {""}
     known = Claim(value=0.5, low=None, high=None, source="Somewhere")
-    (cells,) = table([line.model_copy(update={"claim": known})])
+    (cells,) = table_lines([line.model_copy(update={"claim": known})])
     assert {k: v for k, v in cells.items() if k.startswith("claimed")} == {
         "claimed": 0.5,
         "claimed_low": "",
