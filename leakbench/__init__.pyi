@@ -12,6 +12,7 @@ from .attacking.attack import Attack as Attack
 from .attacking.guess import Guess as Guess
 from .attacking.metric import Metric as Metric
 from .attacking.metric import Score as Score
+from .attacking.transcript import Transcript as Transcript
 from .attacking.view import ThreatModel as ThreatModel
 from .attacking.view import View as View
 from .base.errors import LeakbenchError as LeakbenchError
