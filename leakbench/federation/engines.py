@@ -18,9 +18,9 @@ from leakbench.base.errors import UsageError
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.desk import Desk
 from leakbench.federation.optimizer import Optimizer
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
+from leakbench.federation.party_runner import PartyRunner
 from leakbench.federation.task import TaskData
 
 Engine = Literal["loop", "fused"]
@@ -55,11 +55,13 @@ def resolve(wanted: str, method: Defense, wrappers: Sequence[Wrapper]) -> Engine
 
 
 def loop(
-    desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, data: TaskData
+    runner: PartyRunner, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, data: TaskData
 ) -> Tree:
     """Train the chosen clients one by one; every leaf of the result is stacked over them."""
     clients = range(len(each["index"]))
-    return stack([desk.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients])
+    return stack(
+        [runner.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients]
+    )
 
 
 def variance(updates: dict[str, Tensor]) -> Tensor:
@@ -75,7 +77,7 @@ def variance(updates: dict[str, Tensor]) -> Tensor:
 
 
 def fused(
-    desk: Desk,
+    runner: PartyRunner,
     name: str,
     t: int,
     each: Tree,
@@ -94,13 +96,13 @@ def fused(
     """
     n = len(each["index"])
     received = inbox.get("model", {})
-    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in desk.trained}
+    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in runner.trained}
     one = plan.first(data, slice(1)).x.numel()
     size = n if each["index"].is_cuda else min(n, max(1, GROUP // max(one, 1)))
     parts, total = [], [torch.zeros_like(v) for v in common.values()]
     for some in (slice(i, min(i + size, n)) for i in range(0, n, size)):
         part, grads = _group(
-            desk,
+            runner,
             name,
             t,
             tmap(lambda v, s=some: v[s], each),
@@ -112,7 +114,7 @@ def fused(
         parts.append(part)
         total = [a + g for a, g in zip(total, grads, strict=True)]
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
-    moved = Optimizer(desk.method, t).step(
+    moved = Optimizer(runner.method, t).step(
         {f"model/{k}": v for k, v in common.items()}, [g / n for g in total]
     )
     delta = {k: moved[f"model/{k}"] - v for k, v in received.items() if k in common}
@@ -127,7 +129,7 @@ def fused(
 
 
 def _group(
-    desk: Desk,
+    runner: PartyRunner,
     name: str,
     t: int,
     each: Tree,
@@ -145,23 +147,23 @@ def _group(
     def spread(v: Tensor) -> Tensor:
         return v.expand(n, *v.shape).clone()
 
-    buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {
-        k: v.clone() for k, v in each["kept"].items() if k not in desk.trained
+    buffers = {k: spread(v) for k, v in received.items() if k not in runner.trained} | {
+        k: v.clone() for k, v in each["kept"].items() if k not in runner.trained
     }
-    mine = {f"model/{k}": v for k, v in each["kept"].items() if k in desk.trained} | {
+    mine = {f"model/{k}": v for k, v in each["kept"].items() if k in runner.trained} | {
         f"own/{k}": v for k, v in each["own"].items()
     }
     mine = {k: v.detach().requires_grad_() for k, v in mine.items()}
-    loss = getattr(desk.method, name)
+    loss = getattr(runner.method, name)
 
     def one(e: Tree) -> Tensor:
-        me = desk.me(t, e, inbox)
+        me = runner.me(t, e, inbox)
         me.own = {k[4:]: v for k, v in e["mine"].items() if k.startswith("own/")}
         kept = {k[6:]: v for k, v in e["mine"].items() if k.startswith("model/")}
-        me.net, me.rng = Net(desk.module, {**common, **kept, **e["buffers"]}), me.rng.at(name, 0)
+        me.net, me.rng = Net(runner.module, {**common, **kept, **e["buffers"]}), me.rng.at(name, 0)
         return loss(me.net, Batch(e["x"], e["y"]), me)
 
-    with training(desk.module, True):
+    with training(runner.module, True):
         losses = each_row(
             one, {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
         )
@@ -170,7 +172,7 @@ def _group(
             (losses * scale).sum(), [*common.values(), *mine.values()], materialize_grads=True
         )
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
-    mine = Optimizer(desk.method, t).step(mine, own_grads)
+    mine = Optimizer(runner.method, t).step(mine, own_grads)
     kept = {k[6:]: v for k, v in mine.items() if k.startswith("model/")}
     own = {k[4:]: v for k, v in mine.items() if k.startswith("own/")}
     return {"buffers": buffers, "kept": kept, "own": own, "loss": losses.detach()}, grads[

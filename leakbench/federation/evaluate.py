@@ -100,7 +100,7 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
     Then nothing can be shared, and convolutions whose weights differ between clients are several
     times slower at once.
     """
-    if not fed.desk.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
+    if not fed.runner.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
         try:
             return each_row(ask, each)
         except RuntimeError as error:  # vmap refused it: one by one, or the real error

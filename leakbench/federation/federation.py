@@ -16,10 +16,10 @@ from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation import engines
 from leakbench.federation.batches import Plan, plan
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.desk import Desk, unwritten
 from leakbench.federation.local_steps import amount
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
+from leakbench.federation.party_runner import PartyRunner, unwritten
 from leakbench.federation.task import Task, TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
@@ -56,7 +56,7 @@ class Federation:
         self.module = (
             method.module(task.module(self.facts), self.facts).to(self.device, dtype).eval()
         )
-        self.desk = Desk(method, self.wrappers, self.module, self.facts, seed, dtype)
+        self.runner = PartyRunner(method, self.wrappers, self.module, self.facts, seed, dtype)
         self.recorder: Observer[Federation] = recorder or Observer()
         self.traffic = Traffic({k for w in self.wrappers for k in w.kinds})
         self.phases: dict[str, str] = {}  # phase -> how it really ran
@@ -87,7 +87,7 @@ class Federation:
         self.server(self.method.start_server)
         each = [row(self.holdings(self.everyone), i) for i in range(n)]
         made = [
-            self.desk.client("start", 0, e, {"model": self.model}, self.data_of(i))
+            self.runner.client("start", 0, e, {"model": self.model}, self.data_of(i))
             for i, e in enumerate(each)
         ]
         self.columns.update(
@@ -108,7 +108,7 @@ class Federation:
         tree: Tree = {"model": self.model, "state": self.state, "inbox": self.received}
         tree |= {"senders": self.senders, "receivers": self.chosen, "share": self.share}
         with unwritten(self._named(fn.__name__), {**tree, "means": self.means}):
-            sent, new, each, slower = self.desk.server(fn.__name__, self.t, tree, self.means)
+            sent, new, each, slower = self.runner.server(fn.__name__, self.t, tree, self.means)
         self.fallbacks.update({f"{fn.__name__}/{what}": why for what, why in slower.items()})
         self.model, self.state = new["model"], new["state"]
         for kind, payload in sent.items():
@@ -126,7 +126,7 @@ class Federation:
             self._once(name)
             each = self.holdings(self.chosen)
             with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
-                out = self.ask(self.desk, name, each)
+                out = self.ask(self.runner, name, each)
             self._keep({"own": out["own"], "state": out["state"]})
             for kind, payload in out["sent"].items():
                 self._arrive(kind, payload)
@@ -157,7 +157,7 @@ class Federation:
         # Else fused rounds would lack it.
         if out.get("update") and engines.obstacle(m, self.wrappers):
             self.variances[name] = engines.variance(
-                {k: v for k, v in out["update"].items() if k in self.desk.trained}
+                {k: v for k, v in out["update"].items() if k in self.runner.trained}
             )
         self.local = {} if m.fusible else {"local": out["local"]}
         if out.get("mean"):  # fused: single updates were never made
@@ -187,7 +187,7 @@ class Federation:
         ):
             try:
                 out = engines.fused(
-                    self.desk, name, self.t, each, self.inbox, todo, share, self.data
+                    self.runner, name, self.t, each, self.inbox, todo, share, self.data
                 )
             except RuntimeError as error:
                 # Vmap refused the loss: the reference runs it, or raises what is really wrong.
@@ -196,10 +196,10 @@ class Federation:
                 self.phases[name] = "fused"
                 return out
         self.phases[name] = "loop"
-        return engines.loop(self.desk, name, self.t, each, self.inbox, todo, self.data)
+        return engines.loop(self.runner, name, self.t, each, self.inbox, todo, self.data)
 
-    def ask(self, desk: Desk, name: str, each: Tree, *, log: bool = False) -> Tree:
-        """Run the client function ``name`` of the clients ``each`` at ``desk``; leaves stacked over
+    def ask(self, runner: PartyRunner, name: str, each: Tree, *, log: bool = False) -> Tree:
+        """Run the client function ``name`` of the clients ``each``; leaves are stacked over
         them.
 
         With ``log``, also the draws that each of them made.
@@ -208,7 +208,7 @@ class Federation:
 
         def one(e: Tree, data: Callable[[], Batch]) -> Tree:
             draws: dict[str, Tensor] | None = {} if log else None
-            return {**desk.client(name, self.t, e, inbox, data, draws), "draws": draws or {}}
+            return {**runner.client(name, self.t, e, inbox, data, draws), "draws": draws or {}}
 
         if (
             self.engine != "loop"
@@ -231,8 +231,10 @@ class Federation:
         """What the clients ``each`` would send in ``name`` with nothing hidden and no wrappers,
         leaves stacked over them.
         """
-        desk = Desk(self.method.undefended(), (), self.module, self.facts, self.seed, self.dtype)
-        return self.ask(desk, name, each)["sent"]
+        runner = PartyRunner(
+            self.method.undefended(), (), self.module, self.facts, self.seed, self.dtype
+        )
+        return self.ask(runner, name, each)["sent"]
 
     def _named(self, function: str) -> str:
         return f"{type(self.method).__name__}.{function}"
@@ -409,7 +411,7 @@ class Federation:
         """A client as the evaluator and the scorer see it, holding the newest global model; never
         for a party.
         """
-        return self.desk.me(self.t, each, {**self.lasting, "model": self.model})
+        return self.runner.me(self.t, each, {**self.lasting, "model": self.model})
 
     @torch.no_grad()
     def secrets(self) -> Tree:

@@ -20,10 +20,10 @@ from leakbench.base.files import write_tree
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, flat, nbytes, row
 from leakbench.federation.batches import Plan
-from leakbench.federation.desk import Desk
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, modal
+from leakbench.federation.party_runner import PartyRunner
 from leakbench.record.messages import Message, round_file, write_messages
 from leakbench.record.policy import Policy
 
@@ -74,10 +74,12 @@ class Recorder(Observer[Federation]):
         # Only sent where nothing is hidden.
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
         self._messages(fed, [*kinds, *more], sent, bare)
-        again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
+        again = fed.ask(fed.runner, name, each, log=True)[
+            "draws"
+        ]  # the same draws, noted this time
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
-            me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
+            me = fed.runner.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
             inputs = {k: v for k, v in fed.method.inputs(me).items() if k in (*kinds, *more)}
             entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": inputs}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
@@ -178,13 +180,15 @@ class Recorder(Observer[Federation]):
     ) -> None:
         i, path = int(each["index"]), "" if probe is None else f"/probe/{probe}"
         log: dict[str, Tensor] = {}
-        update = fed.desk.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)["update"]
+        update = fed.runner.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)[
+            "update"
+        ]
         if update:
             covered = any("update" in w.kinds for w in fed.wrappers)
             to = "aggregator" if "update" in fed.summed else "server"
             self.sent.append(Message(fed.t, fed.phase, f"client/{i}", to, "update", update, probe))
             if covered:
-                plain = Desk(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
+                plain = PartyRunner(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
                 bare = plain.train(name, fed.t, each, fed.inbox, batches, path=path)["update"]
                 self._bare(
                     Message(fed.t, fed.phase, f"client/{i}", "server", "update", bare, probe),

@@ -1,4 +1,4 @@
-"""A desk runs one party's function on that party's tensors and on nothing else.
+"""A party runner runs one party's function on that party's tensors and on nothing else.
 
 Replace it by one in another process and the run stays the same: that is the test that no side
 channel exists.
@@ -40,7 +40,7 @@ class _Single:
     __getattr__ = __getitem__ = __iter__ = __len__ = _refuse
 
 
-class Desk:
+class PartyRunner:
     """Holds what is public: method, wrappers, architecture, facts. The seed stands in for
     everyone's own dice.
     """
