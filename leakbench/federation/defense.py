@@ -130,7 +130,7 @@ class Defense(Spec):
         return {"model": server.model}
 
     def prepare(self, me: Client) -> Sent:
-        """Client, before local training: mail into ``own`` or ``state``."""
+        """Client, before local training: inbox into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         """Client's loss for one local step, (). Pure: no ``no_grad``, no ``item``, no ``if`` on a

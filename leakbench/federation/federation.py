@@ -255,7 +255,7 @@ class Federation:
 
     def holdings(self, who: Tensor) -> Tree:
         """What the clients ``who`` hold in this phase, (M, ...) each: their columns, their own
-        mail, their trained models.
+        inbox, their trained models.
         """
         everyone = who is self.everyone
 
@@ -403,7 +403,7 @@ class Federation:
         self._open(self.everyone)
 
     def tables(self) -> Tree:
-        """Every client's columns outside any phase: nothing in its mail but what everybody got."""
+        """Every client's columns outside any phase: nothing in its inbox but what everybody got."""
         columns = {k: dict(v) for k, v in self.columns.items()}
         return {"index": self.everyone, "count": self.data.counts, **columns, "inbox": {}}
 

@@ -21,7 +21,7 @@ from leakbench.federation.optimizer import Optimizer
 from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server, training
 
 
-class Mail(dict[str, Any]):
+class Inbox(dict[str, Any]):
     """An inbox that says which kinds there are when another one is read."""
 
     def __missing__(self, kind: str) -> Any:
@@ -68,7 +68,7 @@ class PartyRunner:
         self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
     ) -> Client:
         """A client from its own tensors ``each`` and what everybody received ``shared``."""
-        inbox = Mail({**shared, **each["inbox"]})
+        inbox = Inbox({**shared, **each["inbox"]})
         net = Net(self.module, {**inbox.get("model", {}), **each["kept"]})
         rng = Rng(self.seed, "defense", each["index"], self.dtype, round=t)
         own, state = dict(each["own"]), dict(each["state"])
@@ -135,7 +135,7 @@ class PartyRunner:
         """
         index = torch.tensor(SHARED, device=tree["receivers"].device)
         rng = Rng(self.seed, "defense", index, self.dtype, round=t)
-        share, inbox = tree.get("share"), Mail(tree["inbox"])
+        share, inbox = tree.get("share"), Inbox(tree["inbox"])
         model, state = dict(tree["model"]), dict(tree["state"])
         server = Server(
             t,

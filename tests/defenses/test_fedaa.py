@@ -88,7 +88,7 @@ def server(defense, labels=None, share=None, *, images=None):
 
 
 def stepped(fed, rounds=1):
-    """After so many rounds; the last one's mail is still there."""
+    """After so many rounds; the last one's messages are still there."""
     fed.begin()
     for _ in range(rounds):
         fed.step()
