@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakbench.base import places
+from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 
 FOLDER = "UCI HAR Dataset"
@@ -35,7 +35,7 @@ class Windows:
 
 def found() -> Path | None:
     """The folder that holds all files of the set, or None."""
-    folder = places.data() / FOLDER
+    folder = data_folder() / FOLDER
     return (
         folder if all(path.is_file() for part in PARTS for path in _files(folder, part)) else None
     )
@@ -48,10 +48,10 @@ def load(sensor: str) -> tuple[Windows, Windows]:
         UsageError: the folder is missing.
         BrokenFile: a file is missing, cut, or not what its name says.
     """
-    folder = places.data() / FOLDER
+    folder = data_folder() / FOLDER
     if not folder.is_dir():
         raise UsageError(
-            f"uci-har is not in {places.data()} ({FOLDER}/ with the official files) and is not"
+            f"uci-har is not in {data_folder()} ({FOLDER}/ with the official files) and is not"
             " fetched for you: get it from UCI's page "
             f'"{PAGE}" and put the folder there, or set LEAKBENCH_DATA to the folder that has it.'
         )

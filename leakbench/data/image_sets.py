@@ -1,4 +1,4 @@
-"""Where MNIST, CIFAR-10 and CIFAR-100 lie: in ``places.data()``, in one of their official layouts,
+"""Where MNIST, CIFAR-10 and CIFAR-100 lie: in the data folder, in one of their official layouts,
 or fetched there by torchvision.
 """
 
@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakbench.base import places
+from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_files as files
 from leakbench.data.image_files import Labelled, Reader
@@ -75,7 +75,7 @@ def found(name: str) -> Path | None:
     None. Nothing is fetched.
     """
     layout = _layout(name)
-    return places.data() / layout.folder if layout else None
+    return data_folder() / layout.folder if layout else None
 
 
 def layouts(name: str) -> str:
@@ -95,20 +95,20 @@ def load(name: str) -> tuple[Labelled, Labelled]:
     """
     layout = _layout(name) or _fetched(name)
     train, test = (
-        layout.read(layout.paths(places.data(), names)) for names in (layout.train, layout.test)
+        layout.read(layout.paths(data_folder(), names)) for names in (layout.train, layout.test)
     )
     return train, test
 
 
 def _layout(name: str) -> Layout | None:
-    return next((x for x in LAYOUTS[name] if not x.missing(places.data())), None)
+    return next((x for x in LAYOUTS[name] if not x.missing(data_folder())), None)
 
 
 def _fetched(name: str) -> Layout:
     """Torchvision's download, made in a folder of its own and moved to its place whole: several
     processes may want it at once.
     """
-    root = places.data()
+    root = data_folder()
     for layout in LAYOUTS[name]:
         lacking = layout.missing(root)
         if len(lacking) < len(layout.train + layout.test):
