@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.base import inert_json
+from leakbench.base import printable_json
 from leakbench.judging import Judged, Number, Question, plain, plural, words
 from reports._attackers import ATTACKERS, PAPER, absent, row_of
 from reports._callouts import short_names
@@ -49,7 +49,7 @@ def block(data: Json) -> str:
 
     Its texts hide nothing either, for the script shows them as they are.
     """
-    return json.dumps(inert_json(data), allow_nan=False, separators=(",", ":")).replace(
+    return json.dumps(printable_json(data), allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
     )
 

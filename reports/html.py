@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import inert, write_bytes
+from leakbench.base import printable, write_bytes
 from leakbench.judging import METRICS, all_judged, headline
 from leakbench.reporting import Report, ReportData
 from leakbench.results import setting_key
@@ -113,7 +113,7 @@ def render(data: ReportData) -> str:
         tasks=sorted({s.task for s in settings}),
         settings=settings,
     )
-    return inert(page)
+    return printable(page)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:

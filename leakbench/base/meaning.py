@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from leakbench.base.printable import one_line
+from leakbench.base.printable_text import one_line
 from leakbench.base.spec import Spec
 
 Direction = Literal["up", "down"]

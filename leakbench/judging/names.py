@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from leakbench.base.printable import one_line
+from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.results.keys import Row, params
 

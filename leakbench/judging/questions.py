@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.base.printable import one_line
+from leakbench.base.printable_text import one_line
 
 
 @dataclass(frozen=True)

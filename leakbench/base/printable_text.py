@@ -15,7 +15,7 @@ _HIDDEN = re.compile(
 SHOWN = "\N{REPLACEMENT CHARACTER}"
 
 
-def inert(text: str) -> str:
+def printable(text: str) -> str:
     """``text`` with every such character replaced by the replacement character: what is there is
     seen, in its order.
     """
@@ -24,13 +24,13 @@ def inert(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The same on one line."""
-    return " ".join(inert(text).split())
+    return " ".join(printable(text).split())
 
 
-def inert_json(value: Any) -> Any:
+def printable_json(value: Any) -> Any:
     """The same of every text in a JSON value, names of fields among them."""
     if isinstance(value, dict):
-        return {inert(k): inert_json(v) for k, v in value.items()}
+        return {printable(k): printable_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [inert_json(v) for v in value]
-    return inert(value) if isinstance(value, str) else value
+        return [printable_json(v) for v in value]
+    return printable(value) if isinstance(value, str) else value
