@@ -86,7 +86,7 @@ class Defense(Spec):
     )
     decay: float = Field(1.0, gt=0, le=1, description="factor on both rates per round")
 
-    # the story ------------------------------------------------------------------------------------
+    # a round --------------------------------------------------------------------------------------
     def before(self, fed: Choreography) -> None:
         """Phases before round 1, with every client; what is sent to all here lasts."""
 
