@@ -20,8 +20,9 @@ PROPORTION = 0.05  # the margin of numbers within [-1, 1] whose metric names non
 
 
 class Topic(Spec):
-    """What an attacker may be after. Of the metrics of one topic the first that a task has judges
-    it; the others stand in the table.
+    """What an attacker may be after.
+
+    Of the metrics of one topic the first that a task has judges it; the others stand in the table.
     """
 
     name: str
@@ -38,11 +39,11 @@ class Meaning(Spec):
 
     ``direction``: in which a leakage is worse, or a utility better. ``low``, ``high``: the range of
     a unit's score, None where it has no end. ``margin``: what is too small to matter, on the scale
-    on which differences are taken (``log``: of logarithms); a number whose range lies within
-    [-1, 1] has 0.05 unless it says otherwise, any other metric has to say. ``verb`` stands between
-    "an attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients");
-    empty for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the
-    value from which a guess is as good as the original, where the range has no natural end.
+    on which differences are taken (``log``: of logarithms); a number whose range lies within [-1,
+    1] has 0.05 unless it says otherwise, any other metric has to say. ``verb`` stands between "an
+    attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients"); empty
+    for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the value
+    from which a guess is as good as the original, where the range has no natural end.
     """
 
     name: str
@@ -118,8 +119,9 @@ class Meaning(Spec):
         return math.log(max(value, 1e-300)) if self.scale == "log" else value
 
     def text(self, value: float) -> str:
-        """As people read it: "0.94", "46.2 dB"; never a zero with a sign before it, and never a
-        bare 0 for what is not 0.
+        """As people read it: "0.94", "46.2 dB".
+
+        Never a zero with a sign before it, and never a bare 0 for what is not 0.
         """
         shown = f"{value:.{self.decimals}f}"
         if float(shown) == 0:

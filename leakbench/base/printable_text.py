@@ -1,5 +1,6 @@
-"""Text from a run folder, made harmless to show: no control characters, nothing that turns the
-reading direction or cannot be seen.
+"""Text from a run folder, made harmless to show.
+
+Without control characters and without what turns the reading direction or cannot be seen.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from typing import Any
 # C0 but tab and newline, DEL and C1; zero-width, direction marks and overrides; line separators;
 # half of a surrogate pair.
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 SHOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def printable(text: str) -> str:
-    """``text`` with every such character replaced by the replacement character: what is there is
-    seen, in its order.
-    """
+    """``text`` with the replacement character for every such one: what is there is seen."""
     return _HIDDEN.sub(SHOWN, text)
 
 

@@ -1,6 +1,4 @@
-"""The data sets that are read from files, by name: where they are, and what to do where they are
-not.
-"""
+"""The data sets that are read from files: where they are, and what to do where they are not."""
 
 from __future__ import annotations
 
