@@ -57,8 +57,8 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return tmap(join, *trees)
 
 
-def row(tree: Tree, j: int | Tensor) -> Tree:
-    """The j-th client's part of a stacked tree; of several, j (m,), theirs, stacked."""
+def row(tree: Tree, j: int | slice | Tensor) -> Tree:
+    """The j-th client's part of a stacked tree; of several, a slice or (m,), theirs, stacked."""
     return tmap(lambda t: t[j], tree)
 
 

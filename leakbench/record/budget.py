@@ -10,6 +10,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.tree import Tree, nbytes
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
+from leakbench.federation.selection import round_size
 from leakbench.record.messages import LARGE
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import LARGEST
@@ -52,7 +53,7 @@ def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
         if policy.name == "standard"
         else rounds
     )
-    chosen = max(1, round(fed.method.fraction * fed.facts.clients))
+    chosen = round_size(fed.method, fed.facts.clients)
     audited = chosen if policy.name == "all" else min(policy.audited, chosen)
     doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
     phases = max(

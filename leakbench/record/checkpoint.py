@@ -1,5 +1,6 @@
-"""A run's checkpoint: written between rounds, read when the same run is started again, gone when it
-is complete.
+"""A run's checkpoint.
+
+Written between rounds, read when the same run is started again, gone when it is complete.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
     leaves = flat(tree["federation"])
     fed.restore(unflat({name: leaves[name] for name in meta["order"]}))
     fed.traffic.restore(tree.get("traffic", {}), meta["totals"])
-    fed.phases, fed.fallbacks = dict(meta["phases"]), dict(meta["fallbacks"])
+    fed.phases.update(meta["phases"])
+    fed.fallbacks.update(meta["fallbacks"])
     scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
     return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])

@@ -1,10 +1,9 @@
-"""Told by the federation what crosses; keeps what the policy says and writes a round when it
-closes.
+"""Told by the federation what crosses.
 
-transcript/   what crossed a boundary, as it crossed it
-control/      what the same clients would have sent with nothing defended, where that differs
-known/        what an attacker may be granted (labels of audited updates)
-truth/        batches, states, draws, secrets: opened by scoring only
+Keeps what the policy says and writes a round when it closes. transcript/ what crossed a boundary,
+as it crossed it control/ what the same clients would have sent with nothing defended, where that
+differs known/ what an attacker may be granted (labels of audited updates) truth/ batches, states,
+draws, secrets: opened by scoring only
 """
 
 from __future__ import annotations
@@ -74,9 +73,7 @@ class Recorder(Observer[Federation]):
         # Only sent where nothing is hidden.
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
         self._messages(fed, [*kinds, *more], sent, bare)
-        again = fed.ask(fed.runner, name, each, log=True)[
-            "draws"
-        ]  # the same draws, noted this time
+        again = fed.draws(name, each)
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
             me = fed.runner.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
@@ -88,8 +85,9 @@ class Recorder(Observer[Federation]):
         return self._keeps(fed, kind, nbytes(payload) // len(fed.chosen), uplink=True)
 
     def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree) -> None:
-        """``sent``: with the wrappers; ``bare``: with nothing defended, or nothing where nobody
-        hides it.
+        """``sent``: with the wrappers.
+
+        ``bare``: with nothing defended, or nothing where nobody hides it.
         """
         for j, i in enumerate(fed.chosen.tolist()):
             for kind in kinds:
@@ -109,8 +107,9 @@ class Recorder(Observer[Federation]):
                     self._bare(undefended, self.sent[-1])
 
     def _bare(self, bare: Message, sent: Message) -> None:
-        """Into the control goes only what differs: an undefended update of a large model is not
-        kept twice.
+        """Into the control goes only what differs.
+
+        An undefended update of a large model is not kept twice.
         """
         a, b = flat(bare.payload), flat(sent.payload)
         if (
@@ -132,8 +131,9 @@ class Recorder(Observer[Federation]):
             )
 
     def training(self, fed: Federation, name: str, each: Tree, todo: Plan) -> None:
-        """Audited clients are trained apart, by the reference, whatever the engine: the real update
-        and the probes.
+        """Audited clients are trained apart, by the reference, whatever the engine.
+
+        The real update and the probes.
         """
         if not self.policy.audits(fed.t, self.rounds):
             return
@@ -153,11 +153,11 @@ class Recorder(Observer[Federation]):
     def _batch(
         self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]
     ) -> dict[str, Tensor]:
-        """What an update was made of, step after step: x (B, ...), y (B,), rows (B,) of the task's
-        data.
+        """What an update was made of, step after step.
 
-        Several epochs of photographs are larger than the models: of more steps than one, over
-        ``LARGEST`` numbers x is left out; ``rows`` says what it was (before augmentation).
+        x (B, ...), y (B,), rows (B,) of the task's data. Several epochs of photographs are larger
+        than the models: of more steps than one, over ``LARGEST`` numbers x is left out; ``rows``
+        says what it was (before augmentation).
         """
         if not batches:
             return {}
