@@ -11,17 +11,8 @@ FEW_UNITS, FEW_CLUSTERS = 50, 10
 COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
-CARRIED = frozenset(
-    (
-        "oracle_prototypes",
-        "oracle_labels",
-        "gradient_vanished",
-        "below_class_mean",
-        "restarts_disagree",
-        "loss_did_not_fall",
-        "stand_in_data",
-    )
-)
+CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
+CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
 
 
 def join(flags: Iterable[str]) -> str:
@@ -47,9 +38,7 @@ def of_units(clusters: Sequence[str], failed: Sequence[bool]) -> set[str]:
 
 
 def control_failed(row: Mapping[str, Any]) -> bool:
-    """Is the control's interval not beyond the floor's, in the direction in which the metric
-    leaks?
-    """
+    """Is the control's interval not beyond the floor's, in the direction that leaks?"""
     if row["leaks"] == "up":
         return not row["control_low"] > row["floor_high"]
     return not row["control_high"] < row["floor_low"]
