@@ -1,5 +1,6 @@
-"""Many trainings or attacks, in this process or side by side; one that fails does not stop the
-others.
+"""Many trainings or attacks, in this process or side by side.
+
+One that fails does not stop the others.
 
 The pool is our own on purpose. In those of ``concurrent.futures``, pebble and billiard workers
 share queues, so that one which is killed takes others' jobs along or holds them up for ever. Here
@@ -27,8 +28,9 @@ Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each un
 
 @dataclass(frozen=True)
 class Job:
-    """``work(*args, progress=...)`` under a name that people read; ``work`` is a function of a
-    module.
+    """``work(*args, progress=...)`` under a name that people read.
+
+    ``work`` is a function of a module.
     """
 
     name: str
@@ -52,11 +54,10 @@ class Outcome:
 
 
 def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
-    """Do them all, ``workers`` at a time, each with its share of the cores; outcomes in the order
-    of ``jobs``.
+    """Do them all, ``workers`` at a time, each with its share of the cores.
 
-    A worker that is killed fails the one job that it was at. Workers end when this process does,
-    however it ends.
+    Outcomes in the order of ``jobs``. A worker that is killed fails the one job that it was at.
+    Workers end when this process does, however it ends.
 
     Raises:
         RuntimeError: a job in a worker raised what no job may raise; with its traceback.
@@ -130,7 +131,7 @@ class Worker:
             self.pipe.send(job)
 
     def hear(self) -> News | Outcome:
-        """What it says next, waited for; or how it ended."""
+        """What it says next, waited for, or how it ended."""
         try:
             heard: News | Outcome | str = self.pipe.recv()
         except (EOFError, OSError):
@@ -161,8 +162,10 @@ def _fate(code: int) -> str:
 
 @contextmanager
 def _sheltered() -> Iterator[None]:
-    """Processes started in here never hear Ctrl-C (the one that started them ends them, without a
-    traceback each), and take no module of the working folder for one of Python's.
+    """Processes started in here never hear Ctrl-C, and see no module of the working folder.
+
+    The one that started them ends them, without a traceback each; a file ``random.py`` that lies
+    where the user is does not stand for Python's.
     """
     path = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -1,10 +1,9 @@
-"""A run folder as an attacker may come to see it: messages, traffic, grantable knowledge. Never the
-truth, never the seed.
-"""
+"""A run folder as an attacker may come to see it: never the truth, never the seed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ from leakbench.federation.parties import Facts
 from leakbench.federation.task import Examples
 from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
+from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
 
 
@@ -52,6 +52,21 @@ class Recording:
         return dtype
 
     @property
+    def rounds(self) -> int:
+        """Communication rounds."""
+        return self.spec.rounds
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """Who sent what to whom, how often and how much."""
+        return list(self.run.meta["sent"])
+
+    @property
+    def partial(self) -> bool:
+        """Is it an excerpt, of the traffic too?"""
+        return "excerpt" in self.run.meta
+
+    @property
     def stages(self) -> dict[str, int]:
         """{stage: round} of the audited rounds."""
         return dict(self.run.meta["stages"])
@@ -69,17 +84,14 @@ class Recording:
 
     @property
     def exported(self) -> bool:
-        """Was it made to be attacked by others: without answers, without what would have crossed
-        undefended?
-        """
+        """Was it made to be attacked by others, without answers and control?"""
         return "export" in self.run.meta
 
     @property
     def controlled(self) -> bool:
         """Can it be told what would have crossed with nothing defended?"""
-        return not self.exported or (
-            self.method.undefended() == self.method and not self.parts.wrappers
-        )
+        nothing_hidden = self.method.undefended() == self.method and not self.parts.wrappers
+        return nothing_hidden or not self.exported
 
     @cached_property
     def control(self) -> list[Message]:
@@ -125,6 +137,20 @@ class Recording:
                 )
         return self._known[name]
 
+    def holds(self, name: str) -> bool:
+        """Does it hold ``aux_data``, or ``labels``?"""
+        if name == "labels":
+            return not self.exported
+        return f"known/{name}.safetensors" in self.run.meta["files"]
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why an export or an excerpt no longer has what an attack reads; empty where it has.
+
+        Raises:
+            BrokenFile: a file of messages is missing or damaged.
+        """
+        return lost(self.run, kinds, knows)
+
     def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
         """{(sender, round, phase, probe): labels (B,)} behind the audited updates."""
         self._check("known/")
@@ -149,7 +175,4 @@ class Recording:
         def put(payload: Tree) -> Tree:
             return tmap(lambda t: t.to(self.device), payload)
 
-        return [
-            Message(m.round, m.phase, m.sender, m.receiver, m.kind, put(m.payload), m.probe)
-            for m in messages
-        ]
+        return [replace(m, payload=put(m.payload)) for m in messages]

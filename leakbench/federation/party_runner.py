@@ -1,0 +1,190 @@
+"""Runs one party's function on that party's tensors and on nothing else.
+
+Replace the runner by one in another process and the run stays the same: that is the test that no
+side channel exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.errors import MethodError
+from leakbench.base.streams import SHARED, Rng
+from leakbench.base.tree import Tree, flat
+from leakbench.federation.defense import Defense, Wrapper
+from leakbench.federation.optimizer import Optimizer, group, named
+from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server, training
+
+
+class Inbox(dict[str, Any]):
+    """An inbox that says which kinds there are when another one is read."""
+
+    def __missing__(self, kind: str) -> Any:
+        raise MethodError(
+            f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that"
+            f" sums leaves only server.mean({kind!r})."
+        )
+
+
+class _Single:
+    """Stands where single updates would be, for methods that said they do not read them."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise MethodError("reading single updates needs `fusible = False` on the method.")
+
+    __getattr__ = __getitem__ = __iter__ = __len__ = _refuse
+
+
+class PartyRunner:
+    """Holds what is public: method, wrappers, architecture, facts; the seed stands for all dice."""
+
+    def __init__(
+        self,
+        method: Defense,
+        wrappers: Sequence[Wrapper],
+        module: nn.Module,
+        facts: Facts,
+        seed: int,
+        dtype: torch.dtype,
+    ) -> None:
+        self.method, self.wrappers, self.module = method, tuple(wrappers), module
+        self.facts, self.seed, self.dtype = facts, seed, dtype
+        self.trained = {k for k, _ in module.named_parameters()}
+
+    def me(
+        self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
+    ) -> Client:
+        """A client from its own tensors ``each`` and what everybody received ``shared``."""
+        inbox = Inbox({**shared, **each["inbox"]})
+        net = Net(self.module, {**inbox.get("model", {}), **each["kept"]})
+        rng = Rng(self.seed, "defense", each["index"], self.dtype, round=t)
+        own, state = dict(each["own"]), dict(each["state"])
+        index, count, local = each["index"], each["count"], each.get("local")
+        return Client(index, count, t, self.facts, own, state, inbox, net, rng, data, local)
+
+    def client(
+        self,
+        name: str,
+        t: int,
+        each: Tree,
+        shared: Tree,
+        data: Callable[[], Batch] | None = None,
+        log: dict[str, Tensor] | None = None,
+    ) -> Tree:
+        """Run the client function ``name``: what it sends, wrapped, its changed own and state."""
+        me = self.me(t, each, shared, data)
+        me.rng.log = log
+        sent = getattr(self.method, name)(me) or {}
+        own = {k: v for k, v in me.own.items() if v is not each["own"].get(k)}
+        state = {k: v for k, v in me.state.items() if v is not each["state"].get(k)}
+        return {"sent": self.wire(sent, me, name), "own": own, "state": state}
+
+    def wire(self, sent: Tree, me: Client, phase: str) -> Tree:
+        """The uplinks of one client after every wrapper, in order."""
+        # Each wrapper, kind and phase has dice of its own.
+        out = {}
+        rng = me.rng
+        for kind, payload in sent.items():
+            for i, wrapper in enumerate(self.wrappers):
+                if kind in wrapper.kinds:
+                    me.rng = rng.at(f"{rng.phase}/wire/{phase}/{kind}/{i}")
+                    me.rng.log = None
+                    payload = wrapper.uplink(payload, me)
+            out[kind] = payload
+        me.rng = rng
+        return out
+
+    def server(
+        self, name: str, t: int, tree: Tree, means: Tree
+    ) -> tuple[Tree, Tree, set[str], dict[str, str]]:
+        """Run the server function ``name``.
+
+        Returns what it sends, its new model and state, the kinds that go to ``Each``, and its
+        fallbacks.
+        """
+        index = torch.tensor(SHARED, device=tree["receivers"].device)
+        rng = Rng(self.seed, "defense", index, self.dtype, round=t)
+        share, inbox = tree.get("share"), Inbox(tree["inbox"])
+        model, state = dict(tree["model"]), dict(tree["state"])
+        receivers, senders, means = tree["receivers"], tree["senders"], dict(means)
+        facts, module = self.facts, self.module
+        server = Server(
+            t, facts, model, state, receivers, rng, module, inbox, senders, share, means
+        )
+        # Fused rounds have only the mean.
+        if self.method.fusible and ("update" in server.inbox or "update" in means):
+            server.mean("update")
+            server.inbox["update"] = _Single()
+        sent = getattr(self.method, name)(server) or {}
+        each = {k for k, v in sent.items() if isinstance(v, Each)}
+        out = {k: v.payload if k in each else v for k, v in sent.items()}
+        return out, {"model": server.model, "state": server.state}, each, server.fallbacks
+
+    def train(
+        self,
+        name: str,
+        t: int,
+        each: Tree,
+        shared: Tree,
+        batches: Sequence[Batch],
+        *,
+        path: str = "",
+        log: dict[str, Tensor] | None = None,
+    ) -> Tree:
+        """The reference: one client, a copy of the model, one step after another.
+
+        ``path`` tells a probe's dice apart.
+        """
+        me = self.me(t, each, shared)
+        me.rng.log = log
+        rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
+        leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
+        optimizer, losses = Optimizer(self.method, t), []
+        with training(self.module, True):
+            for s, batch in enumerate(batches):
+                leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
+                weights.update(group("model", leaves))
+                me.own = group("own", leaves)
+                me.net, me.rng = Net(self.module, weights), rng.at(name + path, s)
+                loss = getattr(self.method, name)(me.net, batch, me)
+                grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+                leaves = optimizer.step(leaves, grads)
+                losses.append(loss.detach())
+        weights = {k: v.detach() for k, v in {**weights, **group("model", leaves)}.items()}
+        own = {k: v.detach() for k, v in group("own", leaves).items()}
+        me.rng = rng.at(name + path)
+        mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)
+        return {**self.finish(me, weights, own, each), "loss": mean}
+
+    def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
+        """Split a trained model into the update, which is sent, and what the client keeps."""
+        received = me.inbox.get("model", {})
+        update = {k: weights[k] - v for k, v in received.items() if v.is_floating_point()}
+        sent = self.wire({"update": update}, me, "train")["update"] if update else {}
+        kept = {k: weights[k] for k in each["kept"]}
+        return {"update": sent, "own": own, "kept": kept, "local": weights}
+
+
+@contextmanager
+def unwritten(who: str, given: Tree) -> Iterator[None]:
+    """Nothing in ``given`` is written to meanwhile; rows and views of a tensor count as the tensor.
+
+    Raises:
+        MethodError: naming the function ``who`` and the tensor.
+    """
+    before = []
+    for name, leaf in flat(given).items():
+        tensors = leaf if isinstance(leaf, list) else [leaf]
+        before += [(name, t, t._version) for t in tensors if t is not None]
+    yield
+    for name, t, version in before:
+        if t._version != version:
+            raise MethodError(
+                f"{who} wrote into {name!r}, which it was given; assign a new tensor instead (x = x"
+                " + 1, not x += 1)."
+            )
