@@ -37,7 +37,8 @@ class Metric:
     where a formula gives its score exactly; ``floor_of`` = "attack" hands it the attack's own guess
     instead (to pair it at random). ``control`` likewise stands in for the guess on the control
     transcript. ``exact``: scores are counted over everything there is, nothing is sampled, so their
-    mean has no width. ``beside``: further numbers per unit that stand in units.csv only.
+    mean has no width. ``class_mean``: where the blind guess is the class mean, a row that is no
+    better is flagged. ``beside``: further numbers per unit that stand in units.csv only.
     ``remark``: of all guesses, one answer and all scores of a row, what a reader would miss in it
     (a line in missing.csv) or ""; where it raises NotMeasured there is that line and no row.
     """
@@ -50,6 +51,7 @@ class Metric:
     beside: tuple[tuple[str, Callable[[Guess, Any], list[Score]]], ...] = ()
     control: Callable[[Guess, Any], list[Score]] | None = None
     exact: bool = False
+    class_mean: bool = False
     remark: Callable[[Sequence[Guess], Any, Sequence[Score]], str] | None = None
 
     @property

@@ -130,6 +130,7 @@ PSNR = Metric(
     ),
     needs=("x",),
     score=partial(_of_images, measure=image_distances.psnr),
+    class_mean=True,
 )
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
@@ -152,6 +153,7 @@ MSE = Metric(
     ),
     needs=("x",),
     score=_mse,
+    class_mean=True,
 )
 """Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it
 is no proportion).
@@ -175,6 +177,7 @@ SSIM = Metric(
     ),
     needs=("x",),
     score=partial(_of_images, measure=image_distances.ssim),
+    class_mean=True,
 )
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""
 
@@ -200,6 +203,7 @@ LPIPS = Metric(
     ),
     needs=("x",),
     score=_lpips,
+    class_mean=True,
 )
 """Perceptual distance, AlexNet trunk; images of 32 px and more."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -50,7 +50,7 @@ def _number(n: Number) -> Row:
         **_values(n),
         "flags": flags.join(n.flags),
         "on_front": n.on_front,
-        **_claimed(n.claim),
+        **claimed(n.claim),
     }
 
 
@@ -66,7 +66,7 @@ def _utility(u: Utility) -> Row:
         "n": u.value.n,
         "chance": u.chance,
         "flags": flags.join(u.flags),
-        **_claimed(u.claim),
+        **claimed(u.claim),
     }
 
 
@@ -141,7 +141,8 @@ def _estimate(name: str, e: Estimate) -> Row:
     return {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
 
 
-def _claimed(claim: Claim | None) -> Row:
+def claimed(claim: Claim | None) -> Row:
+    """The columns of a paper's number, "" where there is none."""
     names = ("claimed", "claimed_low", "claimed_high", "claimed_source")
     if claim is None:
         return dict.fromkeys(names, "")
@@ -182,7 +183,7 @@ def number(row: Row, meaning: Meaning, utility: Utility) -> Number:
         tried=0,
         flags=frozenset(flags.split(row["flags"])),
         on_front=row["on_front"],
-        claim=_claim(row),
+        claim=claimed_in(row),
         utility=utility,
     )
 
@@ -198,7 +199,7 @@ def gained(row: Row, meaning: Meaning) -> Utility:
         value=Estimate(row["value"], row["low"], row["high"], row["n"], "test unit", "student"),
         chance=row["chance"],
         flags=frozenset(flags.split(row["flags"])),
-        claim=_claim(row),
+        claim=claimed_in(row),
     )
 
 
@@ -212,7 +213,8 @@ def configuration(row: Row) -> Configuration:
     )
 
 
-def _claim(row: Row) -> Claim | None:
+def claimed_in(row: Mapping[str, Any]) -> Claim | None:
+    """The paper's number of a line, read back."""
     if row["claimed"] == "":
         return None
     low, high = row["claimed_low"], row["claimed_high"]

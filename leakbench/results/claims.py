@@ -101,12 +101,10 @@ def _records() -> tuple[dict[str, Any], ...]:
             "otherwise": method.get("otherwise", {}),
         }
         # "90 % needs 300 samples" is our other metric.
-        if "attacker_samples" in record["setting"] and record["value"] == 90:
-            mine |= {
-                "metric": "samples_to_90",
-                "unit": "count",
-                "value": record["setting"]["attacker_samples"],
-            }
+        for turned in names["turned"]:
+            answer = record["setting"].get(turned["setting"])
+            if answer is not None and record["value"] == turned["value"]:
+                mine |= {"metric": turned["metric"], "unit": "count", "value": answer}
         out.append(record | mine)
     return tuple(out)
 

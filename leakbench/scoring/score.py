@@ -284,7 +284,7 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
-    meant = attack.class_mean and line.metric.name in ("psnr", "mse", "ssim", "lpips")
+    meant = attack.class_mean and line.metric.class_mean
     return found | ({"below_class_mean"} if meant and worse else set())
 
 
