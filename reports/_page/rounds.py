@@ -13,7 +13,7 @@ from leakbench.base import Meaning
 from leakbench.judging import WORST, Question
 from leakbench.reporting import Curve, ReportData, ShownSetting
 from leakbench.results import COLLAPSED_COSINE, COLLAPSED_RATIO, DIAGNOSTIC, Utility, setting_names
-from reports._chart.lines import ROOM, Axis, Line, lines
+from reports._chart.lines import ROOM, Axis, CurveLine, lines
 from reports._chart.scale import top_of
 from reports._chart.svg import width
 from reports._words import several
@@ -156,7 +156,7 @@ class _Panels:
             verdict = verdicts.get(s.index)
             if s.index in curves:
                 tone = verdict.tone if verdict and not s.dead else "none"
-                drawn.append(Line(curves[s.index], self.names[s.index], tone))
+                drawn.append(CurveLine(curves[s.index], self.names[s.index], tone))
             elif question and verdict and verdict.word in UNSAID:
                 gone.append(f"{s.name} ({verdict.word})")
             else:
