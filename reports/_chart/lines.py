@@ -38,7 +38,7 @@ class Axis:
     """
 
     top: float | None
-    text: Callable[[float], str] = "{:.2f}".format
+    text: Callable[[float], str]
     level: tuple[float, str] | None = None
 
 

@@ -24,6 +24,7 @@ from helpers.report_data import (
 )
 
 from leakbench.judging.attackers import row_of
+from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
 from leakbench.reporting.png import Images, png
 from reports._chart.lines import LEFT, RIGHT, Axis, CurveLine, lines
@@ -36,7 +37,7 @@ from reports._page.pictures import Store, gallery
 from reports._page.sure import how_sure
 from reports.html import render
 
-UNIT = Axis(1.0)
+UNIT = Axis(1.0, P_LEAK.meaning.text)
 
 
 def prototypes(data):
