@@ -22,7 +22,7 @@ from reports._page.ladder import ladder
 from reports._page.maps import maps
 from reports._page.numbers import number_rows
 from reports._page.pictures import gallery
-from reports._page.question import View, tasks_of, view
+from reports._page.question import QuestionView, tasks_of, view
 from reports._page.records import records
 from reports._page.rounds import rounds
 from reports._page.strip import strip
@@ -124,7 +124,7 @@ def policy(style: str, script: str = "") -> str:
     return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
 
 
-def _judged(view: View) -> tuple[bool, int]:
+def _judged(view: QuestionView) -> tuple[bool, int]:
     """Real messages before probes, and first what most settings were judged on."""
     return view.question.probe, -sum(j.verdict.judged for j in view.question.judged)
 

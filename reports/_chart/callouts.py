@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from leakbench.judging import Corner, Slab
 from reports._chart.labels import Box, Label, beside, column, within
-from reports._chart.plot import Plot, Point, Size
+from reports._chart.plot import Plot, PlotPoint, Size
 from reports._chart.svg import cut, width
 
 # Above so many settings only some are labelled, and arrows and bars are faint.
@@ -35,7 +35,7 @@ def slab_boxes(plot: Plot, slabs: Sequence[Slab]) -> list[Box]:
 
 
 def obstacles(
-    plot: Plot, points: Sequence[Point], front: Sequence[tuple[float, float]]
+    plot: Plot, points: Sequence[PlotPoint], front: Sequence[tuple[float, float]]
 ) -> list[Box]:
     """What a label must keep clear of: points, bars, arrows and the staircase."""
     taken: list[Box] = []
@@ -51,7 +51,7 @@ def obstacles(
 
 
 def labels(
-    points: Sequence[Point], on_front: Sequence[int], taken: list[Box], size: Size
+    points: Sequence[PlotPoint], on_front: Sequence[int], taken: list[Box], size: Size
 ) -> dict[int, Label]:
     """Setting -> its label; the boxes that they take are added to ``taken``.
 
@@ -102,11 +102,11 @@ def lost_place(
     return None if at is None else (at[0] + 4, at[1] + 16)
 
 
-def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[Point]:
+def worth_a_label(points: Sequence[PlotPoint], on_front: Sequence[int]) -> Sequence[PlotPoint]:
     """All of few points; of many the front, the dead and each family's most useful one."""
     if len(points) <= FEW:
         return points
-    top: dict[str, Point] = {}
+    top: dict[str, PlotPoint] = {}
     for p in points:
         if not p.dead and (p.family not in top or p.y < top[p.family].y):
             top[p.family] = p
@@ -115,11 +115,11 @@ def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[
     return [*chosen[: FEW - 4], *[p for p in points if p.dead][:4]]
 
 
-def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[Point]]:
+def _neighbours(points: Sequence[PlotPoint], worthy: Sequence[PlotPoint]) -> list[list[PlotPoint]]:
     """Live points of one family that lie close together, for one label; only groups with one that
     is worth it.
     """
-    groups: list[list[Point]] = []
+    groups: list[list[PlotPoint]] = []
     for p in sorted((p for p in points if not p.dead), key=lambda p: (p.family, p.y)):
         mine = next((g for g in groups if _near(g[-1], p)), None)
         if mine is None:
@@ -130,12 +130,12 @@ def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[P
     return [g for g in groups if any(p.index in wanted for p in g)]
 
 
-def _near(one: Point, other: Point) -> bool:
+def _near(one: PlotPoint, other: PlotPoint) -> bool:
     close = abs(one.x - other.x) < 40 and abs(one.y - other.y) < 36
     return close and one.family == other.family
 
 
-def short_names(points: Sequence[Point]) -> dict[str, str]:
+def short_names(points: Sequence[PlotPoint]) -> dict[str, str]:
     """Each name without the last parameters that no two live settings of its family need to be told
     apart; wrappers stay.
     """

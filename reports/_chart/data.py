@@ -13,7 +13,7 @@ from leakbench.judging import ATTACKERS, PAPER, absent, plural, row_of
 from leakbench.results import Number
 from reports._chart.callouts import short_names
 from reports._chart.labels import Label
-from reports._chart.plot import Point
+from reports._chart.plot import PlotPoint
 from reports._chart.scale import Scale
 from reports._chart.scene import Scene
 from reports._words import attack, interval, notes, utility
@@ -72,7 +72,7 @@ def _scale(scale: Scale) -> list[Any]:
     return [*map(number, ends), int(scale.log)]
 
 
-def _setting(point: Point, short: str, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
+def _setting(point: PlotPoint, short: str, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     judged, gain = point.judged, point.utility.value
     dead = None
     if point.dead:
@@ -97,12 +97,12 @@ def _setting(point: Point, short: str, by: Mapping[str, Sequence[Scene]], texts:
     return told
 
 
-def _height(found: Scene, point: Point) -> float:
+def _height(found: Scene, point: PlotPoint) -> float:
     """The utility at which a point is drawn."""
     return found.plot.ys.value(next(p.y for p in found.points if p.index == point.index))
 
 
-def _row(point: Point, row: Number, texts: Texts) -> list[Any]:
+def _row(point: PlotPoint, row: Number, texts: Texts) -> list[Any]:
     """Value, low, high, then what the tooltip says: number, blind guess, nothing defended, n,
     attack, notes.
     """

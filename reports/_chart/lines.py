@@ -23,7 +23,7 @@ LOG_FROM = 100
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """``tone``: leak, part, held, none; ``name`` stands at its end."""
 
     curve: Curve
@@ -38,11 +38,11 @@ class Axis:
     """
 
     top: float | None
-    text: Callable[[float], str] = "{:.2f}".format
+    text: Callable[[float], str]
     level: tuple[float, str] | None = None
 
 
-def lines(title: str, shown: Sequence[Line], last: int, axis: Axis) -> Markup:
+def lines(title: str, shown: Sequence[CurveLine], last: int, axis: Axis) -> Markup:
     """Rounds up to ``last`` across (log where they are many), values up.
 
     A curve with a single round is a dot with its interval.
@@ -78,7 +78,7 @@ def _heights(values: Sequence[float], top: float | None) -> tuple[float, float]:
     return low, high
 
 
-def _names(shown: Sequence[Line], ys: Scale) -> list[Markup]:
+def _names(shown: Sequence[CurveLine], ys: Scale) -> list[Markup]:
     """At the lines' ends, with hair lines."""
     names = [(_short(line.name), RIGHT, ys(line.curve.value[-1])) for line in shown]
     tones = {(n[0], n[2]): line.tone for n, line in zip(names, shown, strict=True)}
@@ -109,7 +109,7 @@ def _along(c: Curve, values: Sequence[float], xs: Scale, ys: Scale) -> list[tupl
     return [(xs(t), ys(v)) for t, v in zip(c.rounds, values, strict=True)]
 
 
-def _band(line: Line, xs: Scale, ys: Scale) -> Markup:
+def _band(line: CurveLine, xs: Scale, ys: Scale) -> Markup:
     c = line.curve
     if len(c.rounds) < 2 or c.low == c.high:
         return Markup("")
@@ -123,7 +123,7 @@ def _floor(c: Curve, xs: Scale, ys: Scale) -> Markup:
     return path(_along(c, c.floor, xs, ys), class_="floor")
 
 
-def _line(line: Line, xs: Scale, ys: Scale) -> Markup:
+def _line(line: CurveLine, xs: Scale, ys: Scale) -> Markup:
     c = line.curve
     if len(c.rounds) < 2:
         x = xs(c.rounds[0])

@@ -32,7 +32,7 @@ NARROW = Size("narrow", 358, 400, 38, 12, column=False)
 
 
 @dataclass(frozen=True)
-class Point:
+class PlotPoint:
     """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if
     that counts.
 
@@ -81,11 +81,11 @@ class Plot:
         """Every number that some attacker shows here."""
         return _rows(self.question)
 
-    def points(self, key: str) -> list[Point]:
+    def points(self, key: str) -> list[PlotPoint]:
         """Every setting that has a leakage and a utility."""
         return [self._point(j, w, u, key) for j, w, u in _drawn(self.question)]
 
-    def _point(self, judged: Judged, worst: Number, utility: Utility, key: str) -> Point:
+    def _point(self, judged: Judged, worst: Number, utility: Utility, key: str) -> PlotPoint:
         row = row_of(judged, key)
         paper = None if judged.verdict.rule == 4 or judged.setting.dead else row_of(judged, PAPER)
         y = self.ys(utility.value.value)
@@ -94,7 +94,7 @@ class Plot:
         shown = row or worst
         x = self.xs(shown.value.value)
         ghost = self.xs(paper.value.value) if paper else None
-        return Point(judged, shown, utility, x, y, ghost, faint=row is None)
+        return PlotPoint(judged, shown, utility, x, y, ghost, faint=row is None)
 
 
 def plot(question: Question, size: Size) -> Plot | None:

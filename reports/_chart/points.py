@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leakbench.judging import Judged
-from reports._chart.plot import Plot, Point
+from reports._chart.plot import Plot, PlotPoint
 from reports._chart.svg import SHAPES, path, shape, tag
 
 
@@ -50,7 +50,7 @@ def tone(judged: Judged) -> str:
     return "none" if judged.setting.dead else judged.verdict.tone
 
 
-def way(p: Point, plot: Plot, *, stressed: bool = False) -> Markup:
+def way(p: PlotPoint, plot: Plot, *, stressed: bool = False) -> Markup:
     """The 95 % intervals, and the way from the paper's own attack on the same run to the chosen
     one: the attacker's doing alone.
 
@@ -70,7 +70,7 @@ def way(p: Point, plot: Plot, *, stressed: bool = False) -> Markup:
     return tag("g", *lines, class_=classes, data_id=p.index, data_family=p.family)
 
 
-def arrow(p: Point) -> list[tuple[float, float]]:
+def arrow(p: PlotPoint) -> list[tuple[float, float]]:
     """The corners of an arrow; none where it would be too short to see, or where it would end in
     another attacker's number.
     """
@@ -81,7 +81,7 @@ def arrow(p: Point) -> list[tuple[float, float]]:
     return [(p.paper + to * 4, p.y), (tip, p.y), (back, p.y - 3), (tip, p.y), (back, p.y + 3)]
 
 
-def mark(p: Point, kind: str) -> Markup:
+def mark(p: PlotPoint, kind: str) -> Markup:
     """A link to the setting's record; its title is the full sentence."""
     setting, meaning = p.judged.setting, p.utility.meaning
     gain = f"{meaning.heading} {meaning.text(p.utility.value.value)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from leakbench.judging import PAPER, Corner, Slab, front, lost, steps
 from reports._chart.callouts import labels, lost_place, obstacles, pixels
 from reports._chart.labels import Label
-from reports._chart.plot import Plot, Point
+from reports._chart.plot import Plot, PlotPoint
 
 # The part of a chart's width and height in which the crowded corner is looked for, and the room
 # left round it.
@@ -29,7 +29,7 @@ class Scene:
 
     plot: Plot
     key: str
-    points: tuple[Point, ...]
+    points: tuple[PlotPoint, ...]
     front: tuple[Corner, ...]
     claimed: tuple[Corner, ...]
     lost: tuple[Slab, ...]
@@ -64,11 +64,11 @@ def scene(plot: Plot, key: str) -> Scene:
     )
 
 
-def _crowd(plot: Plot, points: Sequence[Point]) -> tuple[float, float, float, float] | None:
+def _crowd(plot: Plot, points: Sequence[PlotPoint]) -> tuple[float, float, float, float] | None:
     """Round the densest few settings: three or more, and not all."""
     wide, high = abs(plot.xs.stop - plot.xs.start), abs(plot.ys.stop - plot.ys.start)
     live = [p for p in points if not p.dead]
-    best: list[Point] = []
+    best: list[PlotPoint] = []
     for middle in live:
         near = [p for p in live if abs(p.x - middle.x) <= CORNER * wide / 2]
         near = [p for p in near if abs(p.y - middle.y) <= CORNER * high / 2]

@@ -25,7 +25,7 @@ FURTHER = {"client/*": " → every client", "client": " → clients, each its ow
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentLine:
     """A kind of message that leaves a client."""
 
     kind: str
@@ -71,7 +71,7 @@ class Card:
     icon: Markup
     about: About
     read: tuple[str, About] | None
-    sent: tuple[Sent, ...]
+    sent: tuple[SentLine, ...]
     claims: tuple[Claimed, ...]
     more_claims: int
     worst: tuple[Worst, ...]
@@ -120,7 +120,7 @@ def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, Ab
     return None
 
 
-def _sent(settings: Sequence[ShownSetting]) -> list[Sent]:
+def _sent(settings: Sequence[ShownSetting]) -> list[SentLine]:
     """What the clients of the family's settings send, one line per kind and path."""
     found: dict[tuple[str, str], list[Sending]] = defaultdict(list)
     for setting, run in [(s, r.meta) for s in settings for r in s.every]:
@@ -134,7 +134,7 @@ def _sent(settings: Sequence[ShownSetting]) -> list[Sent]:
     return [_line(kind, path, seen, len(settings)) for (kind, path), seen in found.items()]
 
 
-def _line(kind: str, path: str, seen: Sequence[Sending], total: int) -> Sent:
+def _line(kind: str, path: str, seen: Sequence[Sending], total: int) -> SentLine:
     sizes = [float(m["bytes"]) / max(int(m["messages"]), 1) for m, _, _ in seen]
     low, high = megabytes(min(sizes)), megabytes(max(sizes))
     often = dict.fromkeys(_often(m, run) for m, run, _ in seen)
@@ -146,7 +146,7 @@ def _line(kind: str, path: str, seen: Sequence[Sending], total: int) -> Sent:
     for names, which in covers.items():
         some = f" (in {len(which)} of {plural(total, 'setting')})"
         told.append(names + some * (len(which) != total))
-    return Sent(
+    return SentLine(
         kind=kind,
         path=path,
         often="; ".join(list(often)[:3]),

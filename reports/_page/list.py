@@ -25,7 +25,7 @@ MOST_OF_A_FAMILY = 3
 
 
 @dataclass(frozen=True)
-class Line:
+class ListLine:
     """A setting in the list; ``found``: the worst case; ``why``: why it cannot be judged."""
 
     index: int
@@ -52,7 +52,7 @@ class Folded:
     utility: str
     found: str
     track: Markup
-    lines: tuple[Line, ...]
+    lines: tuple[ListLine, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Group:
     word: str
     meaning: str
     count: int
-    lines: tuple[Line, ...]
+    lines: tuple[ListLine, ...]
     folded: tuple[Folded, ...]
 
 
@@ -76,7 +76,7 @@ def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
         families: dict[str, list[Judged]] = {}
         for j in members:
             families.setdefault(j.setting.family, []).append(j)
-        lines: list[Line] = []
+        lines: list[ListLine] = []
         folded: list[Folded] = []
         for mine in families.values():
             own = [_line(j, marks, scale) for j in mine]
@@ -89,10 +89,10 @@ def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _line(judged: Judged, marks: Mapping[str, str], scale: Scale | None) -> Line:
+def _line(judged: Judged, marks: Mapping[str, str], scale: Scale | None) -> ListLine:
     setting, worst, gain = judged.setting, judged.verdict.worst, judged.setting.final
     found = worst.meaning.text(worst.value.value) if worst else "none"
-    return Line(
+    return ListLine(
         index=setting.index,
         family=setting.family,
         name=setting.name,
@@ -121,7 +121,7 @@ def _why(judged: Judged) -> str:
     }.get(rule, judged.verdict.word)
 
 
-def _folded(members: list[Judged], lines: list[Line], scale: Scale | None) -> Folded:
+def _folded(members: list[Judged], lines: list[ListLine], scale: Scale | None) -> Folded:
     setting = members[0].setting
     gains = [j.setting.final for j in members if j.setting.final]
     worst = [j.verdict.worst for j in members if j.verdict.worst]

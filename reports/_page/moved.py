@@ -17,7 +17,7 @@ MOST = 12  # lines that are not folded
 
 
 @dataclass(frozen=True)
-class Line:
+class MovedLine:
     """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and
     utility at the end of training.
     """
@@ -38,8 +38,8 @@ class Section:
     """What the page shows: the lines that matter, then all others. ``said``: of all of them."""
 
     said: str
-    first: tuple[Line, ...]
-    rest: tuple[Line, ...]
+    first: tuple[MovedLine, ...]
+    rest: tuple[MovedLine, ...]
 
 
 def section(found: Against) -> Section:
@@ -50,13 +50,13 @@ def section(found: Against) -> Section:
     return Section(verdict(found), tuple(first[:MOST]), tuple(rest))
 
 
-def lines(found: Against) -> list[Line]:
+def lines(found: Against) -> list[MovedLine]:
     """Every row in words, in their order."""
     return [_line(row) for row in found.rows]
 
 
-def _line(row: Moved) -> Line:
-    return Line(
+def _line(row: Moved) -> MovedLine:
+    return MovedLine(
         setting=f"{row.task}: {row.name}",
         what=_what(row),
         old=interval(row.meaning, row.old),

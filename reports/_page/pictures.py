@@ -65,7 +65,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Cell:
+class PictureCell:
     """One picture (None: there is none), what stands under it, its text for those who do not see
     it.
     """
@@ -76,14 +76,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Strip:
+class PictureRow:
     """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are
     nobody's.
     """
 
     title: str
     about: str
-    cells: tuple[Cell, ...]
+    cells: tuple[PictureCell, ...]
     found: str
     tone: str
     family: str = ""
@@ -98,8 +98,8 @@ class Album:
     task: str
     attacks: str
     probe: bool
-    strips: tuple[Strip, ...]
-    folded: tuple[Strip, ...]
+    strips: tuple[PictureRow, ...]
+    folded: tuple[PictureRow, ...]
     columns: int
     left_out: int
 
@@ -214,7 +214,7 @@ class _Rows:
     units: Units
     store: Store
 
-    def shared(self) -> list[Strip]:
+    def shared(self) -> list[PictureRow]:
         """Original, blind guess and control once: for each attack of a name those of the first
         setting that it was made on, at its strongest.
         """
@@ -231,7 +231,7 @@ class _Rows:
                     out.append(self._reference(role, source, row, several=len(chosen) > 1))
         return out
 
-    def _reference(self, role: Role, source: _Source, row: Row, *, several: bool) -> Strip:
+    def _reference(self, role: Role, source: _Source, row: Row, *, several: bool) -> PictureRow:
         title, about = ROLES[role]
         if role == "original":
             units = plural(len(row), "unit")
@@ -242,7 +242,7 @@ class _Rows:
         tone = "leak" if role == "control" and _share(row) >= 0.5 else "none"
         return self._strip(title, about, row, _found(row), tone)
 
-    def attacks(self) -> tuple[list[Strip], list[Strip]]:
+    def attacks(self) -> tuple[list[PictureRow], list[PictureRow]]:
         """Open and folded: the settings of which most was rebuilt first, the strongest defense
         last.
         """
@@ -254,14 +254,14 @@ class _Rows:
             got[index] = max(_psnr(s.row("attack", self.units)) for s in own)
         ranked = sorted(got, key=lambda index: (-got[index], index))
         ends = {*ranked[:SETTINGS], *ranked[-SETTINGS:]}
-        opened, folded = list[Strip](), list[Strip]()
+        opened, folded = list[PictureRow](), list[PictureRow]()
         for index in ranked:
             several = len(by_setting[index]) > 1
             strips = [self._attack(s, several=several) for s in by_setting[index]]
             (opened if index in ends else folded).extend(strips)
         return opened, folded
 
-    def _attack(self, source: _Source, *, several: bool) -> Strip:
+    def _attack(self, source: _Source, *, several: bool) -> PictureRow:
         row, title = source.row("attack", self.units), source.setting.name
         if several and source.rung in STRENGTH:
             title += f", {STRENGTH[source.rung][1].removeprefix('+ ')}"
@@ -279,9 +279,9 @@ class _Rows:
 
     def _strip(
         self, title: str, about: str, row: Row, found: str, tone: str, family: str = ""
-    ) -> Strip:
+    ) -> PictureRow:
         cells = tuple(_cell(p, title, self.store) for p in row)
-        return Strip(title, about, cells, found, tone, family)
+        return PictureRow(title, about, cells, found, tone, family)
 
 
 def _psnr(row: Row) -> float:
@@ -306,12 +306,14 @@ def _found(row: Row) -> str:
     return f"{sum(hits)} of {len(hits)} found among look-alikes"
 
 
-def _cell(picture: Picture | None, title: str, store: Store) -> Cell:
+def _cell(picture: Picture | None, title: str, store: Store) -> PictureCell:
     if picture is None:
-        return Cell(None, "no image", f"{title}: the attack gave no image, or it was not kept")
+        return PictureCell(
+            None, "no image", f"{title}: the attack gave no image, or it was not kept"
+        )
     told, alt = under(picture), f"{title}, {picture.unit.replace('/', ' ')}"
     if picture.sha256 is None:
-        return Cell(None, told, f"{alt}: the attack gave no image")
+        return PictureCell(None, told, f"{alt}: the attack gave no image")
     if picture.role != "original":
         alt += f", {told}"
-    return Cell(store.add(picture.sha256), told, alt)
+    return PictureCell(store.add(picture.sha256), told, alt)

@@ -20,7 +20,7 @@ from reports._words import about
 
 
 @dataclass(frozen=True)
-class View:
+class QuestionView:
     """A question as the page shows it. ``legend``: (icon, family, name). ``scenes``: attacker ->
     its charts, wide and narrow.
     """
@@ -49,7 +49,9 @@ class View:
         return any(s.crowd for s, _ in self.scenes.values())
 
 
-def view(ident: str, question: Question, data: ReportData, marks: Mapping[str, str]) -> View:
+def view(
+    ident: str, question: Question, data: ReportData, marks: Mapping[str, str]
+) -> QuestionView:
     """One question's charts, list and sentences."""
     attackers, scenes = tuple(present(question)), dict[str, tuple[Scene, Scene]]()
     wide, narrow = plot(question, WIDE), plot(question, NARROW)
@@ -57,7 +59,7 @@ def view(ident: str, question: Question, data: ReportData, marks: Mapping[str, s
         scenes = {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
     drawn = [chart(s, marks, ident) for s in scenes.get(WORST, ())] or [Markup(""), Markup("")]
     families = {j.setting.family: j.setting.title for j in question.judged if j.verdict.worst}
-    return View(
+    return QuestionView(
         ident=ident,
         question=question,
         kicker=_kicker(question, data),
@@ -79,9 +81,9 @@ def utility_name(question: Question) -> str:
     return measured[0].meaning.heading if measured else "utility"
 
 
-def tasks_of(views: Sequence[View]) -> list[tuple[str, list[View]]]:
+def tasks_of(views: Sequence[QuestionView]) -> list[tuple[str, list[QuestionView]]]:
     """The page's tasks, each with what can be asked of it at the end of training."""
-    found: dict[str, list[View]] = {}
+    found: dict[str, list[QuestionView]] = {}
     for v in views:
         if not v.early:
             found.setdefault(v.question.task, []).append(v)

@@ -13,26 +13,41 @@ from leakbench.base import Meaning
 from leakbench.judging import WORST, Question
 from leakbench.reporting import Curve, ReportData, ShownSetting
 from leakbench.results import COLLAPSED_COSINE, COLLAPSED_RATIO, DIAGNOSTIC, Utility, setting_names
-from reports._chart.lines import ROOM, Axis, Line, lines
+from reports._chart.lines import ROOM, Axis, CurveLine, lines
 from reports._chart.scale import top_of
 from reports._chart.svg import width
 from reports._words import several
 
 MOST = 8  # lines in a panel
 NAMED = 4
-# Of a diagnostic: (title, what it says, its axis).
-DIAGNOSTICS = {
-    DIAGNOSTIC["cosine"]: (
-        "Mean cosine of prototypes",
+# Of a diagnostic: (how it is read, what it says, where a run is dead).
+DIAGNOSTICS = (
+    (
+        Meaning(
+            name=DIAGNOSTIC["cosine"],
+            direction="up",
+            low=-1.0,
+            high=1.0,
+            unit="run",
+            title="Mean cosine of prototypes",
+        ),
         "near 1: collapsed",
-        Axis(1.0, level=(COLLAPSED_COSINE, f"dead above {COLLAPSED_COSINE}")),
+        (COLLAPSED_COSINE, f"dead above {COLLAPSED_COSINE}"),
     ),
-    DIAGNOSTIC["euclidean"]: (
-        "Distance of prototypes",
+    (
+        Meaning(
+            name=DIAGNOSTIC["euclidean"],
+            direction="down",
+            low=0.0,
+            high=None,
+            margin=COLLAPSED_RATIO,
+            unit="run",
+            title="Distance of prototypes",
+        ),
         "relative to the embeddings' own; near 0: collapsed",
-        Axis(None, level=(COLLAPSED_RATIO, f"dead below {COLLAPSED_RATIO}")),
+        (COLLAPSED_RATIO, f"dead below {COLLAPSED_RATIO}"),
     ),
-}
+)
 UNSAID = ("nothing to attack", "not attacked", "attack too weak")
 
 
@@ -117,9 +132,9 @@ class _Panels:
         for q in self.questions:
             for own in (True, False):
                 out.append(self._leakage(q, own=own))
-        for name, (title, sub, axis) in DIAGNOSTICS.items():
-            curves = {i: c for i, c in self.curves if c.name == name}
-            out.append(self._panel(title, sub, curves, axis))
+        for meaning, sub, level in DIAGNOSTICS:
+            curves = {i: c for i, c in self.curves if c.name == meaning.name}
+            out.append(self._panel(meaning.heading, sub, curves, _axis(meaning, level)))
         return [panel for panel in out if panel]
 
     def _utility(self, utility: Utility) -> Panel | None:
@@ -156,7 +171,7 @@ class _Panels:
             verdict = verdicts.get(s.index)
             if s.index in curves:
                 tone = verdict.tone if verdict and not s.dead else "none"
-                drawn.append(Line(curves[s.index], self.names[s.index], tone))
+                drawn.append(CurveLine(curves[s.index], self.names[s.index], tone))
             elif question and verdict and verdict.word in UNSAID:
                 gone.append(f"{s.name} ({verdict.word})")
             else:

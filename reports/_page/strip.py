@@ -34,7 +34,7 @@ class StripLine:
 
 
 @dataclass(frozen=True)
-class Strip:
+class CheckStrip:
     """The whole strip; ``more``: how many rows it leaves out."""
 
     tone: str
@@ -44,7 +44,7 @@ class Strip:
     more: int
 
 
-def strip(check: Check | None) -> Strip | None:
+def strip(check: Check | None) -> CheckStrip | None:
     """What the check said, in the page's words; None if it did not run."""
     if check is None:
         return None
@@ -52,7 +52,7 @@ def strip(check: Check | None) -> Strip | None:
     lines = [_line(r, said) for r, said in urgent]
     if not check.rows:
         lines = [StripLine("none", "", line, "", "") for line in check.lines]
-    return Strip(
+    return CheckStrip(
         tone={0: "held", 1: "leak"}.get(check.exit, "part"),
         head=check.heading or f"Check ended with exit {check.exit}.",
         against=check.against,

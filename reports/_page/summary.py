@@ -23,7 +23,7 @@ NAMES = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "wor
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """``text`` with small print below; ``value``: what it is sorted by, empty for words; ``css``:
     its classes.
     """
@@ -35,7 +35,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A setting's row; ``cells`` stand under the table's ``heads``."""
 
     family: str
@@ -43,7 +43,7 @@ class Line:
     link: str
     icon: Markup
     reference: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Table:
     label: str
     caption: str
     heads: tuple[tuple[str, str], ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableRow, ...]
 
 
 def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
@@ -90,9 +90,9 @@ def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
     )
 
 
-def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[Cell, ...]) -> Line:
+def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[TableCell, ...]) -> TableRow:
     setting = judged.setting
-    return Line(
+    return TableRow(
         family=setting.family,
         name=setting.name,
         link=f"#{setting.id}",
@@ -102,34 +102,34 @@ def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[Cell, ...]) -> 
     )
 
 
-def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list[Cell]:
+def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list[TableCell]:
     setting, worst, final = judged.setting, judged.verdict.worst, judged.setting.final
     why = lacking(judged) or "no such attack counts"
     out = [
-        Cell(judged.verdict.word, css=f"verdict t-{judged.verdict.tone}"),
-        _cell(final.meaning, final.value) if final else Cell("not measured"),
+        TableCell(judged.verdict.word, css=f"verdict t-{judged.verdict.tone}"),
+        _cell(final.meaning, final.value) if final else TableCell("not measured"),
         _claim(claimed(setting, question.metric, question.stage)),
     ]
     for key in attackers:
         row = row_of(judged, key)
-        cell = _cell(row.meaning, row.value) if row else Cell(why)
+        cell = _cell(row.meaning, row.value) if row else TableCell(why)
         out.append(replace(cell, css="strong") if row and key == WORST else cell)
     if worst is None:
-        return [*out, Cell(why), Cell(why), Cell(why), Cell(judged.sentence)]
+        return [*out, TableCell(why), TableCell(why), TableCell(why), TableCell(judged.sentence)]
     units = worst.meaning.noun or "unit scores"
-    count = Cell(
+    count = TableCell(
         str(worst.value.n), f"{units}, {plural(len(setting.seeds), 'seed')}", str(worst.value.n)
     )
     floor, control = _cell(worst.meaning, worst.floor), _cell(worst.meaning, worst.control)
-    return [*out, floor, control, count, Cell(notes(worst.flags))]
+    return [*out, floor, control, count, TableCell(notes(worst.flags))]
 
 
-def _cell(meaning: Meaning, e: Estimate) -> Cell:
-    return Cell(meaning.text(e.value), span(meaning, e), repr(e.value))
+def _cell(meaning: Meaning, e: Estimate) -> TableCell:
+    return TableCell(meaning.text(e.value), span(meaning, e), repr(e.value))
 
 
-def _claim(found: Number | None) -> Cell:
+def _claim(found: Number | None) -> TableCell:
     if found is None or found.claim is None:
-        return Cell("not in its paper")
+        return TableCell("not in its paper")
     value, source = found.claim.value, found.claim.source
-    return Cell(found.meaning.text(value), source.split(":")[0].split(";")[0], repr(value))
+    return TableCell(found.meaning.text(value), source.split(":")[0].split(";")[0], repr(value))

@@ -6,46 +6,89 @@ import re
 from dataclasses import replace
 
 import pytest
+from helpers.report_data import bare_json, gained, runs_of, setting
 from hypothesis import given
 from hypothesis import strategies as st
-from leakbench.judging.questions import METRICS, TOPICS
-from leakbench.judging.settings import Judged, Question, Setting, Utility
 from scipy.stats import binomtest
 
+from leakbench import metrics
+from leakbench.attacking.metric import Metric
+from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.opening import counts, headline, lede, others
-from leakbench.judging.sentences import amount, count, plain, plural, sentence
-from leakbench.judging.verdict import Case, Number, Side, judge, strict
+from leakbench.judging.question import Judged, Question
+from leakbench.judging.sentences import amount, count, plural, sentence
+from leakbench.judging.verdict import Case, judge, seeds_needed, strict
+from leakbench.metrics import context, images, topics
+from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
+from leakbench.results.number import Attacker, Evaluated, Number
+from leakbench.results.settings import Setting
+from leakbench.statistics.intervals import Estimate
+
+BASE = setting("fedgn", {"sigma": 0.1}, task="t")
 
 
 def number(
-    value, rung="method", attack="unmix", width=0.03, floor=0.01, control=1.0, flags=(), **more
+    value,
+    rung="method",
+    attack="unmix",
+    width=0.03,
+    floor=0.01,
+    control=1.0,
+    flags=(),
+    metric=P_LEAK,
+    **more,
 ):
+    n, unit = more.pop("n", 300), metric.meaning.unit
+    low, high = more.pop("low", max(value - width, 0.0)), more.pop("high", min(value + width, 1.0))
+    blind = (more.pop("floor_low", floor), more.pop("floor_high", floor))
+    failed, tried = more.pop("failed", 0), more.pop("tried", 0)
+    assert not more
     return Number(
-        attack=attack,
-        rung=rung,
-        value=value,
-        low=more.pop("low", max(value - width, 0.0)),
-        high=more.pop("high", min(value + width, 1.0)),
-        n=more.pop("n", 300),
-        floor=floor,
-        floor_low=more.pop("floor_low", floor),
-        floor_high=more.pop("floor_high", floor),
-        control=control,
-        control_low=control - 0.01,
-        control_high=control,
+        configuration=BASE,
+        attacker=Attacker(name=attack, rung=rung),
+        meaning=metric.meaning,
+        stage="final",
+        round=1,
+        probe=False,
+        seeds=(0, 1, 2),
+        value=Estimate(value, low, high, n, unit, "clopper-pearson"),
+        floor=Estimate(floor, *blind, n, unit, "student"),
+        control=Estimate(control, control - 0.01, control, n, unit, "student"),
+        failed=failed,
+        tried=tried,
         flags=frozenset(flags),
-        **more,
+        utility=gained(BASE, 0.5),
     )
 
 
-def case(*attacks, cascade=None, worst=None, metric="p_leak", leaks="up", seeds=3, **more):
-    real = [a for a in attacks if a.rung != "paper" and "control_failed" not in a.flags]
+def change(part, **more):
+    return part.model_copy(update=more)
+
+
+def at(n, value, low, high):
+    return change(n, value=replace(n.value, value=value, low=low, high=high))
+
+
+def by(n, attack):
+    """The same number, made by another attack."""
+    return change(n, attacker=change(n.attacker, name=attack))
+
+
+def case(*attacks, cascade=None, worst=None, metric=P_LEAK, seeds=3, **more):
+    real = [a for a in attacks if a.attacker.rung != "paper" and "control_failed" not in a.flags]
     if cascade is None and real:
-        cascade = replace(real[-1], attack="cascade")
+        cascade = by(real[-1], "cascade")
     if worst is None and attacks:
-        pick = max if leaks == "up" else min
-        worst = replace(pick(attacks, key=lambda a: a.value), attack="any_attack")
-    return Case(metric, leaks, attacks, cascade, worst, seeds=seeds, **more)
+        pick = max if metric.meaning.direction == "up" else min
+        worst = by(pick(attacks, key=lambda a: a.value.value), "any_attack")
+    return Case(
+        meaning=metric.meaning,
+        attacks=attacks,
+        cascade=cascade,
+        any_attack=worst,
+        seeds=seeds,
+        **more,
+    )
 
 
 def said(c):
@@ -56,7 +99,7 @@ def test_rule_1_sends_nothing_of_the_kind():
     c = case(kind="prototype", sends=("update",), sends_kind=False)
     assert judge(c).rule == 1
     assert said(c) == "Sends no prototype: nothing for this attack to read. Judge it by its update."
-    assert said(replace(c, sends=("features", "labels", "update"))).endswith(
+    assert said(change(c, sends=("features", "labels", "update"))).endswith(
         "Judge it by its features, labels and update."
     )
 
@@ -79,11 +122,11 @@ def test_rule_3_dead_only_if_every_seed_is():
     )
     assert "It is not private either: an attacker names 90 of 100 clients on average." in said(c)
     assert "not private either" not in said(
-        replace(c, attacks=(number(0.01),), cascade=number(0.01), any_attack=number(0.01))
+        change(c, attacks=(number(0.01),), cascade=number(0.01), any_attack=number(0.01))
     )
     paper = case(number(0.9, "paper"), dead_seeds=3, dead_because="it did not learn")
     assert "It is not private either" in said(paper)
-    some = replace(c, dead_seeds=1)
+    some = change(c, dead_seeds=1)
     assert judge(some).rule == 5
     assert "1 of 3 seeds died." in said(some)
 
@@ -104,7 +147,7 @@ def test_rule_4_needs_a_control_that_succeeded():
 def test_a_weak_attack_does_not_count_beside_a_strong_one():
     c = case(number(0.5, attack="weak", flags=["control_failed"]), number(0.012, width=0.012))
     verdict = judge(c)
-    assert [a.attack for a in verdict.counting] == ["unmix"]
+    assert [a.attacker.name for a in verdict.counting] == ["unmix"]
     assert "1 of 2 attacks was too weak and does not count." in said(c)
 
 
@@ -128,7 +171,7 @@ def test_accuses_with_the_best_single_attack_if_it_beats_the_cascade():
     )
     verdict = judge(c)
     assert verdict.rule == 5
-    assert verdict.reached.attack == "a"
+    assert verdict.reached.attacker.name == "a"
 
 
 def test_the_best_of_several_attacks_pays_for_having_been_picked():
@@ -140,8 +183,8 @@ def test_the_best_of_several_attacks_pays_for_having_been_picked():
     )
     wide = binomtest(20, 40).proportion_ci(1 - 0.05 / 4)
     assert strict(row, 1) == row
-    assert strict(row, 4).low == pytest.approx(wide.low, abs=0.015)
-    assert strict(row, 4).low <= wide.low
+    assert strict(row, 4).value.low == pytest.approx(wide.low, abs=0.015)
+    assert strict(row, 4).value.low <= wide.low
     close = number(0.58, attack="a", low=0.506, n=60)
     others_ = [number(0.02, attack=f"b{i}", width=0.02) for i in range(3)]
     assert judge(case(close, cascade=number(0.02, attack="cascade"))).rule == 5
@@ -161,11 +204,9 @@ def test_rule_6_only_the_papers_own_attack(value, rule):
 
 def test_paper_alone_is_said_to_count_where_others_were_too_weak():
     c = Case(
-        "p_leak",
-        "up",
-        (number(0.2, "paper"), number(0.2, flags=["control_failed"])),
-        None,
-        number(0.2, "paper", "any_attack"),
+        meaning=P_LEAK.meaning,
+        attacks=(number(0.2, "paper"), number(0.2, flags=["control_failed"])),
+        any_attack=number(0.2, "paper", "any_attack"),
         seeds=3,
     )
     assert "only the paper's own attack counts" in said(c)
@@ -183,7 +224,7 @@ def test_rule_7_held_by_the_upper_bound_of_every_attack():
     )
     assert judge(case(fine, number(0.02, attack="b", low=0.0, high=0.0601))).rule == 9
     # Nothing is acquitted without the upper bound.
-    assert judge(replace(c, any_attack=None)).rule == 9
+    assert judge(change(c, any_attack=None)).rule == 9
 
 
 def test_copies_that_raise_the_floor_of_any_attack_acquit_nobody():
@@ -222,32 +263,29 @@ def test_rule_9_says_what_would_settle_it():
         "Cannot tell: between fewer than 1 of 100 and 9 of 100 with 95 % confidence, n = 300. About"
         " 2 more seeds would settle it."
     )
-    assert Side(c).seeds_needed(number(0.03, low=0.029, high=0.5)) == 1
-    assert Side(c).seeds_needed(number(0.07, low=0.005, high=0.09, floor_high=0.08)) is None
+    assert seeds_needed(number(0.03, low=0.029, high=0.5), c.seeds) == 1
+    assert seeds_needed(number(0.07, low=0.005, high=0.09, floor_high=0.08), c.seeds) is None
 
 
 def test_less_is_more_for_distances_and_counts():
-    near = number(0.1, low=0.08, high=0.12, floor=0.6, control=0.01)
-    c = case(near, metric="lpips", leaks="down")
-    assert Side(c).control(near) == -0.05  # as good as the original, not better
+    far = {"floor": 0.6, "control": 0.01, "metric": images.LPIPS}
+    near = number(0.1, low=0.08, high=0.12, **far)
+    c = case(near, metric=images.LPIPS)
+    assert near.best == -0.05  # as good as the original, not better
     assert judge(c).rule == 5
-    assert (
-        judge(
-            case(replace(near, value=0.6, low=0.58, high=0.62), metric="lpips", leaks="down")
-        ).rule
-        == 7
-    )
-    samples = number(64, "public", "ctx", low=40, high=88, floor=1000, control=8)
+    assert judge(case(at(near, 0.6, 0.58, 0.62), metric=images.LPIPS)).rule == 7
+    needed = {"floor": 1000, "control": 8, "metric": context.SAMPLES_TO_90}
+    samples = number(64, "public", "ctx", low=40, high=88, **needed)
     # Half way on logarithms: 89.
-    assert judge(case(samples, metric="samples_to_90", leaks="down")).rule == 5
-    assert judge(case(replace(samples, high=91), metric="samples_to_90", leaks="down")).rule == 8
+    assert judge(case(samples, metric=context.SAMPLES_TO_90)).rule == 5
+    assert judge(case(at(samples, 64, 40, 91), metric=context.SAMPLES_TO_90)).rule == 8
 
 
 def test_open_ended_metrics_cap_the_control():
-    row = number(40.0, low=38.0, high=42.0, floor=12.0, control=78.0)
-    assert judge(case(row, metric="psnr")).rule == 5
-    assert "rebuilds images to 40.0 dB" in said(case(row, metric="psnr"))
-    assert judge(case(replace(row, value=18.0, low=16.0, high=20.0), metric="psnr")).rule == 8
+    row = number(40.0, low=38.0, high=42.0, floor=12.0, control=78.0, metric=images.PSNR)
+    assert judge(case(row, metric=images.PSNR)).rule == 5
+    assert "rebuilds images to 40.0 dB" in said(case(row, metric=images.PSNR))
+    assert judge(case(at(row, 18.0, 16.0, 20.0), metric=images.PSNR)).rule == 8
 
 
 @pytest.mark.parametrize(
@@ -284,10 +322,10 @@ def test_a_count_never_overstates(value, whole):
 
 
 def test_numbers_are_never_a_bare_or_negative_zero():
-    assert plain("prototype_cosine", -0.001) == "0.00"
-    assert plain("p_leak", 0.001) == "under 0.01"
-    assert plain("p_leak", 0.0) == "0.00"
-    assert plain("psnr", 46.23) == "46.2 dB"
+    assert PROTOTYPE_COSINE.meaning.text(-0.001) == "0.00"
+    assert P_LEAK.meaning.text(0.001) == "under 0.01"
+    assert P_LEAK.meaning.text(0.0) == "0.00"
+    assert images.PSNR.meaning.text(46.23) == "46.2 dB"
 
 
 @pytest.mark.parametrize(
@@ -307,8 +345,10 @@ def test_additions_one_seed_oracle_weights():
     c = case(number(0.2, "paper", flags=["oracle_prototypes"]), cascade=None, seeds=1)
     assert "One seed only: the interval does not cover how training runs differ." in said(c)
     assert "This attack is given the true prototypes; without it: not measured." in said(c)
-    assert "without it: 30 of 300 clients." in said(replace(c, public=number(0.1)))
-    assert "weights not found (`leakbench doctor`)" in said(replace(c, no_lpips=True))
+    assert "without it: 30 of 300 clients." in said(change(c, public=number(0.1)))
+    assert "weights not found (`leakbench doctor`)" in said(
+        change(c, unmeasured=("LPIPS of the reconstruction",))
+    )
     assert "on average" not in said(c)
 
 
@@ -345,8 +385,8 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
     assert "nan" not in text.lower()
     assert not re.search(r"(?<!not )\b(private|safe|secure)\b", text)
     if verdict.rule == 7:
-        assert all(a.high <= a.floor + 0.05 + 1e-9 for a in verdict.counting)
-        assert any(a.rung != "paper" for a in verdict.counting)
+        assert all(a.value.high <= a.floor.value + 0.05 + 1e-9 for a in verdict.counting)
+        assert any(a.attacker.rung != "paper" for a in verdict.counting)
 
 
 # the headline
@@ -363,28 +403,38 @@ def judged(word, name, utility=0.5, reference=False, dead=0, paper=None):
         if word != "none"
         else case()
     )
-    setting = Setting(
-        name,
-        0,
-        "t",
-        name,
-        name,
-        {},
-        (),
-        reference,
-        3,
-        dead,
-        "",
-        Utility("accuracy", utility, utility, utility, 0.01),
-        (),
-        frozenset(),
-    )
     verdict = judge(c)
-    return Judged(setting, c, verdict, sentence(c, verdict))
+    made = known(name, utility, reference, dead)
+    return Judged(setting=made, case=c, verdict=verdict, sentence=sentence(c, verdict))
+
+
+def known(name, utility=0.5, reference=False, dead=0, kinds=()):
+    """A setting of three seeds, ``dead`` of which died, whose clients send ``kinds``."""
+    base = setting(name, {}, task="t")
+    own = gained(base, utility, chance=0.01)
+    own = change(own, value=Estimate(utility, utility, utility, 360, "test unit", "student"))
+    sent = [{"kind": kind, "sender": "client"} for kind in kinds]
+    about = {"hides": not reference, "sent": sent}
+    runs = runs_of(bare_json(base, seed) | about for seed in range(3))
+    why = ["it did not learn"] * dead + [""] * (3 - dead)
+    return Setting(
+        configuration=base,
+        runs=runs,
+        name=name,
+        evaluated=[Evaluated(r, own.meaning, (), w) for r, w in zip(runs, why, strict=True)],
+        utility=(own,),
+    )
 
 
 def question(*settings):
-    return Question("t", TOPICS[0], "p_leak", probe=False, stage="final", judged=settings)
+    return asked(topics.PROTOTYPES, P_LEAK.meaning, settings)
+
+
+def asked(topic, meaning, settings, *, probe=False):
+    judged_ = tuple(settings)
+    return Question(
+        task="t", topic=topic, meaning=meaning, probe=probe, stage="final", judged=judged_
+    )
 
 
 def text_of(spans):
@@ -493,22 +543,20 @@ def test_what_held_on_one_question_is_said_to_leak_on_another():
     one = judged("held", "a")
     q = question(one)
     bad = judged("leaks", "a")
-    other = Question(
-        "t",
-        TOPICS[1],
-        "identification",
-        probe=True,
-        stage="final",
-        judged=(replace(bad, setting=one.setting),),
-    )
+    found = [change(bad, setting=one.setting)]
+    other = asked(topics.IMAGES, images.IDENTIFICATION.meaning, found, probe=True)
     assert others(q, [q, other], one) == ["On images, on probes: leaks."]
-    sends = replace(one.setting, kinds=frozenset({"prototype", "update", "model"}))
-    both = question(replace(one, setting=sends))
+    sends = known("a", kinds=("prototype", "update", "model"))
+    both = question(change(one, setting=sends))
     assert others(both, [both], both.judged[0]) == ["Its updates were not attacked."]
 
 
 def test_every_metric_of_a_topic_has_words():
-    assert {m for t in TOPICS for m in t.metrics} <= set(METRICS)
-    assert all(w.meaning.endswith(".") for w in METRICS.values())
+    ours = [getattr(metrics, name) for name in metrics.__all__]
+    several = [m for found in ours if isinstance(found, tuple) for m in found]
+    found = [m.meaning for m in (*ours, *several) if isinstance(m, Metric)]
+    assert len(found) > 20
+    assert all(m.topic and m.title and m.verb and m.about.endswith(".") for m in found)
+    assert all(m.meaning.verb and m.meaning.about.endswith(".") for m in UTILITIES.values())
     assert plural(0, "seed") == "0 seeds"
     assert plural(1, "seed") == "1 seed"

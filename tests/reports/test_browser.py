@@ -5,13 +5,11 @@ Skipped where there is none.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from helpers.browser import needs_browser, opened, started
-from helpers.report_data import report_data, row, run_json, setting
+from helpers.report_data import again, built, report_data, row, setting
 
-from leakbench.reporting.data import ReportData
 from reports.html import Html
 
 pytestmark = needs_browser
@@ -23,7 +21,7 @@ def two_tasks():
     """The made-up report, and a second task with four settings of two families."""
     data = report_data()
     bases = [
-        setting(d, p) | {"task": "digits"}
+        setting(d, p, task="digits")
         for d, p in (
             ("fedgn", {"sigma": 0.1}),
             ("fedgn", {"sigma": 0.2}),
@@ -42,15 +40,12 @@ def two_tasks():
     ]
     # Nobody read the record of the other two.
     more.append(row(bases[0], 0.8, "average", "transcript", "p_leak", 0.5))
-    more += [r | {"stage": "early", "value": 0.5, "low": 0.4, "high": 0.6} for r in more]
-    runs = [run_json(b, 0, f"digits-{i}") for i, b in enumerate(bases)]
-    return replace(data, tradeoff=[*data.tradeoff, *more], runs=[*data.runs, *runs])
+    more += [again(n, stage="early", value=0.5, low=0.4, high=0.6) for n in more]
+    return report_data(numbers=[*(n for s in data.settings for n in s.numbers), *more])
 
 
 def nothing():
-    return ReportData(
-        "leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00"
-    )
+    return built()
 
 
 def bare():
@@ -60,7 +55,7 @@ def bare():
         row(setting("fedgn", {"sigma": 0.1}), 0.9, attack, rung, "p_leak", 0.9, utility_metric="")
         for attack, rung in attacks
     ]
-    return replace(nothing(), tradeoff=rows)
+    return built(rows)
 
 
 def hundred():
@@ -77,7 +72,7 @@ def hundred():
             ("any_attack", "public"),
         )
     ]
-    return replace(nothing(), tradeoff=rows)
+    return built(rows)
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +228,7 @@ def test_who_was_not_attacked_like_this_stays_faint_at_its_worst_case(page):
 
 def test_hostile_names_stay_text(browser, tmp_path):
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'"
-    base = setting(evil, {"alpha": evil}) | {"task": evil}
+    base = setting(evil, {"alpha": evil}, task=evil)
     other = setting("fedgn", {"sigma": 0.1})
     attacks = (
         ("own", "paper", 0.2),
@@ -247,9 +242,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
         for attack, rung, value in attacks
     ]
     with opened(
-        browser,
-        Html().write(replace(nothing(), title=evil, tradeoff=rows), tmp_path)[0],
-        reduced_motion="reduce",
+        browser, Html().write(built(rows, title=evil), tmp_path)[0], reduced_motion="reduce"
     ) as page:
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
         assert page.locator(".intro:visible .kicker").inner_text().startswith(evil)

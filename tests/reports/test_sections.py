@@ -24,9 +24,10 @@ from helpers.report_data import (
 )
 
 from leakbench.judging.attackers import row_of
+from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
 from leakbench.reporting.png import Images, png
-from reports._chart.lines import LEFT, RIGHT, Axis, Line, lines
+from reports._chart.lines import LEFT, RIGHT, Axis, CurveLine, lines
 from reports._chart.points import shapes
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import bars, strip, worst_off
@@ -36,7 +37,7 @@ from reports._page.pictures import Store, gallery
 from reports._page.sure import how_sure
 from reports.html import render
 
-UNIT = Axis(1.0)
+UNIT = Axis(1.0, P_LEAK.meaning.text)
 
 
 def prototypes(data):
@@ -268,7 +269,7 @@ def test_worst_off_clients_in_words_and_drawing():
 def test_lines_go_through_the_curve_s_own_numbers():
     ends = {"low": (0.8, 0.4, 0.0), "high": (1.0, 0.6, 0.2), "floor": (0.05,) * 3}
     found = curve("p_leak", (0.9, 0.5, 0.1), rounds=(1, 10, 100), by="near", rung="paper", **ends)
-    drawn = str(lines("Leakage", [Line(found, "FedGN", "leak")], 100, UNIT))
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 100, UNIT))
     [d] = re.findall(r'<path d="M([^"]*)" class="line leak"', drawn)
     points = [tuple(map(float, p.split())) for p in d.split("L")]
     ticks = {
@@ -290,7 +291,7 @@ def test_lines_go_through_the_curve_s_own_numbers():
 def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
     ends = {"low": (0.4,), "high": (0.6,), "floor": (0.05,)}
     found = curve("p_leak", (0.5,), rounds=(300,), by="mean", rung="method", **ends)
-    drawn = str(lines("Leakage", [Line(found, "FedGN", "leak")], 300, UNIT))
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 300, UNIT))
     assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
     assert 'class="line leak"' not in drawn
 
@@ -309,7 +310,7 @@ def test_labels_at_the_ends_meet_their_own_tone():
     made = []
     for v, t in zip((0.2, 0.9, 0.2, 0.5), tones, strict=True):
         found = curve("p_leak", (0.5, v), rounds=(1, 2), by="near")
-        made.append(Line(found, f"name {t}", t))
+        made.append(CurveLine(found, f"name {t}", t))
     found = re.findall(
         r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<', str(lines("x", made, 2, UNIT))
     )
