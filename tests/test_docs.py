@@ -217,7 +217,7 @@ class TestLimits:
         assert sizes == pytest.approx(said, rel=0.1)
 
     def test_scales(self):
-        from leakbench.reproduce.rows import COLUMNS
+        from leakbench.reproduce.row import COLUMNS
         from leakbench.results import claims
 
         text = self.point("Nothing here")
