@@ -124,7 +124,7 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
     if not shown:
         return None
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-    axes = figure.add_subplot()
+    axes: Any = figure.add_subplot()
     for one in shown:
         _point(axes, one, marks)
     meaning, gained = question.meaning, shown[0][2].meaning

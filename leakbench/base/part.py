@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -11,3 +13,10 @@ class Part(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
+
+    def __copy__(self) -> Self:
+        """Without what was worked out of the fields and kept: ``model_copy`` may change them."""
+        copied = super().__copy__()
+        for name in vars(copied).keys() - type(self).model_fields.keys():
+            del vars(copied)[name]
+        return copied

@@ -24,6 +24,7 @@ from .opening import unjudged as unjudged
 from .question import Judged as Judged
 from .question import Question as Question
 from .question import Span as Span
+from .sentences import ORACLES as ORACLES
 from .sentences import count as count
 from .sentences import plural as plural
 from .verdict import Case as Case

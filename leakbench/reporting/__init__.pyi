@@ -17,6 +17,7 @@ from .data import Place as Place
 from .data import Position as Position
 from .data import Report as Report
 from .data import ReportData as ReportData
+from .data import Role as Role
 from .data import ShownSetting as ShownSetting
 from .data import Split as Split
 from .data import Task as Task

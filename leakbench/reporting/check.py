@@ -32,7 +32,7 @@ def check_of(
         settings: of the runs that were checked.
         baseline: the file compared with.
     """
-    methods = {s.family: Method(s.family, s.one.meta.get("method")) for s in settings}
+    methods = {s.family: s.method for s in settings}
     known = [r.configuration for c in result.rows for r in (c.now, c.then) if r]
     every = {c.key: c for c in known}
     names = setting_names(list(every.values()), methods)

@@ -26,6 +26,7 @@ from leakbench.reporting.data import Made, Report, ReportData, ShownSetting, Tas
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import of_folder
 from leakbench.reporting.png import Images
+from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
 
@@ -91,7 +92,7 @@ def write(
 
 def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     """All that a report says of these runs; with ``redact`` no picture and no map is made."""
-    settings = [_with_commands(s) for s in tables.settings]
+    settings = [_with_commands(s) for s in sorted(tables.settings, key=lambda s: s.index)]
     questions = tuple(find_questions(settings, tables.missing))
     images = Images()
     shown = tuple(_shown(s, None if redact else images) for s in settings)
@@ -107,11 +108,18 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
         questions=questions,
         settings=shown,
         maps=() if redact else tuple(maps.of(settings)),
-        missing=tables.missing,
+        missing=_located(tables.missing, settings),
         about=about.of(settings),
         images=images.found,
         tables=tables,
     )
+
+
+def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[Missing, ...]:
+    """Each with its setting's id."""
+    ids = {s.key: s.id for s in settings}
+    found = [(m, {"setting": ids[m.configuration.key]}) for m in missing]
+    return tuple(m.model_copy(update=at) for m, at in found)
 
 
 def _with_commands(setting: Setting) -> Setting:

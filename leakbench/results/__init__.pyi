@@ -1,4 +1,7 @@
 from .cells import table_lines as table_lines
+from .dead import COLLAPSED_COSINE as COLLAPSED_COSINE
+from .dead import COLLAPSED_RATIO as COLLAPSED_RATIO
+from .dead import DIAGNOSTIC as DIAGNOSTIC
 from .names import Method as Method
 from .names import setting_names as setting_names
 from .number import ANY as ANY

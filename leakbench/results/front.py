@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -44,13 +45,17 @@ def best(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
     by_data: dict[str, list[Number]] = defaultdict(list)
     for n in numbers:
         by_data[about[n.configuration.key]].append(n)
-    return [n for group in by_data.values() for n in group if not _beaten(n, group)]
+    return [n for group in by_data.values() for n in _unbeaten(group)]
 
 
-def _beaten(n: Number, group: Sequence[Number]) -> bool:
-    """Is another one at least as good in both, and better in one?"""
-    for other in group:
-        gain, leak = other.utility.gain - n.utility.gain, n.leak - other.leak
-        if gain >= 0 and leak >= 0 and (gain > 0 or leak > 0):
-            return True
-    return False
+def _unbeaten(numbers: Sequence[Number]) -> list[Number]:
+    """Those that leak less than all that are as useful, and are more useful than all that leak as
+    little; equals stand together.
+    """
+    at = [(n.leak, -n.utility.gain) for n in numbers]
+    kept, last = set[int](), (-math.inf, math.inf)
+    for i in sorted(range(len(numbers)), key=lambda i: at[i]):
+        if at[i][1] < last[1] or at[i] == last:
+            kept.add(i)
+            last = at[i]
+    return [n for i, n in enumerate(numbers) if i in kept]

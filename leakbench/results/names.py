@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
 from leakbench.base.printable import one_line
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.results.number import Configuration
@@ -15,12 +18,13 @@ MOST = 24  # of a value in it
 
 
 class Method:
-    """What a method calls itself and its parameters, as run.json has it; a run that is older, or
-    no run at all, says nothing: then the names in the files stand for themselves.
+    """What a method calls itself and its parameters, as run.json has it. Where that is silent (an
+    older run, or none at all) the installed method says it, or else the names in the files stand
+    for themselves.
     """
 
     def __init__(self, name: str, about: Any = None) -> None:
-        told = about if isinstance(about, Mapping) else {}
+        told = about if isinstance(about, Mapping) else _installed(name)
         letters = told.get("letters")
         self.title = str(told.get("title") or name)
         self.principal = frozenset(map(str, told.get("principal") or ()))
@@ -29,6 +33,14 @@ class Method:
     def letter(self, parameter: str) -> str:
         """As the paper writes it: "α"."""
         return str(self._letters.get(parameter, parameter))
+
+
+@lru_cache(maxsize=256)
+def _installed(name: str) -> Mapping[str, Any]:
+    try:
+        return dict(registry.load("defenses", name).display())
+    except UsageError:  # not installed here, or it cannot be imported
+        return {}
 
 
 def setting_names(every: Sequence[Configuration], methods: Mapping[str, Method]) -> dict[str, str]:

@@ -339,10 +339,11 @@ class Number(Part):
 
 class Missing(Part):
     """A number that a reader would look for, and why it is not there; ``meaning``: the metric's,
-    where an attack measured it elsewhere.
+    where an attack measured it elsewhere. ``setting``: its id in a report.
     """
 
     configuration: Configuration = Field(exclude=True)
+    setting: str = ""
     attack: str
     metric: str
     reason: str

@@ -70,12 +70,16 @@ class Setting(Part):
         """The method's name."""
         return self.configuration.defense
 
+    @property
+    def method(self) -> Method:
+        """What the method calls itself and its parameters."""
+        return Method(self.family, self.one.meta.get("method") if self.every else None)
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def title(self) -> str:
         """What the method calls itself."""
-        told = self.one.meta.get("method") if self.every else None
-        return Method(self.family, told).title
+        return self.method.title
 
     @property
     def every(self) -> tuple[Run, ...]:
@@ -169,13 +173,16 @@ class Setting(Part):
     @property
     def about(self) -> str:
         """Task, data and model: only settings that agree in them are compared."""
+        if not self.every:
+            return self.task
         task = self.one.spec["task"]
         params = {k: v for k, v in task["params"].items() if k != "evaluations"}
         return canonical({"name": task["name"]} | params)
 
 
 def group(runs: Sequence[Run]) -> list[Setting]:
-    """The settings of ``runs``, sorted and named; nothing is read of them yet.
+    """The settings of ``runs`` in the order of the tables, named; nothing is read of them yet. By
+    their ``index`` a task's stand together, and what hides nothing comes first.
 
     Engines are pooled (and flagged) as long as every seed is there once; a seed that is there
     twice, with two engines or recording policies, splits them.
@@ -205,9 +212,12 @@ def group(runs: Sequence[Run]) -> list[Setting]:
         label = _label(named.task, facts, looks[named.key])
         out.append(_setting(part, named.model_copy(update={"task": label})))
     out.sort(key=_place)
-    methods = {s.family: Method(s.family, s.one.meta.get("method")) for s in out}
+    methods = {s.family: s.method for s in out}
     names = setting_names([s.configuration for s in out], methods)
-    return [s.model_copy(update={"name": names[s.key], "index": i}) for i, s in enumerate(out)]
+    out = [s.model_copy(update={"name": names[s.key]}) for s in out]
+    shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, s.name))
+    index = {s.key: i for i, s in enumerate(shown)}
+    return [s.model_copy(update={"index": index[s.key]}) for s in out]
 
 
 def _place(setting: Setting) -> tuple[str, str, str, str]:

@@ -166,9 +166,7 @@ def _line_names(plot: Plot) -> Markup:
         place, anchor = a, "start"
         if (css == "ctl") == (meaning.direction == "up"):
             place, anchor = b if size.column else max(b, size.left + 150.0), "end"
-        out.append(
-            tag("text", text, x=place, y=size.top - 8, class_="ref", text_anchor=anchor)
-        )
+        out.append(tag("text", text, x=place, y=size.top - 8, class_="ref", text_anchor=anchor))
     return tag("g", *out, class_="refnames", aria_hidden="true")
 
 

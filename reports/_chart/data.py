@@ -72,9 +72,7 @@ def _scale(scale: Scale) -> list[Any]:
     return [*map(number, ends), int(scale.log)]
 
 
-def _setting(
-    point: Point, short: str, by: Mapping[str, Sequence[Scene]], texts: Texts
-) -> Json:
+def _setting(point: Point, short: str, by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     judged, gain = point.judged, point.utility.value
     dead = None
     if point.dead:

@@ -16,7 +16,7 @@ from reports._chart.svg import width
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 HEIGHT = 13.0
 GAPS = (0.0, 8.0, 18.0, 30.0, 44.0, 60.0, 78.0)
-# Right or left of the point; level with it, below or above: lines of text, and which way a gap goes.
+# Right or left of the point, level with it, below or above: lines down, which way a gap goes.
 SIDES = tuple((x, *at) for x in (1, -1) for at in ((0.35, 0), (1.35, 1), (-0.65, -1)))
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from leakbench.reporting import Curve
 from reports._chart.labels import column
-from reports._chart.scale import End, Scale, domain
+from reports._chart.scale import Scale, domain
 from reports._chart.svg import path, tag, width
 
 WIDE, HIGH = 392, 236
@@ -33,11 +33,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """What stands upright: the ends of the range, how a value is written, and a dotted line with
+    """What stands upright: its end where it has one, how a value is written, and a dotted line with
     its name, such as chance.
     """
 
-    end: End
+    top: float | None
     text: Callable[[float], str] = "{:.2f}".format
     level: tuple[float, str] | None = None
 
@@ -49,7 +49,7 @@ def lines(title: str, shown: Sequence[Line], last: int, axis: Axis) -> Markup:
     """
     curves = [line.curve for line in shown]
     values = [v for c in curves for part in (c.value, c.low, c.high, c.floor) for v in part]
-    low, high = _heights([*values, *([axis.level[0]] if axis.level else [])], axis.end)
+    low, high = _heights([*values, *([axis.level[0]] if axis.level else [])], axis.top)
     first = 1
     if any(len(c.rounds) > 1 for c in curves):
         first = min(c.rounds[0] for c in curves)
@@ -71,8 +71,8 @@ def lines(title: str, shown: Sequence[Line], last: int, axis: Axis) -> Markup:
     )
 
 
-def _heights(values: Sequence[float], end: End) -> tuple[float, float]:
-    low, high = domain(values, end)
+def _heights(values: Sequence[float], top: float | None) -> tuple[float, float]:
+    low, high = domain(values, top)
     if min(values) < 0:
         low = min(low, math.floor(min(values) * 10) / 10)
     return low, high

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
 from leakbench.results import Number, Utility
-from reports._chart.scale import Scale, domain, end_of, leakage
+from reports._chart.scale import Scale, domain, top_of, leakage
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _rows(question: Question) -> list[Number]:
 def _utility(found: Sequence[Utility], size: Size) -> Scale:
     meaning = found[0].meaning
     ends = [v for u in found for v in (u.value.value, u.value.low, u.value.high, u.chance)]
-    low, high = domain(ends, end_of(meaning))
+    low, high = domain(ends, top_of(meaning))
     # A metric that begins at 0.5 leaves no room under its chance but for the strip.
     if low == 0.0 and min(ends) > 0.3:
         low = math.floor(min(ends) * 10 - 0.5) / 10

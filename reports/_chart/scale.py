@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from leakbench.base import Meaning
 from leakbench.results import Number
 
-End = tuple[float, float] | None
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -63,24 +61,20 @@ def nice(step: float) -> float:
 
 
 def domain(
-    values: Iterable[float],
-    end: End,
-    *,
-    log: bool = False,
-    full: bool = False,
+    values: Iterable[float], top: float | None, *, log: bool = False, full: bool = False
 ) -> tuple[float, float]:
-    """The stretch of an axis that holds all ``values``: from 0 (proportions: all of 0 to 1 if
-    ``full``), or padded.
+    """The stretch of an axis that holds all ``values``: from 0, at most to ``top`` (all of it if
+    ``full``); or padded, where there is no top.
     """
     found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     low, high = min(found), max(found)
     if log:
         low, high = max(low, 1e-9), max(high, 1e-9)
         return 10 ** math.floor(math.log10(low) - 1e-9), 10 ** math.ceil(math.log10(high) + 1e-9)
-    if end and full:
-        return (min(0.0, math.floor(low * 5) / 5), end[1])
-    if end:
-        return 0.0, min(end[1], math.ceil((high + 0.02) * 10) / 10)
+    if top and full:
+        return min(0.0, math.floor(low * 5) / 5), top
+    if top:
+        return 0.0, min(top, math.ceil((high + 0.02) * 10) / 10)
     pad = 0.06 * (high - low or 1.0)
     return (0.0 if 0 <= low < 0.4 * high else low - pad), high + pad
 
@@ -93,12 +87,12 @@ def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: flo
     for n in numbers:
         values += [n.value.value, n.value.low, n.value.high, n.floor.value, n.control.value]
     log = meaning.drawn == "log"
-    low, high = domain(values, end_of(meaning), log=log, full=True)
+    low, high = domain(values, top_of(meaning), log=log, full=True)
     if meaning.direction == "down":
         start, stop = stop, start
     return Scale(low, high, start, stop, log)
 
 
-def end_of(meaning: Meaning) -> End:
-    """The ends of the range that an axis may show whole."""
-    return meaning.ends if meaning.drawn == "unit" and meaning.high is not None else None
+def top_of(meaning: Meaning) -> float | None:
+    """Where an axis ends that is drawn from 0 to 1."""
+    return 1.0 if meaning.drawn == "unit" else None

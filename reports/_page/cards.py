@@ -123,14 +123,14 @@ def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, Ab
 def _sent(settings: Sequence[ShownSetting]) -> list[Sent]:
     """What the clients of the family's settings send, one line per kind and path."""
     found: dict[tuple[str, str], list[Sending]] = defaultdict(list)
-    for s, run in ((s, run.meta) for s in settings for run in s.every):
+    for setting, run in [(s, r.meta) for s in settings for r in s.every]:
         sent = run.get("sent", ())
         back = {str(m["kind"]): str(m["receiver"]) for m in sent if m["sender"] == "server"}
         for m in sent:
             if m["sender"] == "client":
                 kind, to = str(m["kind"]), m["receiver"]
                 first = "client → server" if to == "server" else f"client → {to} → server"
-                found[kind, first + FURTHER.get(back.get(kind, ""), "")].append((m, run, s))
+                found[kind, first + FURTHER.get(back.get(kind, ""), "")].append((m, run, setting))
     return [_line(kind, path, seen, len(settings)) for (kind, path), seen in found.items()]
 
 

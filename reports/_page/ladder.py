@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from leakbench.base import Meaning
-from leakbench.judging import ATTACKERS, CASCADE, PAPER, Judged, Question, plural, row_of, unjudged
-from leakbench.results import Number
+from leakbench.judging import ATTACKERS, PAPER, Judged, Question, plural, row_of, unjudged
+from leakbench.results import CASCADE, Number
 from reports._chart.points import icon
 from reports._chart.scale import Scale
 from reports._chart.svg import tag
@@ -75,12 +75,8 @@ class _Climb:
     @property
     def place(self) -> tuple[bool, float, float, int]:
         """The largest gain first."""
-        return (
-            self.gain is None,
-            -(self.gain or 0.0),
-            -self.worst.leak,
-            self.judged.setting.index,
-        )
+        index = self.judged.setting.index
+        return self.gain is None, -(self.gain or 0.0), -self.worst.leak, index
 
 
 def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder | None:

@@ -99,10 +99,7 @@ class _Fit:
 
     def __call__(self, place: Position) -> Position:
         x, y = place
-        return (
-            self.margin + (x - self.left) * self.factor,
-            EDGE + (y - self.top) * self.factor,
-        )
+        return self.margin + (x - self.left) * self.factor, EDGE + (y - self.top) * self.factor
 
 
 def _naming(m: Naming, setting: ShownSetting) -> Drawn:
@@ -191,9 +188,7 @@ def gives_away(counts: Sequence[Sequence[int]]) -> str:
         f" Who knows each client's most frequent class and nothing else guesses {mean:.2f} of all"
         " labels right"
     )
-    return text + (
-        f"; {sure} of {clients} hold almost nothing but one class." if sure else "."
-    )
+    return text + (f"; {sure} of {clients} hold almost nothing but one class." if sure else ".")
 
 
 def _span(values: Sequence[int]) -> str:

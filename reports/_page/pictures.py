@@ -169,9 +169,9 @@ def gallery(data: ReportData, budget: int = BUDGET) -> Gallery:
 
 def _sources(data: ReportData) -> list[_Source]:
     tones: dict[tuple[int, bool, str], str] = {}
-    for q, j in ((q, j) for q in data.questions for j in q.judged):
+    for j in [j for q in data.questions for j in q.judged]:
         for n in j.case.attacks:
-            tones.setdefault((j.setting.index, q.probe, n.attacker.name), j.verdict.tone)
+            tones.setdefault((j.setting.index, n.probe, n.attacker.name), j.verdict.tone)
     out = []
     for s in data.settings:
         by_attack: dict[tuple[str, str], list[Picture]] = defaultdict(list)

@@ -5,14 +5,14 @@ commands that make it again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import ATTACKERS, CASCADE, ORACLES, WORST, Judged, Question, plural, row_of
+from leakbench.judging import ATTACKERS, ORACLES, WORST, Judged, Question, plural, row_of
 from leakbench.reporting import ReportData, ShownSetting
-from leakbench.results import Number
+from leakbench.results import CASCADE, Number
 from reports._chart.scale import Scale
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import strip, worst_off
@@ -47,7 +47,7 @@ class Said:
     rungs: tuple[Rung, ...] = ()
     ends: str = ""
     claim: str = ""
-    strip: Markup = Markup("")
+    strip: str = ""
     clients: str = ""
 
 
@@ -103,12 +103,12 @@ def _said(
     end: dict[tuple[str, bool], str] = {}
     for q, to, judged in found:
         at, verdict = (q.topic.name, q.probe), judged.verdict
-        about = {"label": q.label, "tone": verdict.tone, "sentence": judged.sentence}
+        said = Said(q.label, verdict.tone, judged.sentence)
         if q.stage == "final":
             end[at] = verdict.word
-            out.append(Said(**about, **_measured(setting, q, judged, to)))
+            out.append(replace(said, **_measured(setting, q, judged, to)))
         elif end.get(at) != verdict.word:
-            out.append(Said(**about))
+            out.append(said)
     return out
 
 
@@ -143,8 +143,8 @@ def _rungs(judged: Judged, to: Scale) -> list[Rung]:
 
 
 def _given(row: Number) -> str:
-    told = [f"{what.removeprefix('the ')} given" for flag, what in ORACLES.items() if flag in row.flags]
-    return f"; {', '.join(told)}" if told else ""
+    given = [what.removeprefix("the ") for flag, what in ORACLES.items() if flag in row.flags]
+    return "".join(f"; {what} given" for what in given)
 
 
 def _ends(judged: Judged) -> str:

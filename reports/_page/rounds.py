@@ -12,15 +12,9 @@ from markupsafe import Markup
 from leakbench.base import Meaning
 from leakbench.judging import WORST, Question
 from leakbench.reporting import Curve, ReportData, ShownSetting
-from leakbench.results import (
-    COLLAPSED_COSINE,
-    COLLAPSED_RATIO,
-    DIAGNOSTIC,
-    Utility,
-    setting_names,
-)
+from leakbench.results import COLLAPSED_COSINE, COLLAPSED_RATIO, DIAGNOSTIC, Utility, setting_names
 from reports._chart.lines import ROOM, Axis, Line, lines
-from reports._chart.scale import end_of
+from reports._chart.scale import top_of
 from reports._chart.svg import width
 from reports._words import several
 
@@ -31,7 +25,7 @@ DIAGNOSTICS = {
     DIAGNOSTIC["cosine"]: (
         "Mean cosine of prototypes",
         "near 1: collapsed",
-        Axis((0.0, 1.0), level=(COLLAPSED_COSINE, f"dead above {COLLAPSED_COSINE}")),
+        Axis(1.0, level=(COLLAPSED_COSINE, f"dead above {COLLAPSED_COSINE}")),
     ),
     DIAGNOSTIC["euclidean"]: (
         "Distance of prototypes",
@@ -172,7 +166,7 @@ class _Panels:
 
 
 def _axis(meaning: Meaning, level: tuple[float, str] | None = None) -> Axis:
-    return Axis(end_of(meaning), meaning.text, level)
+    return Axis(top_of(meaning), meaning.text, level)
 
 
 def _capital(text: str) -> str:

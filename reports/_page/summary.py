@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from leakbench.base import Meaning
-from leakbench.judging import CASCADE, PAPER, WORST, Judged, Question, plural, present, row_of
-from leakbench.results import Number
+from leakbench.judging import PAPER, WORST, Judged, Question, plural, present, row_of
+from leakbench.results import CASCADE, Number
 from leakbench.statistics import Estimate
 from reports._chart.points import icon
 from reports._page.question import utility_name

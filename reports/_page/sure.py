@@ -145,7 +145,7 @@ def _budget(case: _Case) -> list[Line]:
 
 def _scale(case: _Case) -> list[Line]:
     finals = [s.final for s in case.data.settings if s.final]
-    claims = [n.claim for n in (*case.rows, *finals) if n.claim]
+    claims = [n.claim for n in case.rows if n.claim] + [u.claim for u in finals if u.claim]
     if not claims:
         text = "None of the papers gives a number for these tasks, methods and metrics."
         return [Line(MIND, "No paper to compare with.", text)]
