@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, trained, tree_of
+from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, source, trained, tree_of
 
 import leakbench
 from leakbench import api, pipeline
@@ -507,8 +507,6 @@ class TestAttack:
         assert found == {("prototype_leakage", None, 5), ("gradient_inversion", 3, 0)}
 
     def test_a_failing_attack_does_not_stop_the_others(self, cli, made, tmp_path):
-        from test_attacking import source
-
         where = copied(folders.find([made])[0], tmp_path).path
         with plugged("attacks", tmp_path, mine=source("return 1 / 0")):
             code, out, err = cli("attack", where, "-a", "mine", "-a", "prototype_leakage")
