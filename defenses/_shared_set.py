@@ -13,7 +13,7 @@ from leakbench.federation import Choreography
 
 class SharedSet(LocalEpochs):
     """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds with it
-    in the mail.
+    in the inbox.
     """
 
     def before(self, fed: Choreography) -> None:

@@ -98,7 +98,7 @@ class FedAA(ElevenEpochs):
             {"mu": self.mu} if "mu" in kind.model_fields else {}, f"fedaa: local {self.local}"
         )
 
-    # the story ------------------------------------------------------------------------------------
+    # a round --------------------------------------------------------------------------------------
     def round(self, fed: Choreography) -> None:
         fed.server(self.downlink)
         fed.clients(self.prepare)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import inert, write_bytes
+from leakbench.base import printable, write_bytes
 from leakbench.judging import ATTACKERS, GHOST, WORST
 from leakbench.reporting import Report, ReportData
 from reports._chart.chart import plot_fills
@@ -103,7 +103,7 @@ def render(data: ReportData) -> str:
         seeds=sorted({len(s.seeds) for s in data.settings}),
         tasks=sorted({s.task for s in data.settings}),
     )
-    return inert(page)
+    return printable(page)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:

@@ -12,8 +12,8 @@ from torch import Tensor
 from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
-from leakbench.federation.desk import Mail
 from leakbench.federation.parties import Batch, Client, Net, training
+from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
 
@@ -80,7 +80,7 @@ class Replay:
         )
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
-        self.inbox = Mail(self._mail(view))
+        self.inbox = Inbox(self._received(view))
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
             torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),
@@ -93,18 +93,18 @@ class Replay:
         self.unknown: dict[str, Tensor] = {}
         self.loss(self.blank, {}, read=self.unknown)
 
-    def _mail(self, view: View) -> dict[str, Tree]:
-        """What the victim had received when it trained: this round's earlier mail over what lasts
-        from before round 1.
+    def _received(self, view: View) -> dict[str, Tree]:
+        """What the victim had received when it trained: this round's earlier messages over
+        those from before round 1.
         """
         m = self.message
-        mail = {}
+        received = {}
         for kind in view.threat.kinds:
             for d in view.messages(kind):
                 early = d.round == 0 or (d.round == m.round and d.phase < m.phase)
                 if d.sender == "server" and d.receiver in ("client/*", m.sender) and early:
-                    mail[kind] = self._cast(d.payload)
-        return mail
+                    received[kind] = self._cast(d.payload)
+        return received
 
     def _cast(self, payload: Tree) -> Tree:
         """A copy, in the attacker's precision: layers that keep statistics write into it."""

@@ -9,9 +9,9 @@ from .files import write_bytes as write_bytes
 from .files import write_json as write_json
 from .meaning import Meaning as Meaning
 from .meaning import Topic as Topic
-from .printable import inert as inert
-from .printable import inert_json as inert_json
-from .printable import one_line as one_line
+from .printable_text import one_line as one_line
+from .printable_text import printable as printable
+from .printable_text import printable_json as printable_json
 from .spec import Spec as Spec
 from .spec import canonical as canonical
 from .spec import fingerprint as fingerprint

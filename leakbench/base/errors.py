@@ -1,12 +1,13 @@
 """Errors raised on purpose: one sentence each, saying what was expected, what came and what to do.
 
-LeakbenchError                 exit code ├── UsageError                 2     what the user gave is
-wrong │   ├── UnknownName            2     a method, field or task that does not exist │   └──
-BrokenFile             2     an artifact that is damaged, cut, changed or from a newer schema ├──
-ThreatViolation            2     an attack asked for what its threat model does not declare ├──
-MethodError                2     a defense, wrapper or attack breaks its contract ├── NotMeasured
-2     a metric does not apply here; becomes a line in missing.csv └── PartFailed                 4
-some runs or attacks failed; the others are written
+LeakbenchError                 exit code
+├── UsageError                 2     what the user gave is wrong
+│   ├── UnknownName            2     a method, field or task that does not exist
+│   └── BrokenFile             2     an artifact damaged, cut, changed or from a newer schema
+├── ThreatViolation            2     an attack asked for what its threat model does not declare
+├── MethodError                2     a defense, wrapper or attack breaks its contract
+├── NotMeasured                2     a metric does not apply here; becomes a line in missing.csv
+└── PartFailed                 4     some runs or attacks failed; the others are written
 """
 
 from __future__ import annotations

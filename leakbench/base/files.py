@@ -1,6 +1,4 @@
-"""Files: safetensors and JSON only, written under another name and renamed, read with one sentence
-when damaged.
-"""
+"""Files: safetensors, JSON and CSV, written in one step and read with one sentence when damaged."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 # Half of a surrogate pair, as JSON may spell it: no text, and no file could hold it.
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
@@ -47,7 +45,8 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
                 os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
+        if part.parent.is_dir():
+            part.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or"
             " make room there."
@@ -56,9 +55,8 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Sorted JSON without NaN."""
-    write_bytes(
-        path, (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
-    )
+    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -88,11 +86,9 @@ def pack_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes
     Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and
     is no number) has a `'` before it, which ``read_csv`` takes away again.
     """
-    lines = [
-        ",".join(_quoted(c) for c in columns),
-        *(",".join(_quoted(_cell(row[c])) for c in columns) for row in rows),
-    ]
-    return ("\n".join(lines) + "\n").encode()
+    cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
+    lines = [",".join(map(_quoted, line)) + "\n" for line in cells]
+    return "".join(lines).encode()
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -117,17 +113,17 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     lacking = [c for c in columns if c not in header]
     if lacking or any(None in r or None in r.values() for r in rows):
-        raise BrokenFile(
-            f"{path} is damaged ({'no column ' + lacking[0] if lacking else 'a line is cut'}). Make"
-            " it again."
-        )
-    return [{k: v[1:] if _QUOTED.match(v) else v for k, v in r.items()} for r in rows]
+        why = f"no column {lacking[0]}" if lacking else "a line is cut"
+        raise BrokenFile(f"{path} is damaged ({why}). Make it again.")
+    return [_unquoted(r) for r in rows]
+
+
+def _unquoted(row: dict[str, str]) -> dict[str, str]:
+    return {k: v[1:] if _QUOTED.match(v) else v for k, v in row.items()}
 
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
-    """A tree as safetensors: names joined by '/', ``meta`` as JSON under `leakbench` in the
-    header.
-    """
+    """A tree as safetensors: names joined by '/', ``meta`` as JSON in the header."""
     from safetensors.torch import save
 
     from leakbench.base.tree import flat
@@ -179,9 +175,7 @@ def digest(path: Path) -> str:
 
 
 def digests(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """{name below ``folder``: SHA-256}, hidden files and the names that begin with one of
-    ``without`` left out.
-    """
+    """{name below ``folder``: SHA-256}, without hidden files and names that begin so."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
     names = {p.relative_to(folder).as_posix(): p for p in files}
     return {n: digest(p) for n, p in names.items() if not n.startswith(without or ("\0",))}
@@ -207,8 +201,10 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
 def inside(folder: Path, name: str) -> Path:
     """The file ``name`` below ``folder``; neither `..` nor a link leads out of it.
 
-    Raises: BrokenFile: it lies elsewhere: a run folder may come from a stranger, and must not make
-        us read other files.
+    A run folder may come from a stranger and must not make us read other files.
+
+    Raises:
+        BrokenFile: it lies elsewhere.
     """
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -221,7 +217,7 @@ def inside(folder: Path, name: str) -> Path:
 def _parsed(text: str) -> Any:
     """JSON without NaN and without half characters, which no other file could hold."""
     value = json.loads(text, parse_constant=_no_constant)
-    if "\\u" in text and _HALF.search(json.dumps(value, ensure_ascii=False)):
+    if "\\u" in text and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
         raise ValueError("a text holds half of a surrogate pair")
     return value
 
@@ -235,14 +231,13 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return repr(value)
-    text = str(value)
-    return (
-        f"'{text}"
-        if isinstance(value, str) and _FORMULA.match(text) and not _NUMBER.fullmatch(text)
-        else text
-    )
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return str(value)
 
 
 def _quoted(text: str) -> str:
     """A cell as CSV spells it."""
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+    if any(c in text for c in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

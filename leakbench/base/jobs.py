@@ -1,5 +1,6 @@
-"""Many trainings or attacks, in this process or side by side; one that fails does not stop the
-others.
+"""Many trainings or attacks, in this process or side by side.
+
+One that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each un
 
 @dataclass(frozen=True)
 class Job:
-    """``work(*args, progress=...)`` under a name that people read; ``work`` is a function of a
-    module.
+    """``work(*args, progress=...)`` under a name that people read.
+
+    ``work`` is a function of a module.
     """
 
     name: str
@@ -48,11 +50,10 @@ class Outcome:
 
 
 def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
-    """Do them all, ``workers`` at a time, each with its share of the cores; outcomes in the order
-    of ``jobs``.
+    """Do them all, ``workers`` at a time, each with its share of the cores.
 
-    A worker that is killed fails the one job that it was at. Workers end when this process does,
-    however it ends.
+    Outcomes in the order of ``jobs``. A worker that is killed fails the one job that it was at.
+    Workers end when this process does, however it ends.
     """
     if workers <= 1 or len(jobs) <= 1:
         return [do(job, tell) for job in jobs]
@@ -116,8 +117,9 @@ class Fault:
 
 
 class Worker:
-    """A process that does one job after another; after it was killed, the next job gets a new
-    process.
+    """A process that does one job after another.
+
+    After it was killed, the next job gets a new process.
     """
 
     pipe: Connection  # our end, once there was a job
@@ -231,8 +233,9 @@ def _sparing(say: Callable[[News], None]) -> Tell:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C from their first moment: the one that started them
-    ends them, without a traceback each.
+    """Processes started in here ignore Ctrl-C from their first moment.
+
+    The one that started them ends them, without a traceback each.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

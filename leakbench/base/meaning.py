@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from leakbench.base.errors import UsageError
-from leakbench.base.printable import inert, one_line
+from leakbench.base.printable_text import one_line, printable
 from leakbench.base.spec import Spec
 
 Direction = Literal["up", "down"]
@@ -23,8 +23,9 @@ PROPORTION = 0.05  # the margin of numbers within [-1, 1] whose metric names non
 
 
 class Topic(Spec):
-    """What an attacker may be after. Of the metrics of one topic the first that a task has judges
-    it; the others stand in the table.
+    """What an attacker may be after.
+
+    Of the metrics of one topic the first that a task has judges it; the others stand in the table.
     """
 
     name: str
@@ -166,8 +167,9 @@ class Meaning(Spec):
         return math.log(max(value, 1e-300)) if self.scale == "log" else value
 
     def text(self, value: float) -> str:
-        """As people read it: "0.94", "46.2 dB"; never a zero with a sign before it, and never a
-        bare 0 for what is not 0.
+        """As people read it: "0.94", "46.2 dB".
+
+        Never a zero with a sign before it, and never a bare 0 for what is not 0.
         """
         shown = f"{value:.{self.decimals}f}"
         if float(shown) == 0:
@@ -181,7 +183,7 @@ def _told(cls: type[Spec], values: Mapping[str, Any]) -> dict[str, Any]:
     """What ``values`` says of the fields of ``cls``, text on one line."""
     line = str.maketrans("\n\t", "  ")
     return {
-        k: inert(v).translate(line) if isinstance(v, str) else v
+        k: printable(v).translate(line) if isinstance(v, str) else v
         for k, v in values.items()
         if k in cls.model_fields
     }

@@ -1,6 +1,4 @@
-"""Figures as files: the same input gives the same bytes, as SVG whose text stays text,
-and as PNG.
-"""
+"""Figures as files: SVG whose text stays text, and PNG; the same input gives the same bytes."""
 
 from __future__ import annotations
 

@@ -18,18 +18,13 @@ _PACKAGES = ("torch", "torchvision", "numpy", "breaching", "dcor", "lpips", "sci
 @cache
 def versions() -> dict[str, str]:
     """{"leakbench": ..., "python": ..., and the packages that numbers depend on}."""
-    return {
-        "leakbench": __version__,
-        "python": platform.python_version(),
-        **{p: version(p) for p in _PACKAGES},
-    }
+    ours = {"leakbench": __version__, "python": platform.python_version()}
+    return {**ours, **{p: version(p) for p in _PACKAGES}}
 
 
 @cache
 def source() -> tuple[str, bool]:
-    """(commit, dirty) of the checkout that leakbench runs from; ("", False) where it was installed
-    without one.
-    """
+    """(commit, dirty) of the checkout that leakbench runs from; ("", False) without one."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "", False
@@ -45,13 +40,8 @@ def source() -> tuple[str, bool]:
 def provenance(device: str, dtype: str) -> dict[str, Any]:
     """What stands in run.json and attack.json."""
     commit, dirty = source()
-    return {
-        "versions": versions(),
-        "commit": commit,
-        "dirty": dirty,
-        "device": device,
-        "dtype": dtype,
-    }
+    code = {"versions": versions(), "commit": commit, "dirty": dirty}
+    return {**code, "device": device, "dtype": dtype}
 
 
 def device(wanted: str) -> str:

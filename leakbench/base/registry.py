@@ -1,5 +1,6 @@
-"""What there is: an entry point names a package; each public module in it is one method, named
-after its file.
+"""Finds defenses, attacks, wrappers, tasks and reports by name.
+
+An entry point names a package; each public module in it is one of them, named after its file.
 """
 
 from __future__ import annotations
@@ -17,13 +18,7 @@ from leakbench.base.errors import UnknownName, UsageError
 
 API = 1
 KINDS = ("defenses", "attacks", "wrappers", "tasks", "reports")
-_ONE = {
-    "defenses": "defense",
-    "attacks": "attack",
-    "wrappers": "wrapper",
-    "tasks": "task",
-    "reports": "report",
-}
+_ONE = {kind: kind.removesuffix("s") for kind in KINDS}
 
 
 def _packages(kind: str) -> Iterator[ModuleType]:
@@ -34,10 +29,9 @@ def _packages(kind: str) -> Iterator[ModuleType]:
     """
     for point in _points(entry_points, f"leakbench.{kind}", tuple(sys.path)):
         package = _imported(point.value)
-        where = ", ".join(getattr(package, "__path__", [])) or getattr(
-            package, "__file__", point.value
-        )
         if getattr(package, "LEAKBENCH_API", None) != API:
+            folders = ", ".join(getattr(package, "__path__", []))
+            where = folders or getattr(package, "__file__", point.value)
             raise UsageError(
                 f"the package {point.value!r} at {where} is not a leakbench method package"
                 f" (LEAKBENCH_API = {API} is missing): another folder of that name shadows ours;"
@@ -50,9 +44,7 @@ def _packages(kind: str) -> Iterator[ModuleType]:
 def _points(
     look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]
 ) -> tuple[EntryPoint, ...]:
-    """The entry points of a group, sorted; every installed distribution is read for it, so once for
-    each ``path``.
-    """
+    """The entry points of a group, sorted; read from all that is installed, once a ``path``."""
     return tuple(sorted(look(group=group), key=lambda p: (p.value, p.name)))
 
 
@@ -100,14 +92,8 @@ def load(kind: str, name: str) -> type[Any]:
     if name not in known:
         raise UnknownName(_ONE[kind], name, known)
     module = _imported(known[name])
-    own = [
-        v
-        for n, v in vars(module).items()
-        if isinstance(v, type)
-        and issubclass(v, Spec)
-        and v.__module__ == module.__name__
-        and not n.startswith("_")
-    ]
+    public = [v for n, v in vars(module).items() if isinstance(v, type) and not n.startswith("_")]
+    own = [v for v in public if issubclass(v, Spec) and v.__module__ == module.__name__]
     if len(own) != 1:
         raise UsageError(
             f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines"

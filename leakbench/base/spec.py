@@ -13,8 +13,9 @@ from leakbench.base.errors import UsageError, suggestion
 
 
 class Spec(BaseModel):
-    """Fields are hyperparameters with ranges; unknown keys, wrong types and values out of range are
-    errors.
+    """Fields are hyperparameters with ranges.
+
+    Unknown keys, wrong types and values out of range are errors.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -30,9 +31,8 @@ class Spec(BaseModel):
             UsageError: a field is unknown, of the wrong type or out of range.
         """
         try:
-            return cls.model_validate_json(
-                json.dumps({k: cls._worded(k, v) for k, v in values.items()}, allow_nan=False)
-            )
+            worded = {k: cls._worded(k, v) for k, v in values.items()}
+            return cls.model_validate_json(json.dumps(worded, allow_nan=False))
         except ValidationError as error:
             raise UsageError(_sentence(cls, what, error)) from None
         except (TypeError, ValueError) as error:
@@ -40,9 +40,7 @@ class Spec(BaseModel):
 
     @classmethod
     def _worded(cls, name: str, value: Any) -> Any:
-        """``value``; but a word again where the field chooses among words and one of them ("true")
-        was read as JSON.
-        """
+        """``value``; again the word that it was, where JSON read one of a field's choices."""
         words = get_args(cls.model_fields[name].annotation) if name in cls.model_fields else ()
         word = json.dumps(value) if value is None or isinstance(value, bool | int) else None
         return word if word in words and value not in words else value
@@ -79,15 +77,12 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
             parts.append(f"parameter {name!r} is missing.")
         elif problem["type"] == "tuple_type":
             # A shell takes the quotes off ["a"] unless it is told not to.
-            items = (
-                [t.strip() for t in problem["input"].strip("[]").split(",")]
-                if isinstance(problem["input"], str)
-                else [problem["input"]]
-            )
-            parts.append(
-                f"{name} = {problem['input']!r}: expected a list, for example"
-                f" '{name}={json.dumps(items)}'."
-            )
+            came = problem["input"]
+            items = [came]
+            if isinstance(came, str):
+                items = [t.strip() for t in came.strip("[]").split(",")]
+            example = f"'{name}={json.dumps(items)}'"
+            parts.append(f"{name} = {came!r}: expected a list, for example {example}.")
         else:
             message = problem["msg"][0].lower() + problem["msg"][1:]
             parts.append(f"{name} = {problem['input']!r}: {message}.")

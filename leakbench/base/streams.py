@@ -1,10 +1,9 @@
-"""Named random streams: a draw is a pure function of (seed, domain, round, phase, step, name,
-party).
+"""Named random streams: a draw is a pure function of the seed and of what it is drawn for.
 
-There is no state to save or restore, so a resumed run draws what the uninterrupted one would have
-drawn, whatever engine runs and whoever else draws. Numbers are SplitMix64 (Steele, Lea, Flood 2014)
-started at a SHA-256 of the name; round, step and party are mixed in as integers, so everything runs
-on any device and under vmap.
+That is (seed, domain, round, phase, step, name, party). There is no state to save or restore, so a
+resumed run draws what the uninterrupted one would have drawn, whatever engine runs and whoever else
+draws. Numbers are SplitMix64 (Steele, Lea, Flood 2014) started at a SHA-256 of the name; round,
+step and party are mixed in as integers, so everything runs on any device and under vmap.
 """
 
 from __future__ import annotations
@@ -76,9 +75,7 @@ class Rng:
         return rng
 
     def always(self) -> Rng:
-        """The same party's dice outside all rounds: a draw that is the same whenever it is asked
-        for.
-        """
+        """The same party's dice outside all rounds: the same draw whenever it is asked for."""
         rng = type(self)(self.seed, self.domain, self.party, self.dtype)
         rng.log = self.log
         return rng
@@ -115,12 +112,12 @@ class Rng:
 
     def beta(self, name: str, a: int, *shape: int) -> Tensor:
         """Beta(a, a) for a whole a: the middle one of 2a - 1 uniforms."""
-        return self._draw(
-            name,
-            lambda: (
-                self._unit(name, (*shape, 2 * a - 1)).sort(-1).values[..., a - 1].to(self.dtype)
-            ),
-        )
+
+        def middle() -> Tensor:
+            uniforms = self._unit(name, (*shape, 2 * a - 1))
+            return uniforms.sort(-1).values[..., a - 1].to(self.dtype)
+
+        return self._draw(name, middle)
 
 
 def shared(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import LeakbenchError
-from leakbench.base.printable import inert
+from leakbench.base.printable_text import printable
 
 INTERRUPTED, OUR_FAULT = 130, 70
 
@@ -85,4 +85,4 @@ def _command(error: Any) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"leakbench: {inert(text)}\n")
+    sys.stderr.write(f"leakbench: {printable(text)}\n")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.jobs import Tell
-from leakbench.base.printable import inert, one_line
+from leakbench.base.printable_text import one_line, printable
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Console:
     def say(self, text: str) -> None:
         """A line that is neither a result nor an error."""
         if not self.quiet:
-            sys.stderr.write(inert(text) + "\n")
+            sys.stderr.write(printable(text) + "\n")
 
     def detail(self, text: str) -> None:
         """A line for ``-v``."""
         if self.verbose:
-            sys.stderr.write(inert(text) + "\n")
+            sys.stderr.write(printable(text) + "\n")
 
     def warn(self, text: str) -> None:
         """A line that is always shown."""
-        sys.stderr.write(inert(text) + "\n")
+        sys.stderr.write(printable(text) + "\n")
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
@@ -94,7 +94,7 @@ class Console:
 
 def emit(text: str) -> None:
     """A result, on stdout; names of a run folder cannot steer the terminal."""
-    sys.stdout.write(inert(text) + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def emit_json(value: Any) -> None:

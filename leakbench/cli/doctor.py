@@ -47,7 +47,8 @@ def _device() -> dict[str, Any]:
 
 
 def _data() -> dict[str, Any]:
-    from leakbench.base import places, registry
+    from leakbench.base import registry
+    from leakbench.base.data_folder import data_folder
     from leakbench.data import har_files, sets
 
     where = {name: sets.found(name) for name in sets.NAMES}
@@ -64,7 +65,7 @@ def _data() -> dict[str, Any]:
     )
     if sets.HAR in absent:
         do += f' uci-har cannot be fetched: take it from UCI\'s page "{har_files.PAGE}".'
-    return _item("data", f"{text}; not in {places.data()}: {looked}", ok=False, do=do)
+    return _item("data", f"{text}; not in {data_folder()}: {looked}", ok=False, do=do)
 
 
 def _lpips() -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Random changes of training images, by named draws: one of its own for each image, the same on
-every device and engine.
+"""Random changes of training images, by named draws.
 
-Images are x (*party, B, C, H, W) floats; ``rng.party`` is () for one client, or (M,) for M of them
-at once.
+One of its own for each image, the same on every device and engine. Images are x
+(*party, B, C, H, W) floats; ``rng.party`` is () for one client, or (M,) for M of them at once.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ def flip(x: Tensor, rng: Rng) -> Tensor:
 
 
 def rotate(x: Tensor, rng: Rng, degrees: float) -> Tensor:
-    """Each image of ``x`` (*party, B, C, H, W) turned about its middle by an angle uniform in
-    [-degrees, degrees]; see ``turned``.
-    """
+    """Each image of ``x`` (*party, B, C, H, W) turned by an angle uniform in +-``degrees``."""
     return turned(x, (2 * rng.uniform("rotation", x.shape[-4]) - 1) * degrees)
 
 
 def turned(x: Tensor, angle: Tensor) -> Tensor:
-    """``x`` (..., C, H, W) turned against the clock by ``angle`` (...) in degrees; bilinear, zero
-    (black) from outside the image.
+    """``x`` (..., C, H, W) turned about its middle, against the clock, by ``angle`` (...) degrees.
+
+    Bilinear, zero (black) from outside the image.
     """
     height, breadth = x.shape[-2:]
     flat, a = x.reshape(-1, *x.shape[-3:]), angle.to(x.dtype).reshape(-1, 1, 1).deg2rad()
@@ -40,9 +38,8 @@ def turned(x: Tensor, angle: Tensor) -> Tensor:
     across = a.cos() * right - a.sin() * down * height / breadth
     along = a.sin() * right * breadth / height + a.cos() * down
     grid = torch.stack([across, along], -1)
-    return grid_sample(flat, grid, mode="bilinear", padding_mode="zeros", align_corners=False).view(
-        x.shape
-    )
+    out = grid_sample(flat, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return out.view(x.shape)
 
 
 def _middles(pixels: int, like: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""UCI HAR in its official text layout: nine files of inertial signals, one of activities and one of
-subjects in each part.
+"""UCI HAR in its official text layout.
+
+Nine files of inertial signals, one of activities and one of subjects in each part.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakbench.base import places
+from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 
 FOLDER = "UCI HAR Dataset"
@@ -24,21 +25,18 @@ LENGTH, CLASSES = 128, 6
 
 @dataclass(frozen=True)
 class Windows:
-    """``x`` (n, 128, 3) float64 in the files' units (g, or rad/s), axes x, y, z; ``y`` (n,) int64 0
-    to 5; ``subject`` (n,) int64.
-    """
+    """Windows of one sensor, with what was done in them and by whom."""
 
-    x: Tensor
-    y: Tensor
-    subject: Tensor
+    x: Tensor  # (n, 128, 3) float64 in the files' units (g, or rad/s), axes x, y, z
+    y: Tensor  # (n,) int64, 0 to 5
+    subject: Tensor  # (n,) int64
 
 
 def found() -> Path | None:
     """The folder that holds all files of the set, or None."""
-    folder = places.data() / FOLDER
-    return (
-        folder if all(path.is_file() for part in PARTS for path in _files(folder, part)) else None
-    )
+    folder = data_folder() / FOLDER
+    files = [path for part in PARTS for path in _files(folder, part)]
+    return folder if all(path.is_file() for path in files) else None
 
 
 def load(sensor: str) -> tuple[Windows, Windows]:
@@ -48,12 +46,12 @@ def load(sensor: str) -> tuple[Windows, Windows]:
         UsageError: the folder is missing.
         BrokenFile: a file is missing, cut, or not what its name says.
     """
-    folder = places.data() / FOLDER
+    folder = data_folder() / FOLDER
     if not folder.is_dir():
         raise UsageError(
-            f"uci-har is not in {places.data()} ({FOLDER}/ with the official files) and is not"
-            " fetched for you: get it from UCI's page "
-            f'"{PAGE}" and put the folder there, or set LEAKBENCH_DATA to the folder that has it.'
+            f"uci-har is not in {data_folder()} ({FOLDER}/ with the official files) and is not"
+            f' fetched for you: get it from UCI\'s page "{PAGE}" and put the folder there, or set'
+            " LEAKBENCH_DATA to the folder that has it."
         )
     train, test = (_part(folder, part, sensor) for part in PARTS)
     return train, test
@@ -66,10 +64,9 @@ def _files(folder: Path, part: str) -> list[Path]:
 
 def _part(folder: Path, part: str, sensor: str) -> Windows:
     place = folder / part
-    axes = [
-        _numbers(place / "Inertial Signals" / f"{SENSORS[sensor]}_{axis}_{part}.txt", LENGTH)
-        for axis in "xyz"
-    ]
+    signals = place / "Inertial Signals"
+    names = [f"{SENSORS[sensor]}_{axis}_{part}.txt" for axis in "xyz"]
+    axes = [_numbers(signals / name, LENGTH) for name in names]
     y, subject = (_whole(place / f"{what}_{part}.txt") for what in ("y", "subject"))
     lengths = [len(a) for a in (*axes, y, subject)]
     if len(set(lengths)) > 1:
@@ -78,13 +75,10 @@ def _part(folder: Path, part: str, sensor: str) -> Windows:
             f" and {lengths[4]} subjects, which should be as many. Get the set anew."
         )
     if y.min() < 1 or y.max() > CLASSES:
-        raise _broken(
-            place / f"y_{part}.txt",
-            f"activities go from 1 to {CLASSES}, it has {y.min()} to {y.max()}",
-        )
-    return Windows(
-        torch.from_numpy(np.stack(axes, -1)), torch.from_numpy(y - 1), torch.from_numpy(subject)
-    )
+        why = f"activities go from 1 to {CLASSES}, it has {y.min()} to {y.max()}"
+        raise _broken(place / f"y_{part}.txt", why)
+    x = torch.from_numpy(np.stack(axes, -1))
+    return Windows(x, torch.from_numpy(y - 1), torch.from_numpy(subject))
 
 
 def _whole(path: Path) -> NDArray[np.int64]:
@@ -105,9 +99,8 @@ def _numbers(path: Path, columns: int) -> NDArray[np.float64]:
     except (OSError, ValueError) as error:
         raise _broken(path, str(error).splitlines()[0]) from None
     if not len(values) or values.shape[1] != columns:
-        raise _broken(
-            path, f"expected lines of {columns} numbers, came {len(values)} of {values.shape[1]}"
-        )
+        came = f"{len(values)} of {values.shape[1]}"
+        raise _broken(path, f"expected lines of {columns} numbers, came {came}")
     if not np.isfinite(values).all():
         raise _broken(path, "it has numbers that are not finite")
     return values

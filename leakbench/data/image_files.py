@@ -1,14 +1,14 @@
-"""The official file formats of MNIST (idx), CIFAR-10 and CIFAR-100 (pickled Python dicts, or binary
-rows): bytes in, tensors out.
+"""The official file formats of MNIST, CIFAR-10 and CIFAR-100: bytes in, tensors out.
 
-A file may hold fewer rows than the official one, and may be packed by gzip; anything else that is
-not as its format says is a BrokenFile.
+MNIST's is idx, CIFAR's are pickled Python dicts or binary rows. A file may hold fewer rows than the
+official one, and may be packed by gzip; anything else that is not as its format says is a
+BrokenFile.
 """
 
 from __future__ import annotations
 
 import gzip
-import pickle  # noqa: TID251 - CIFAR's Python files are pickles; ``_Arrays`` lets them make arrays and nothing else
+import pickle  # noqa: TID251 - CIFAR's Python files are pickles: see ``_Arrays``
 import zlib
 from collections.abc import Callable
 from io import BufferedIOBase
@@ -30,9 +30,7 @@ _CORES = ("numpy.core", "numpy._core")  # numpy 1's name and numpy 2's
 
 
 class _Arrays(pickle.Unpickler):
-    """Makes lists, dicts, strings and numpy arrays; whatever else a pickle asks for is refused
-    before it is looked up.
-    """
+    """Makes lists, dicts, strings and numpy arrays; refuses all else before it is looked up."""
 
     admitted = {
         ("numpy", "ndarray"): np.ndarray,
@@ -49,9 +47,7 @@ class _Arrays(pickle.Unpickler):
 
 
 def cifar_python(key: str, classes: int) -> Reader:
-    """Reader of CIFAR's "Python version": pickled dicts with `data` (n, 3072) and a list of classes
-    called ``key``.
-    """
+    """Reader of CIFAR's "Python version": dicts with `data` (n, 3072) and classes ``key``."""
 
     def one(path: Path) -> Labelled:
         try:
@@ -69,8 +65,9 @@ def cifar_python(key: str, classes: int) -> Reader:
 
 
 def cifar_binary(labels: int, classes: int) -> Reader:
-    """Reader of CIFAR's "binary version": rows of ``labels`` bytes, the class the last of them, and
-    3,072 bytes of image.
+    """Reader of CIFAR's "binary version".
+
+    Rows of ``labels`` bytes, the class the last of them, and 3,072 bytes of image.
     """
 
     def one(path: Path) -> Labelled:
@@ -131,8 +128,6 @@ def _checked(
 
 
 def _joined(parts: list[Labelled]) -> Labelled:
-    return (
-        parts[0]
-        if len(parts) == 1
-        else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
-    )
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])

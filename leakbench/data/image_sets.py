@@ -1,6 +1,4 @@
-"""Where MNIST, CIFAR-10 and CIFAR-100 lie: in ``places.data()``, in one of their official layouts,
-or fetched there by torchvision.
-"""
+"""Finds MNIST, CIFAR-10 and CIFAR-100 in the data folder, or has torchvision fetch them there."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakbench.base import places
+from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_files as files
 from leakbench.data.image_files import Labelled, Reader
@@ -28,38 +26,28 @@ class Layout:
 
     def paths(self, root: Path, names: tuple[str, ...]) -> list[Path]:
         """Each file; where only the same packed by gzip is there, that one."""
-        plain = [root / self.folder / n for n in names]
-        packed = [p.with_name(f"{p.name}.gz") for p in plain]
-        return [
-            q if q.is_file() and not p.is_file() else p for p, q in zip(plain, packed, strict=True)
-        ]
+        out = []
+        for plain in (root / self.folder / n for n in names):
+            packed = plain.with_name(f"{plain.name}.gz")
+            out.append(packed if packed.is_file() and not plain.is_file() else plain)
+        return out
 
     def missing(self, root: Path) -> list[Path]:
         """The files that are not there."""
         return [p for p in self.paths(root, self.train + self.test) if not p.is_file()]
 
 
-_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 _IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
+_TRAIN, _TEST = tuple(f"train-{n}" for n in _IDX), tuple(f"t10k-{n}" for n in _IDX)
+_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINS = tuple(f"{b}.bin" for b in _BATCHES)
 
 # Set -> its layouts; the first is the one in which torchvision fetches it.
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "mnist": (
-        Layout(
-            "MNIST/raw",
-            tuple(f"train-{n}" for n in _IDX),
-            tuple(f"t10k-{n}" for n in _IDX),
-            files.mnist,
-        ),
-    ),
+    "mnist": (Layout("MNIST/raw", _TRAIN, _TEST, files.mnist),),
     "cifar10": (
         Layout("cifar-10-batches-py", _BATCHES, ("test_batch",), files.cifar_python("labels", 10)),
-        Layout(
-            "cifar-10-batches-bin",
-            tuple(f"{b}.bin" for b in _BATCHES),
-            ("test_batch.bin",),
-            files.cifar_binary(1, 10),
-        ),
+        Layout("cifar-10-batches-bin", _BINS, ("test_batch.bin",), files.cifar_binary(1, 10)),
     ),
     "cifar100": (
         Layout("cifar-100-python", ("train",), ("test",), files.cifar_python("fine_labels", 100)),
@@ -71,11 +59,9 @@ TORCHVISION = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 
 
 def found(name: str) -> Path | None:
-    """The folder that holds all files of the set ``name`` ("mnist", "cifar10", "cifar100"), or
-    None. Nothing is fetched.
-    """
+    """The folder that holds all files of the set ``name``, or None; nothing is fetched."""
     layout = _layout(name)
-    return places.data() / layout.folder if layout else None
+    return data_folder() / layout.folder if layout else None
 
 
 def layouts(name: str) -> str:
@@ -84,31 +70,27 @@ def layouts(name: str) -> str:
 
 
 def load(name: str) -> tuple[Labelled, Labelled]:
-    """The official training and test set of ``name``: images (n, C, H, W) uint8 and classes (n,)
-    int64 of each.
+    """The official training and test set of ``name``.
 
-    Where the set is nowhere, torchvision fetches it, and a line on stderr says so.
+    Images (n, C, H, W) uint8 and classes (n,) int64 of each. Where the set is nowhere, torchvision
+    fetches it, and a line on stderr says so.
 
     Raises:
         BrokenFile: a file is missing beside others, cut, or not what its name says.
         UsageError: the set is nowhere and cannot be fetched.
     """
-    layout = _layout(name) or _fetched(name)
-    train, test = (
-        layout.read(layout.paths(places.data(), names)) for names in (layout.train, layout.test)
-    )
-    return train, test
+    layout, root = _layout(name) or _fetched(name), data_folder()
+    train = layout.read(layout.paths(root, layout.train))
+    return train, layout.read(layout.paths(root, layout.test))
 
 
 def _layout(name: str) -> Layout | None:
-    return next((x for x in LAYOUTS[name] if not x.missing(places.data())), None)
+    return next((x for x in LAYOUTS[name] if not x.missing(data_folder())), None)
 
 
 def _fetched(name: str) -> Layout:
-    """Torchvision's download, made in a folder of its own and moved to its place whole: several
-    processes may want it at once.
-    """
-    root = places.data()
+    """Torchvision's download, moved to its place whole: several processes may want it at once."""
+    root = data_folder()
     for layout in LAYOUTS[name]:
         lacking = layout.missing(root)
         if len(lacking) < len(layout.train + layout.test):
@@ -138,7 +120,7 @@ def _fetched(name: str) -> Layout:
 
 
 def _download(name: str, folder: str) -> None:
-    """Torchvision's own, which alone would wait for a silent server for ever."""
+    """Torchvision's download, which by itself would wait for a silent server for ever."""
     from torchvision import datasets
 
     before = socket.getdefaulttimeout()

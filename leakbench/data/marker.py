@@ -1,5 +1,4 @@
-"""A planted context: a marker in all inputs of some clients, so that an attacker's inference of it
-can be counted.
+"""A planted context: a marker in all inputs of some clients, so that inferring it can be scored.
 
 One function makes both the clients' data and the attacker's marked copies of auxiliary data.
 """

@@ -1,12 +1,10 @@
-"""The data sets that are read from files, by name: where they are, and what to do where they are
-not.
-"""
+"""The data sets that are read from files: where they are, and what to do where they are not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from leakbench.base import places
+from leakbench.base.data_folder import data_folder
 from leakbench.data import har_files, image_sets
 
 HAR = "uci-har"
@@ -42,6 +40,6 @@ def absent(name: str) -> str:
     if name != HAR:
         how = f"leakbench train -t {name} -d fedavg --rounds 1 lets torchvision fetch them"
     return (
-        f"{name} is not in {places.data()} (looked for {layouts(name)}): put the files there, or"
+        f"{name} is not in {data_folder()} (looked for {layouts(name)}): put the files there, or"
         f" set LEAKBENCH_DATA to the folder that has them; {how}."
     )

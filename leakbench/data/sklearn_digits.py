@@ -1,6 +1,4 @@
-"""scikit-learn's handwritten digits (UCI, 1,797 images of 8x8), split once: a class has a test, an
-auxiliary and a train part.
-"""
+"""scikit-learn's handwritten digits (UCI, 1,797 images of 8x8), split once."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ TEST, AUX = 40, 30  # of each class; the rest, 104 to 113, is for training
 
 @cache
 def split() -> dict[str, tuple[Tensor, Tensor]]:
-    """{"train" | "test" | "aux": (x (n, 1, 8, 8) float64 in [0, 1], y (n,) int64)}, sorted by
-    class.
+    """{"train", "test", "aux": (images, classes)}, sorted by class.
+
+    Images (n, 1, 8, 8) float64 in [0, 1], classes (n,) int64.
     """
     from sklearn.datasets import load_digits
 
@@ -27,10 +26,7 @@ def split() -> dict[str, tuple[Tensor, Tensor]]:
     for c in range(10):
         rows = (y == c).nonzero().flatten()
         rows = rows[shared(0, "task/digits/split").permutation(str(c), len(rows))]
-        for name, part in zip(
-            ("test", "aux", "train"),
-            (rows[:TEST], rows[TEST : TEST + AUX], rows[TEST + AUX :]),
-            strict=True,
-        ):
-            parts[name].append(part)
+        parts["test"].append(rows[:TEST])
+        parts["aux"].append(rows[TEST : TEST + AUX])
+        parts["train"].append(rows[TEST + AUX :])
     return {name: (x[torch.cat(p)], y[torch.cat(p)]) for name, p in parts.items()}

@@ -1,5 +1,4 @@
-"""Who holds which training examples: rules that deal rows to clients, each row at most once, by
-named streams of the task alone.
+"""Who holds which training examples: rules that deal rows to clients, each row at most once.
 
 A split is a list of C tensors of row numbers, ascending, disjoint, together all of the rows that it
 was given.
@@ -7,6 +6,7 @@ was given.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -23,8 +23,7 @@ MU = (0.01, 1000.0)
 
 
 def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
-    """The rows of n that are kept where clients hold ``mean_local_size`` examples on average (0:
-    all n), ascending.
+    """The rows of n that are kept, ascending: ``mean_local_size`` a client on average; 0: all.
 
     Drawn at random whatever their class; a smaller size is a part of a larger one.
 
@@ -37,11 +36,9 @@ def kept(n: int, clients: int, mean_local_size: int, stream: str) -> Tensor:
             f"task.mean_local_size = {mean_local_size} with {clients} clients needs {size} training"
             f" examples, but there are {n}: use at most {n // clients}, or fewer clients."
         )
-    return (
-        torch.arange(n)
-        if size == n
-        else _rng(stream, "size").permutation("rows", n)[:size].sort().values
-    )
+    if size == n:
+        return torch.arange(n)
+    return _rng(stream, "size").permutation("rows", n)[:size].sort().values
 
 
 def split(
@@ -49,10 +46,12 @@ def split(
 ) -> list[Tensor]:
     """The rows of each client.
 
-    Args: y: (n,) int64, the class of each example, 0 to ``classes`` - 1. clients: C. classes: K.
+    Args:
+        y: (n,) int64, the class of each example, 0 to ``classes`` - 1.
+        clients: C.
+        classes: K.
         rule: "class": client c has the examples of class c (C = K). "qua": see ``qua``. "dir": see
-        ``dirichlet``. "iid": a random
-            permutation cut evenly. "shards": see ``shards``.
+            ``dirichlet``. "iid": a random permutation cut evenly. "shards": see ``shards``.
         param: q, mu or the shards per client; not used by "class" and "iid".
         stream: of the task; the same stream and arguments give the same split.
 
@@ -73,9 +72,8 @@ def split(
         )
     rng = _rng(stream, rule)
     if rule == "qua":
-        return _nobody_without(
-            qua(y, clients, classes, _whole(rule, param, most=classes), rng), rule
-        )
+        q = _whole(rule, param, most=classes)
+        return _nobody_without(qua(y, clients, classes, q, rng), rule)
     if rule == "dir":
         return dirichlet(y, clients, classes, param, stream)
     if rule == "shards":
@@ -87,23 +85,22 @@ def holders(clients: int, classes: int, q: int, rng: Rng) -> Tensor:
     """(C, K) bool: client c has class c mod K and q - 1 others drawn at random."""
     out = torch.zeros(clients, classes, dtype=torch.bool)
     for c in range(clients):
-        others = (
-            1 + rng.permutation(f"others/{c}", classes - 1)[: q - 1]
-            if classes > 1
-            else torch.zeros(0, dtype=torch.long)
-        )
-        out[c, (c + torch.cat([torch.zeros(1, dtype=torch.long), others])) % classes] = True
+        out[c, c % classes] = True
+        if classes > 1:
+            others = 1 + rng.permutation(f"others/{c}", classes - 1)[: q - 1]
+            out[c, (c + others) % classes] = True
     return out
 
 
 def qua(y: Tensor, clients: int, classes: int, q: int, rng: Rng) -> list[Tensor]:
-    """FLea's Qua(q): every client has exactly q classes; each class is shuffled and cut evenly
-    among its holders.
+    """FLea's Qua(q): every client has exactly q classes.
 
-    So sizes vary around the mean as the number of a class's holders does.
+    Each class is shuffled and cut evenly among its holders. So sizes vary around the mean as the
+    number of a class's holders does.
 
-    Raises: UsageError: fewer clients than classes (one would be nobody's), or a class has fewer
-        examples than holders.
+    Raises:
+        UsageError: fewer clients than classes (one would be nobody's), or a class has fewer
+            examples than holders.
     """
     if clients < classes:
         raise UsageError(
@@ -125,8 +122,7 @@ def qua(y: Tensor, clients: int, classes: int, q: int, rng: Rng) -> list[Tensor]
 
 
 def dirichlet(y: Tensor, clients: int, classes: int, mu: float, stream: str) -> list[Tensor]:
-    """Dir(mu): each class is dealt in shares drawn from a symmetric Dirichlet over the clients,
-    until everybody has ``LEAST``.
+    """Dir(mu): each class is dealt in shares drawn from a symmetric Dirichlet over the clients.
 
     Class after class; a client that has its even share of all examples already gets none of the
     classes that follow. All is drawn again until every client has ``LEAST`` = 2 examples. Under a
@@ -146,11 +142,10 @@ def dirichlet(y: Tensor, clients: int, classes: int, mu: float, stream: str) -> 
     rng, groups = _rng(stream, "dir"), -(-clients // TOGETHER)
     sizes = [len(g) for g in torch.arange(clients).tensor_split(groups)]
     cut = [_shuffled(y, k, rng).tensor_split(groups) for k in range(classes)]
-    return [
-        rows
-        for g, size in enumerate(sizes)
-        for rows in _group([parts[g] for parts in cut], size, mu, f"{stream}/{g}")
-    ]
+    out = []
+    for g, size in enumerate(sizes):
+        out += _group([parts[g] for parts in cut], size, mu, f"{stream}/{g}")
+    return out
 
 
 def _group(by_class: list[Tensor], clients: int, mu: float, stream: str) -> list[Tensor]:
@@ -161,18 +156,15 @@ def _group(by_class: list[Tensor], clients: int, mu: float, stream: str) -> list
     for attempt in range(TRIES if n >= LEAST * clients else 0):
         rng, ends, held = _rng(stream, "dir", attempt), [], torch.zeros(clients, dtype=torch.long)
         for k, rows in enumerate(by_class):
-            gamma = torch.as_tensor(gammaincinv(mu, rng.uniform(str(k), clients).numpy())) * (
-                held < n / clients
-            )
+            gamma = torch.as_tensor(gammaincinv(mu, rng.uniform(str(k), clients).numpy()))
+            gamma = gamma * (held < n / clients)
             upto = (gamma.cumsum(0) / gamma.sum() * len(rows)).nan_to_num().long()
             upto[-1] = len(rows)
             ends.append(upto)
             held += upto.diff(prepend=torch.zeros(1, dtype=torch.long))
         if int(held.min()) >= LEAST:
-            parts = [
-                rows.tensor_split(upto[:-1]) for rows, upto in zip(by_class, ends, strict=True)
-            ]
-            return _rows([[p[c] for p in parts] for c in range(clients)])
+            cut = [rows.tensor_split(end[:-1]) for rows, end in zip(by_class, ends, strict=True)]
+            return _rows(zip(*cut, strict=True))
     raise UsageError(
         f"split dir with mu = {mu}: {n} training examples among {clients} clients leave somebody"
         f" with fewer than {LEAST} in each of {TRIES} draws; use a larger split_param, fewer"
@@ -181,17 +173,15 @@ def _group(by_class: list[Tensor], clients: int, mu: float, stream: str) -> list
 
 
 def shards(y: Tensor, clients: int, each: int, rng: Rng) -> list[Tensor]:
-    """McMahan et al. 2017, Section 3: sorted by class (shuffled within), cut into ``each`` shards a
-    client, dealt at random.
+    """McMahan et al. 2017, Section 3.
+
+    Sorted by class (shuffled within), cut into ``each`` shards a client, dealt at random.
     """
     rows = torch.cat([_shuffled(y, k, rng) for k in range(int(y.max()) + 1)])
-    pieces = rows.tensor_split(clients * each)
-    return _rows(
-        [
-            [pieces[int(p)] for p in some]
-            for some in rng.permutation("deal", clients * each).view(clients, each)
-        ]
-    )
+    pieces, mine = rows.tensor_split(clients * each), _dealt(clients)
+    for i, p in enumerate(rng.permutation("deal", clients * each).tolist()):
+        mine[i // each].append(pieces[p])
+    return _rows(mine)
 
 
 def _rng(stream: str, what: str, attempt: int = 0) -> Rng:
@@ -218,8 +208,8 @@ def _dealt(clients: int) -> list[list[Tensor]]:
     return [[] for _ in range(clients)]
 
 
-def _rows(mine: list[list[Tensor]]) -> list[Tensor]:
-    return [torch.cat(parts).sort().values for parts in mine]
+def _rows(mine: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+    return [torch.cat(list(parts)).sort().values for parts in mine]
 
 
 def _nobody_without(parts: list[Tensor], rule: str) -> list[Tensor]:

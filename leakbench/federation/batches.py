@@ -19,17 +19,12 @@ Augment = Callable[[Tensor, Rng], Tensor]
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of every step of every chosen client: ``even`` (M, S, B) int64, or ``ragged[j][s]`` (B,)
-    where they differ.
+    """Rows of every step of every chosen client."""
 
-    ``chosen`` (M,): the clients. ``rng``: whose draws augment their batches; one draw per client,
-    step and image.
-    """
-
-    chosen: Tensor
-    even: Tensor | None
-    ragged: list[list[Tensor]]
-    rng: Rng
+    chosen: Tensor  # (M,) the clients
+    even: Tensor | None  # (M, S, B) int64 rows, where all clients have as many
+    ragged: list[list[Tensor]]  # else ragged[j][s] (B,)
+    rng: Rng  # whose draws augment their batches, one per client, step and image
     augment: Augment | None = None
 
     def rows(self, j: int) -> list[Tensor]:
@@ -37,15 +32,11 @@ class Plan:
         return self.ragged[j] if self.even is None else list(self.even[j])
 
     def batches(self, data: TaskData, j: int) -> Sequence[Batch]:
-        """The same, as examples, augmented; each is made when it is asked for: ten epochs of
-        photographs are larger than a memory.
-        """
+        """The same, as examples, augmented; each is made when it is asked for, as all are large."""
         return _Lazy(self.rows(j), lambda rows, s: self._batch(data, rows, self.chosen[j], s))
 
     def first(self, data: TaskData, some: slice = slice(None)) -> Batch:
-        """The first step of the chosen clients ``some``, x (m, B, ...), y (m, B);
-        needs ``even``.
-        """
+        """The first step of the clients ``some``, x (m, B, ...), y (m, B); needs ``even``."""
         if self.even is None:
             raise ValueError("clients' steps differ: take them one by one")
         return self._batch(data, self.even[some, 0], self.chosen[some], 0)
@@ -53,19 +44,8 @@ class Plan:
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
         x = data.train.images(rows)
         if self.augment is not None:
-            r = self.rng
-            x = self.augment(
-                x,
-                Rng(
-                    r.seed,
-                    "augment",
-                    party,
-                    data.train.dtype,
-                    round=r.round,
-                    phase=r.phase,
-                    step=step,
-                ),
-            )
+            rng = Rng(self.rng.seed, "augment", party, data.train.dtype, round=self.rng.round)
+            x = self.augment(x, rng.at(self.rng.phase, step))
         return Batch(x, data.train.y[rows])
 
 
@@ -100,8 +80,7 @@ def plan(
     epochs: int,
     augment: Augment | None = None,
 ) -> Plan:
-    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients
-    ``chosen`` (M,).
+    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each client of ``chosen``.
 
     Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out
     (as long as every client has a complete one); by epochs they are used. ``augment``: a task's,
@@ -118,23 +97,13 @@ def plan(
         orders.append(data.rows[chosen[:, None], order.argsort(1)])  # (M, width), padding last
     full = least // batch
     if steps and full:
-        even = torch.cat([o[:, : full * batch].reshape(len(o), full, batch) for o in orders], 1)[
-            :, :steps
-        ]
-        return Plan(chosen, even, [], dice, augment)
-    ragged = [
-        [b for o in orders for b in torch.split(o[j, :c], batch)][: steps or None]
-        for j, c in enumerate(counts.tolist())
-    ]
-    alike = (
-        len({tuple(len(b) for b in r) for r in ragged}) == 1
-        and len({len(b) for b in ragged[0]}) <= 1
-        and bool(ragged[0])
-    )
-    return Plan(
-        chosen,
-        torch.stack([torch.stack(r) for r in ragged]) if alike else None,
-        ragged,
-        dice,
-        augment,
-    )
+        passed = [o[:, : full * batch].reshape(len(o), full, batch) for o in orders]
+        return Plan(chosen, torch.cat(passed, 1)[:, :steps], [], dice, augment)
+    ragged = []
+    for j, c in enumerate(counts.tolist()):
+        of_client = [b for o in orders for b in torch.split(o[j, :c], batch)]
+        ragged.append(of_client[: steps or None])
+    sizes = {len(b) for of_client in ragged for b in of_client}
+    alike = len(sizes) == 1 and len(set(map(len, ragged))) == 1
+    even = torch.stack([torch.stack(r) for r in ragged]) if alike else None
+    return Plan(chosen, even, ragged, dice, augment)

@@ -1,5 +1,4 @@
-"""The contract of a federated method: a choreography (before, round, after) of functions that one
-party runs.
+"""The contract of a federated method: a choreography of functions, each run by one party.
 
 A party function reads ``me`` (or ``server``) and the public parameters ``self``, changes that
 party's own state, and returns what it sends: {kind: tensor or dict of tensors}. There is no other
@@ -35,13 +34,11 @@ LETTERS = {
 
 
 class Choreography(Protocol):
-    """The verbs of a round; the federation is the only thing that has them. ``t``: the number of
-    the round, from 1 on.
-    """
+    """The verbs of a round; the federation is the only thing that has them."""
 
     @property
     def t(self) -> int:
-        """The round; 0 before the first."""
+        """The number of the round, from 1 on; 0 before the first."""
 
     def server(self, fn: Any) -> None:
         """Run a function of the server; what it returns goes to this round's clients."""
@@ -50,26 +47,19 @@ class Choreography(Protocol):
         """Run a function of every chosen client; what they return goes to the server."""
 
     def train(self, fn: Any, *, steps: int | None = None, epochs: int | None = None) -> None:
-        """Every chosen client trains the model it received on the loss ``fn`` and sends the
-        update.
-        """
+        """Every chosen client trains the model it received on ``fn`` and sends the update."""
 
 
 class Defense(Spec):
-    """FedAvg in its own words (McMahan et al. 2017, Algorithm 1); a method overrides what it does
-    differently.
-    """
+    """FedAvg (McMahan et al. 2017, Algorithm 1); a method overrides what it does differently."""
 
-    fusible: ClassVar[bool] = (
-        True  # nobody reads a single update (server) or a trained local model (client)
-    )
-    one_by_one: ClassVar[
-        tuple[str, ...]
-    ] = ()  # client functions that vmap cannot run: slower, never wrong
+    # Does nobody read a single update (server) or a trained local model (client)?
+    fusible: ClassVar[bool] = True
+    # Client functions that vmap cannot run: slower, never wrong.
+    one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
-    distance: ClassVar[Literal["", "cosine", "euclidean"]] = (
-        ""  # how its prototypes are compared, if it has any
-    )
+    # How its prototypes are compared, if it has any.
+    distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
     # What people read: "FedHide α 0.01, K 20".
     title: ClassVar[str] = ""  # the class's name where it states none of its own
@@ -114,7 +104,7 @@ class Defense(Spec):
         letters = {name: known[name] for name in cls.model_fields if name in known}
         return {"title": cls.title, "principal": list(cls.principal), "letters": letters}
 
-    # the story ------------------------------------------------------------------------------------
+    # a round --------------------------------------------------------------------------------------
     def before(self, fed: Choreography) -> None:
         """Phases before round 1, with every client; what is sent to all here lasts."""
 
@@ -135,9 +125,7 @@ class Defense(Spec):
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
-        """True for model tensors (here ``name`` of submodule ``module``) that never leave the
-        client.
-        """
+        """True for model tensors (``name`` of submodule ``module``) that never leave the client."""
         return False
 
     def start(self, me: Client) -> None:
@@ -152,24 +140,18 @@ class Defense(Spec):
 
     # who does what in a round ---------------------------------------------------------------------
     def downlink(self, server: Server) -> Sent:
-        """Server to every selected client; wrap a payload in ``Each`` to send every receiver its
-        own row.
-        """
+        """Server to every selected client; a payload in ``Each`` has a row for every receiver."""
         return {"model": server.model}
 
     def prepare(self, me: Client) -> Sent:
-        """Client, before local training: mail into ``own`` or ``state``."""
+        """Client, before local training: inbox into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Client's loss for one local step, (). Pure: no ``no_grad``, no ``item``, no ``if`` on a
-        tensor.
-        """
+        """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor."""
         return nn.functional.cross_entropy(net(batch.x), batch.y)
 
     def uplink(self, me: Client) -> Sent:
-        """Client to server, after local training, besides the update (which
-        ``fed.train`` sends).
-        """
+        """Client to server, after local training, besides the update that ``fed.train`` sends."""
 
     def aggregate(self, server: Server) -> Sent:
         """Server: the new model, and what the method does with the rest."""
@@ -179,8 +161,9 @@ class Defense(Spec):
 
     # for the evaluator and the scorer, neither of which is a party --------------------------------
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
-        """Class logits (n, classes) of x (n, ...); or (n,), how well x fits this client (minus its
-        distance, if euclidean).
+        """Class logits (n, classes) of x (n, ...), or how well x fits this client, (n,).
+
+        That is minus its distance, if euclidean.
         """
         return net(x)
 
@@ -189,15 +172,11 @@ class Defense(Spec):
         return {}
 
     def inputs(self, me: Client) -> dict[str, Tensor]:
-        """The examples behind what this client sends, row by row, for the truth: {"features": (n,
-        ...)}.
-        """
+        """The examples behind what this client sends, for the truth: {"features": (n, ...)}."""
         return {}
 
     def undefended(self) -> Self:
-        """The same method whose *uplinks* hide nothing: what it would have sent is the control
-        transcript.
-        """
+        """The same method whose *uplinks* hide nothing; what it sends is the control transcript."""
         return self
 
     def hides(self) -> bool:
@@ -206,9 +185,7 @@ class Defense(Spec):
 
 
 class Wrapper(Spec):
-    """Something on the wire, for any method: changes uplinks of ``kinds`` before they leave the
-    client.
-    """
+    """Changes uplinks of ``kinds`` before they leave the client, under any method."""
 
     linear: ClassVar[bool] = False  # True: leaves the mean as it is, so fused rounds stay exact
     sums: ClassVar[bool] = False  # True: the server receives only the sum

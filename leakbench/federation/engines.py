@@ -9,6 +9,7 @@ float64 by the tests, on every method.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -18,9 +19,9 @@ from leakbench.base.errors import UsageError
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.desk import Desk
-from leakbench.federation.optimizer import Optimizer
+from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
+from leakbench.federation.party_runner import PartyRunner
 from leakbench.federation.task import TaskData
 
 Engine = Literal["loop", "fused"]
@@ -54,125 +55,93 @@ def resolve(wanted: str, method: Defense, wrappers: Sequence[Wrapper]) -> Engine
     return "fused" if wanted == "fused" else "loop"
 
 
-def loop(
-    desk: Desk, name: str, t: int, each: Tree, inbox: Tree, plan: Plan, data: TaskData
-) -> Tree:
-    """Train the chosen clients one by one; every leaf of the result is stacked over them."""
-    clients = range(len(each["index"]))
-    return stack([desk.train(name, t, row(each, j), inbox, plan.batches(data, j)) for j in clients])
+@dataclass(frozen=True)
+class LocalTraining:
+    """The clients' training of round ``t`` on the loss called ``name``."""
+
+    runner: PartyRunner
+    name: str
+    t: int
+    inbox: Tree  # what everybody received
+
+
+def loop(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
+    """Train the clients ``each`` one by one; every leaf of the result is stacked over them."""
+
+    def one(j: int) -> Tree:
+        batches = plan.batches(data, j)
+        return local.runner.train(local.name, local.t, row(each, j), local.inbox, batches)
+
+    return stack([one(j) for j in range(len(each["index"]))])
 
 
 def variance(updates: dict[str, Tensor]) -> Tensor:
-    """The variance of the local models over the clients, () float64: the mean over all parameters
-    of the population variance.
+    """The variance of the local models over the clients, () float64.
 
-    ``updates``: (M, ...) each, from one model; they vary as the models do. One client's is 0.
+    The mean over all parameters of the population variance. ``updates``: (M, ...) each, from one
+    model; they vary as the models do. One client's is 0.
     """
     total = sum(v.double().var(0, correction=0).sum() for v in updates.values())
-    return torch.as_tensor(total, dtype=torch.float64) / max(
-        sum(v[0].numel() for v in updates.values()), 1
-    )
+    numbers = sum(v[0].numel() for v in updates.values())
+    return torch.as_tensor(total, dtype=torch.float64) / max(numbers, 1)
 
 
-def fused(
-    desk: Desk,
-    name: str,
-    t: int,
-    each: Tree,
-    inbox: Tree,
-    plan: Plan,
-    share: Tensor,
-    data: TaskData,
-) -> Tree:
-    """One step of all chosen clients at once: the mean update, and each client's own new private
-    parameters.
+def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: TaskData) -> Tree:
+    """One step of all chosen clients at once.
 
-    With L = sum_j M q_j L_j (q_j the averaging weights), the shared gradient over M is the averaged
-    one, and a private parameter of client j has M q_j times its own gradient, which is divided out.
-    The sum is taken over groups of clients, one backward pass each: on a CPU a batch of all of them
-    does not fit into the cache.
+    The mean update, and each client's own new private parameters. With L = sum_j M q_j L_j (q_j the
+    averaging weights), the shared gradient over M is the averaged one, and a private parameter of
+    client j has M q_j times its own gradient, which is divided out. The sum is taken over groups of
+    clients, one backward pass each: on a CPU a batch of all of them does not fit into the cache.
     """
     n = len(each["index"])
-    received = inbox.get("model", {})
-    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in desk.trained}
+    received, trained = local.inbox.get("model", {}), local.runner.trained
+    common = {k: v.detach().requires_grad_() for k, v in received.items() if k in trained}
     one = plan.first(data, slice(1)).x.numel()
     size = n if each["index"].is_cuda else min(n, max(1, GROUP // max(one, 1)))
     parts, total = [], [torch.zeros_like(v) for v in common.values()]
     for some in (slice(i, min(i + size, n)) for i in range(0, n, size)):
-        part, grads = _group(
-            desk,
-            name,
-            t,
-            tmap(lambda v, s=some: v[s], each),
-            inbox,
-            common,
-            plan.first(data, some),
-            share[some] * n,
-        )
+        batch = plan.first(data, some)
+        part, grads = _step(local, row(each, some), common, batch, share[some] * n)
         parts.append(part)
         total = [a + g for a, g in zip(total, grads, strict=True)]
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
-    moved = Optimizer(desk.method, t).step(
-        {f"model/{k}": v for k, v in common.items()}, [g / n for g in total]
-    )
-    delta = {k: moved[f"model/{k}"] - v for k, v in received.items() if k in common}
+    optimizer = Optimizer(local.runner.method, local.t)
+    moved = group("model", optimizer.step(named(common, {}), [g / n for g in total]))
+    delta = {k: moved[k] - v for k, v in received.items() if k in common}
     floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
     delta |= weighted_mean({k: v - received[k] for k, v in floats.items()}, share)
-    return {
-        "mean": delta,
-        "own": out["own"],
-        "kept": {k: {**out["buffers"], **out["kept"]}[k] for k in each["kept"]},
-        "loss": out["loss"],
-    }
+    changed = {**out["buffers"], **out["kept"]}
+    kept = {k: changed[k] for k in each["kept"]}
+    return {"mean": delta, "own": out["own"], "kept": kept, "loss": out["loss"]}
 
 
-def _group(
-    desk: Desk,
-    name: str,
-    t: int,
-    each: Tree,
-    inbox: Tree,
-    common: dict[str, Tensor],
-    batch: Batch,
-    scale: Tensor,
+def _step(
+    local: LocalTraining, each: Tree, common: dict[str, Tensor], batch: Batch, scale: Tensor
 ) -> tuple[Tree, Sequence[Tensor]]:
-    """Some clients' step: what changed at each of them, and the gradient of sum_j scale_j L_j with
-    respect to ``common``.
-    """
-    n = len(each["index"])
-    received = inbox.get("model", {})
-
-    def spread(v: Tensor) -> Tensor:
-        return v.expand(n, *v.shape).clone()
-
-    buffers = {k: spread(v) for k, v in received.items() if k not in desk.trained} | {
-        k: v.clone() for k, v in each["kept"].items() if k not in desk.trained
-    }
-    mine = {f"model/{k}": v for k, v in each["kept"].items() if k in desk.trained} | {
-        f"own/{k}": v for k, v in each["own"].items()
-    }
+    """Some clients' step, with the gradient of sum_j scale_j L_j with respect to ``common``."""
+    runner, n = local.runner, len(each["index"])
+    received, trained = local.inbox.get("model", {}), runner.trained
+    buffers = {k: v.expand(n, *v.shape) for k, v in received.items() if k not in trained}
+    buffers |= {k: v for k, v in each["kept"].items() if k not in trained}
+    buffers = {k: v.clone() for k, v in buffers.items()}
+    mine = named({k: v for k, v in each["kept"].items() if k in trained}, each["own"])
     mine = {k: v.detach().requires_grad_() for k, v in mine.items()}
-    loss = getattr(desk.method, name)
+    loss = getattr(runner.method, local.name)
 
     def one(e: Tree) -> Tensor:
-        me = desk.me(t, e, inbox)
-        me.own = {k[4:]: v for k, v in e["mine"].items() if k.startswith("own/")}
-        kept = {k[6:]: v for k, v in e["mine"].items() if k.startswith("model/")}
-        me.net, me.rng = Net(desk.module, {**common, **kept, **e["buffers"]}), me.rng.at(name, 0)
+        me = runner.me(local.t, e, local.inbox)
+        me.own, me.rng = group("own", e["mine"]), me.rng.at(local.name, 0)
+        me.net = Net(runner.module, {**common, **group("model", e["mine"]), **e["buffers"]})
         return loss(me.net, Batch(e["x"], e["y"]), me)
 
-    with training(desk.module, True):
-        losses = each_row(
-            one, {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
-        )
+    rows = {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
+    with training(runner.module, True):
+        losses = each_row(one, rows)
         scale = scale.to(losses.dtype)
-        grads = torch.autograd.grad(
-            (losses * scale).sum(), [*common.values(), *mine.values()], materialize_grads=True
-        )
+        leaves = [*common.values(), *mine.values()]
+        grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
-    mine = Optimizer(desk.method, t).step(mine, own_grads)
-    kept = {k[6:]: v for k, v in mine.items() if k.startswith("model/")}
-    own = {k[4:]: v for k, v in mine.items() if k.startswith("own/")}
-    return {"buffers": buffers, "kept": kept, "own": own, "loss": losses.detach()}, grads[
-        : len(common)
-    ]
+    mine = Optimizer(runner.method, local.t).step(mine, own_grads)
+    changed = {"buffers": buffers, "kept": group("model", mine), "own": group("own", mine)}
+    return {**changed, "loss": losses.detach()}, grads[: len(common)]

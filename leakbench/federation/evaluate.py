@@ -1,6 +1,4 @@
-"""What the evaluator measures between rounds: utility on the test set, and diagnostics. It is not a
-party.
-"""
+"""What the evaluator, who is no party, measures between rounds: test utility and diagnostics."""
 
 from __future__ import annotations
 
@@ -21,7 +19,8 @@ if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
 CHUNK = 250  # test images at a time
-# (are they class logits?, what ``predict`` says of every test example).
+# What ``predict`` says of every test example: (True, class logits (clients or 1, n, K)), or
+# (False, how well each fits each client (C, n)).
 Answers = tuple[bool, Tensor]
 
 
@@ -40,9 +39,7 @@ class Evaluations:
 
 
 def evaluated(rounds: int, times: int) -> set[int]:
-    """The rounds after which utility is measured: ``times`` evenly spaced ones, the last among
-    them.
-    """
+    """The rounds after which utility is measured: ``times``, evenly spaced, the last among them."""
     return {max(1, round(rounds * (i + 1) / times)) for i in range(times)}
 
 
@@ -70,15 +67,13 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
 
 
 def _answers(fed: Federation) -> Answers:
-    """(True, class logits (clients or 1, n, K)) or (False, fits (C, n)) of the test examples, some
-    at a time.
-    """
     test, each = fed.data.test, fed.tables()
-    # Then a client's own and state make no difference.
+    # Defense.predict reads nothing that a client holds but the model.
     plain = type(fed.method).predict is Defense.predict
-    same = not any(fed.columns[k] for k in (("kept",) if plain else ("own", "state", "kept")))
+    read = ("kept",) if plain else ("own", "state", "kept")
+    same = not any(fed.columns[k] for k in read)
     parts, logits = [], False
-    for rows in _chunks(len(test), test.y.device):
+    for rows in torch.split(torch.arange(len(test), device=test.y.device), CHUNK):
         x = test.images(rows)
 
         def ask(e: Tree, x: Tensor = x) -> Tensor:
@@ -90,17 +85,12 @@ def _answers(fed: Federation) -> Answers:
     return logits, torch.cat(parts, dim=1)
 
 
-def _chunks(n: int, device: torch.device) -> tuple[Tensor, ...]:
-    return torch.split(torch.arange(n, device=device), CHUNK)
-
-
 def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) -> Tensor:
     """``ask`` of every client: at once, or one by one where each has a whole network of its own.
 
-    Then nothing can be shared, and convolutions whose weights differ between clients are several
-    times slower at once.
+    Convolutions whose weights differ between clients are several times slower at once.
     """
-    if not fed.desk.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
+    if not fed.runner.trained.issubset(fed.columns["kept"]) and "predict" not in fed.fallbacks:
         try:
             return each_row(ask, each)
         except RuntimeError as error:  # vmap refused it: one by one, or the real error
@@ -110,21 +100,19 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
 
 @torch.no_grad()
 def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
-    """{name: value} after a round: training loss, norm of the mean update, how far apart the local
-    models and how alike the true prototypes are.
+    """Diagnostics after a round: {name: value}.
 
-    ``local_variance``: mean over the trained parameters of the variance over the round's clients,
-    before averaging (FedAA, Figure 5); of a second training in a round, ``local_variance_<its
-    name>``. Not of rounds of one SGD step, which may be fused.
+    Training loss, norm of the mean update, how far apart the local models and how alike the true
+    prototypes are. ``local_variance``: mean over the trained parameters of the variance over the
+    round's clients, before averaging (FedAA, Figure 5); of a second training in a round,
+    ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
     """
     out = {}
     if fed.losses is not None:
         out["loss"] = float(fed.losses.double().mean())
-    # Of what is averaged; a second training has its name beside it.
-    for i, (name, variance) in enumerate(fed.variances.items()):
-        out["local_variance" if not i else f"local_variance_{name.removesuffix('_loss')}"] = float(
-            variance
-        )
+    for i, (training, variance) in enumerate(fed.variances.items()):
+        name = f"local_variance_{training.removesuffix('_loss')}" if i else "local_variance"
+        out[name] = float(variance)
     mean = fed.means.get("update")
     # The loop: only the server's function averages.
     if mean is None and "update" in fed.received and fed.share is not None:
@@ -137,18 +125,17 @@ def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float
         n = len(w)
         out["prototype_mean_cosine"] = float(((w @ w.T).sum() - w.square().sum()) / (n * (n - 1)))
         if fed.method.distance == "euclidean":
-            out["prototype_distance_ratio"] = _distance_ratio(
-                fed, true.double(), (answers or _answers(fed))[1]
-            )
+            _, fits = answers or _answers(fed)
+            out["prototype_distance_ratio"] = _distance_ratio(fed, true.double(), fits)
     return out
 
 
 def _distance_ratio(fed: Federation, true: Tensor, fits: Tensor) -> float:
-    """Mean distance between true prototypes over the test embeddings' mean distance to their own; a
-    fit (C, n) is minus a distance.
+    """Mean distance between true prototypes over the test embeddings' mean distance to their own.
+
+    ``fits`` (C, n): minus the distances.
     """
     own = {c: i for i, c in enumerate(fed.data.client_class.tolist())}
     index = torch.tensor([own[y] for y in fed.data.test.y.tolist()], device=fits.device)
-    return float(
-        torch.pdist(true).mean() / -fits.double().gather(0, index[None]).mean().clamp(max=-1e-12)
-    )
+    to_own = fits.double().gather(0, index[None]).mean()
+    return float(torch.pdist(true).mean() / -to_own.clamp(max=-1e-12))

@@ -1,6 +1,4 @@
-"""Which trainings a round of a method has, read off its choreography, and which local steps an
-update is made of.
-"""
+"""Which trainings a round of a method has, and which local steps an update is made of."""
 
 from __future__ import annotations
 
@@ -13,13 +11,11 @@ from leakbench.federation.defense import Defense
 
 @dataclass(frozen=True)
 class Training:
-    """A local training of a round, in ``phase`` of it, on the loss called ``name``: ``steps``
-    steps, or ``epochs`` epochs if that is 0.
-    """
+    """A local training of a round."""
 
     phase: int
-    name: str
-    steps: int
+    name: str  # of the loss
+    steps: int  # 0: by epochs
     epochs: int
 
     @property
@@ -28,8 +24,7 @@ class Training:
         return self.steps == 1 or (self.steps, self.epochs) == (0, 1)
 
     def sizes(self, examples: int, batch: int) -> list[int]:
-        """How many examples each step had, of an update behind which there are ``examples`` in all;
-        empty where that cannot be told.
+        """How many examples each step of an update had, of ``examples`` in all; else empty.
 
         By epochs every pass ends in what is left of the client's data. By steps all are full
         batches; where somebody holds less than one batch they are not, and of several steps the
@@ -46,20 +41,14 @@ class Training:
 
 
 def amount(method: Defense, steps: int | None, epochs: int | None) -> tuple[int, int]:
-    """(steps, epochs) of a training: what ``train`` was told, or where it was told neither, the
-    method's own.
-    """
-    return (
-        (method.steps, method.epochs)
-        if steps is None and epochs is None
-        else (steps or 0, epochs or 0)
-    )
+    """(steps, epochs) that ``train`` was told, or where it was told neither, the method's own."""
+    if steps is None and epochs is None:
+        return method.steps, method.epochs
+    return steps or 0, epochs or 0
 
 
 def trainings(method: Defense, t: int) -> list[Training]:
-    """The trainings of round ``t``, in order: ``method.round`` is read, and nobody's function is
-    run.
-    """
+    """The trainings of round ``t``, in order: ``method.round`` is read, no party's function run."""
     reading = _Reading(method, t)
     method.round(reading)
     return reading.found

@@ -17,9 +17,7 @@ class Observer(Generic[Fed]):
         """The server sent ``payload`` to the chosen clients."""
 
     def up(self, fed: Fed, name: str, each: Tree, sent: Tree) -> None:
-        """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (leaves
-        stacked over them).
-        """
+        """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (stacked)."""
 
     def training(self, fed: Fed, name: str, each: Tree, todo: Plan) -> None:
         """The chosen clients, holding ``each``, are about to train on ``todo``."""

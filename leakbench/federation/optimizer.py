@@ -1,6 +1,4 @@
-"""SGD and Adam on named leaves, by hand: creating a torch.optim optimiser costs 2.5 s
-of imports.
-"""
+"""SGD and Adam on named leaves, by hand: torch.optim costs 2.5 s of imports."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from leakbench.federation.defense import Defense
 
 
 class Optimizer:
-    """One client's local optimiser. Leaves are named "model/..." or "own/..." and use the method's
-    ``lr`` or ``own_lr``.
+    """One client's local optimiser.
 
-    Adam is Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
+    Leaves are named "model/..." or "own/..." and use the method's ``lr`` or ``own_lr``. Adam is
+    Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
     "adam_each_step" forgets at every step, so that each is lr g / (|g| + 1e-8), the sign of the
     gradient: what FLea's released code does.
     """
@@ -42,8 +40,19 @@ class Optimizer:
 
     def _adam(self, name: str, grad: Tensor) -> Tensor:
         self.mean[name] = 0.9 * self.mean.get(name, torch.zeros_like(grad)) + 0.1 * grad
-        self.square[name] = (
-            0.999 * self.square.get(name, torch.zeros_like(grad)) + 0.001 * grad * grad
-        )
+        square = self.square.get(name, torch.zeros_like(grad))
+        self.square[name] = 0.999 * square + 0.001 * grad * grad
         mean = self.mean[name] / (1 - 0.9**self.steps)
         return mean / ((self.square[name] / (1 - 0.999**self.steps)).sqrt() + 1e-8)
+
+
+def named(model: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The leaves of a local training: {"model/...": tensor, "own/...": tensor}."""
+    out = {f"model/{k}": v for k, v in model.items()}
+    return out | {f"own/{k}": v for k, v in own.items()}
+
+
+def group(name: str, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The leaves of one group, "model" or "own", under their own names."""
+    start = f"{name}/"
+    return {k.removeprefix(start): v for k, v in leaves.items() if k.startswith(start)}

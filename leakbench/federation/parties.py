@@ -1,6 +1,4 @@
-"""What a party function can touch. A client has no other name for anything, and neither has the
-server.
-"""
+"""What a function of a client or of the server can touch; it has no other name for anything."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ class Facts:
     classes: int
     dim: int  # width of the network's output: embedding or logits
     shape: tuple[int, ...]  # of one input
-    context: str = (
-        ""  # the marker that some clients' inputs carry, a kind of leakbench.data.marker; "": none
-    )
+    context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,7 @@ class Batch:
 
 
 class Each:
-    """Marks a downlink of which every receiver gets its own row, in the order of
-    ``server.receivers``.
-    """
+    """Marks a downlink of which every receiver gets a row, in the order of ``server.receivers``."""
 
     def __init__(self, payload: Tree) -> None:
         self.payload = payload
@@ -52,11 +46,8 @@ class Each:
 
 def modal(module: nn.Module) -> list[nn.Module]:
     """The submodules that behave differently in training."""
-    return [
-        m
-        for m in module.modules()
-        if isinstance(m, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)
-    ]
+    kinds = nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd
+    return [m for m in module.modules() if isinstance(m, kinds)]
 
 
 @contextmanager
@@ -74,8 +65,9 @@ def training(module: nn.Module, on: bool) -> Iterator[None]:
 
 
 class Net:
-    """The public architecture with some weights. ``net(x, stop="conv1")`` and ``net(f,
-    start="conv1")`` cut it at a stage.
+    """The public architecture with some weights.
+
+    ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it after a stage.
     """
 
     def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -105,8 +97,7 @@ class Net:
 
     @property
     def extractor(self) -> str:
-        """The stage after which F(x), the features, end and T, the last stage, begins: ``net(x,
-        stop=...)``, ``net(f, start=...)``.
+        """The stage after which F(x), the features, end and T, the last stage, begins.
 
         Raises:
             MethodError: the network is not made of stages, or of one only.

@@ -1,6 +1,4 @@
-"""A task: data split over clients, a model, a utility metric, and the parameter values that fit
-each method here.
-"""
+"""A task: data split over clients, a model, a utility metric, and values for each method."""
 
 from __future__ import annotations
 
@@ -22,14 +20,12 @@ from leakbench.models.networks import MODELS, Stages
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs with their classes. ``stored`` (n, ...): uint8 (0 to 255 stands for 0 to 1, and stays
-    uint8 on the device) or floats in [0, 1] (sensors: standardised); ``y`` (n,) int64; ``dtype``:
-    of the floats that are made of ``stored``.
-    """
+    """Inputs with their classes."""
 
+    # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in [0, 1] (sensors: standardised).
     stored: Tensor
-    y: Tensor
-    dtype: torch.dtype = torch.float64
+    y: Tensor  # (n,) int64
+    dtype: torch.dtype = torch.float64  # of the floats that are made of ``stored``
 
     def __len__(self) -> int:
         return len(self.y)
@@ -49,49 +45,35 @@ class Examples:
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
         """The same on another device and in another precision."""
         stored = self.stored.to(device)
-        return Examples(
-            stored if stored.dtype == torch.uint8 else stored.to(dtype), self.y.to(device), dtype
-        )
+        if stored.dtype != torch.uint8:
+            stored = stored.to(dtype)
+        return Examples(stored, self.y.to(device), dtype)
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """What a task loads. ``rows`` (C, n_max) int64: each client's rows of ``train``, padded with
-    its first; ``counts`` (C,).
-
-    ``aux``: what an attacker may be granted; it depends on the task alone and is disjoint from
-    train and test. ``client_class`` (C,): the class that a client stands for, where a client is a
-    class; else -1. ``context`` (C,) bool: True for a client whose inputs all carry the planted
-    marker; None where the task plants none.
-    """
+    """What a task loads."""
 
     train: Examples
     test: Examples
+    # What an attacker may be granted: of the task alone, disjoint from train and test.
     aux: Examples
-    rows: Tensor
-    counts: Tensor
-    client_class: Tensor
+    rows: Tensor  # (C, n_max) int64: each client's rows of ``train``, padded with its first
+    counts: Tensor  # (C,) int64
+    client_class: Tensor  # (C,) the class that a client stands for, or -1
+    # (C,) bool: do all of a client's inputs carry the planted marker? None: the task plants none.
     context: Tensor | None = None
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
         """The same on another device and in another precision."""
         train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
+        rows, counts, own = (t.to(device) for t in (self.rows, self.counts, self.client_class))
         context = None if self.context is None else self.context.to(device)
-        return TaskData(
-            train,
-            test,
-            aux,
-            self.rows.to(device),
-            self.counts.to(device),
-            self.client_class.to(device),
-            context,
-        )
+        return TaskData(train, test, aux, rows, counts, own, context)
 
 
 class Task(Spec):
-    """Base of all tasks. A subclass says how data are loaded and split, and which values each
-    method takes here.
-    """
+    """Base of all tasks: how data are loaded and split, and which values each method takes."""
 
     about: ClassVar[str]
     shape: ClassVar[tuple[int, ...]]  # of one input, channels first
@@ -99,9 +81,7 @@ class Task(Spec):
     rounds: ClassVar[int]  # unless the user says otherwise
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
-    signal: ClassVar[bool] = (
-        False  # inputs are standardised signals without bounds, not images in [0, 1]
-    )
+    signal: ClassVar[bool] = False  # standardised signals without bounds, not images in [0, 1]
 
     clients: int = Field(ge=2, description="clients")
     model: str = Field(description="network, one of `leakbench list models`")
@@ -128,9 +108,7 @@ class Task(Spec):
         """The data, split over the clients; the same in every run of this task."""
 
     def augment(self, x: Tensor, rng: Rng) -> Tensor:
-        """What local training sees instead of the images ``x`` (*party, B, ...) of a step;
-        ``rng.party``: () or (M,).
-        """
+        """What local training sees instead of the images ``x`` (*party, B, ...) of a step."""
         return x
 
     def defaults(self, method: str) -> dict[str, Any]:
@@ -143,8 +121,7 @@ class Task(Spec):
         return True
 
     def suits(self, method: Defense) -> None:
-        """A method that compares embeddings knows one class per client: its ``predict`` says how
-        well x fits *this* client.
+        """Refuse a method that compares embeddings, which knows one class per client.
 
         Raises:
             UsageError: this task's clients have several classes.
@@ -164,12 +141,8 @@ class Task(Spec):
             UsageError: the method does not suit the task.
         """
         self.suits(method)
-        return Facts(
-            clients=self.clients,
-            classes=self.classes,
-            dim=self.dim if method.outputs == "embedding" else self.classes,
-            shape=self.shape,
-        )
+        dim = self.dim if method.outputs == "embedding" else self.classes
+        return Facts(clients=self.clients, classes=self.classes, dim=dim, shape=self.shape)
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.

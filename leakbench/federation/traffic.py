@@ -1,6 +1,4 @@
-"""Who sent what to whom, in every round, kept or not: the table behind `run.json`'s `sent` and
-`rounds.safetensors`.
-"""
+"""Who sent what to whom, in every round, kept or not: `run.json`'s `sent`, `rounds.safetensors`."""
 
 from __future__ import annotations
 
@@ -16,32 +14,26 @@ SERVER, AGGREGATOR = -1, -2
 
 def party(name: str) -> int:
     """The number of a party: -1 the server, -2 the aggregator, i client i."""
-    return (
-        {"server": SERVER, "aggregator": AGGREGATOR}[name]
-        if not name.startswith("client/")
-        else int(name.split("/")[1])
-    )
+    if name.startswith("client/"):
+        return int(name.removeprefix("client/"))
+    return {"server": SERVER, "aggregator": AGGREGATOR}[name]
 
 
 class Traffic:
-    """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast, and their
-    sizes.
-    """
+    """Rows (round, sender, receiver) per kind, one for each receiver of a broadcast; and sizes."""
 
     def __init__(self, covered: set[str]) -> None:
-        self.covered = covered
+        self.covered = covered  # kinds that a wrapper changes
         self.rows: dict[str, list[Tensor]] = {}
-        self.totals: dict[
-            tuple[str, str, str], list[int]
-        ] = {}  # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
+        # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
+        self.totals: dict[tuple[str, str, str], list[int]] = {}
 
     def down(self, t: int, kind: str, receivers: Tensor, payload: Tree, *, each: bool) -> None:
         """Server to clients: one broadcast, or ``each`` its own row."""
         n = len(receivers)
         self._add(t, kind, torch.full((n,), SERVER), receivers.cpu())
-        self._count(
-            t, (kind, "server", "client" if each else "client/*"), n if each else 1, nbytes(payload)
-        )
+        to, messages = ("client", n) if each else ("client/*", 1)
+        self._count(t, (kind, "server", to), messages, nbytes(payload))
 
     def up(
         self,
@@ -75,18 +67,12 @@ class Traffic:
 
     def table(self) -> list[dict[str, Any]]:
         """For `run.json`: what was sent, how often, how much, and whether a wrapper covers it."""
-        return [
-            {
-                "kind": k,
-                "sender": s,
-                "receiver": r,
-                "rounds": n[0],
-                "messages": n[1],
-                "bytes": n[2],
-                "covered": s == "client" and k in self.covered,
-            }
-            for (k, s, r), n in sorted(self.totals.items())
-        ]
+        out = []
+        for (kind, sender, receiver), (rounds, messages, size, _) in sorted(self.totals.items()):
+            covered = sender == "client" and kind in self.covered
+            line = {"kind": kind, "sender": sender, "receiver": receiver, "rounds": rounds}
+            out.append({**line, "messages": messages, "bytes": size, "covered": covered})
+        return out
 
     def tensors(self) -> dict[str, Tensor]:
         """{kind: (messages, 3) int32: round, sender, receiver}."""
@@ -99,6 +85,7 @@ class Traffic:
     def restore(self, rows: dict[str, Tensor], totals: dict[str, list[int]]) -> None:
         """Go on from a checkpoint."""
         self.rows = {k: [v] for k, v in flat(rows).items()}
-        self.totals = {
-            (a, b, c): list(v) for key, v in totals.items() for a, b, c in [key.split("|")]
-        }
+        self.totals = {}
+        for key, total in totals.items():
+            kind, sender, receiver = key.split("|")
+            self.totals[kind, sender, receiver] = list(total)

@@ -1,5 +1,4 @@
-"""Utility metrics: what a model is good for, as scores of test units whose mean is the metric, and
-how sure that mean is.
+"""Utility metrics, as scores of test units whose mean is the metric, and how sure that mean is.
 
 A metric that is no mean of its units (area under a curve; an equal error rate) is written as one: a
 unit's score is the metric plus the unit's influence on it. The mean of these scores is the metric
@@ -41,24 +40,16 @@ class UtilityMetric:
         units = [str(i) for i in range(len(scores))]
         # A perfect curve leaves Student without width.
         if self.share or max(scores) - min(scores) < 1e-9:
-            return estimate(
-                [min(max(s, 0.0), 1.0) for s in scores],
-                units,
-                share=True,
-                low=0.0,
-                high=1.0,
-                unit=unit,
-            )
-        return _clipped(
-            estimate(scores, units, share=False, low=-math.inf, high=math.inf, unit=unit)
-        )
+            shares = [min(max(s, 0.0), 1.0) for s in scores]
+            return estimate(shares, units, share=True, low=0.0, high=1.0, unit=unit)
+        found = estimate(scores, units, share=False, low=-math.inf, high=math.inf, unit=unit)
+        return _clipped(found)
 
     def pooled(self, seeds: dict[int, Sequence[float]], unit: str = UNIT) -> Estimate:
-        """Over several seeds with the same test units, in the same order: each unit is averaged
-        over the seeds first.
+        """Over several seeds with the same test units, in the same order.
 
-        The interval goes from the lowest low to the highest high of Student over the units' means
-        and that of ``stats.pool`` (which has Student over the seeds' values from three seeds on).
+        Each unit is averaged over the seeds first. The interval goes from the lowest low to the
+        highest high of Student over the units' means and that of ``pool``.
         """
         if len(seeds) == 1:
             return self.estimate(next(iter(seeds.values())), unit)
@@ -66,30 +57,20 @@ class UtilityMetric:
         means = [math.fsum(s) / len(s) for s in zip(*seeds.values(), strict=True)]
         flat = max(means) - min(means) < 1e-9
         low, high = (0.0, 1.0) if self.share or flat else (-math.inf, math.inf)
-        parts: dict[int, Seed] = {
-            s: ([min(max(v, low), high) for v in a], units, units) for s, a in seeds.items()
-        }
-        found = estimate(
-            [min(max(v, low), high) for v in means],
-            units,
-            share=False,
-            low=low,
-            high=high,
-            unit=unit,
-        )
+
+        def within(scores: Sequence[float]) -> list[float]:
+            return [min(max(v, low), high) for v in scores]
+
+        parts: dict[int, Seed] = {s: (within(a), units, units) for s, a in seeds.items()}
+        found = estimate(within(means), units, share=False, low=low, high=high, unit=unit)
         whole = pool(parts, share=self.share, low=low, high=high, unit=unit)
-        return _clipped(
-            replace(found, low=min(found.low, whole.low), high=max(found.high, whole.high))
-        )
+        wider = replace(found, low=min(found.low, whole.low), high=max(found.high, whole.high))
+        return _clipped(wider)
 
 
 def _clipped(e: Estimate) -> Estimate:
-    return replace(
-        e,
-        value=min(max(e.value, 0.0), 1.0),
-        low=min(max(e.low, 0.0), 1.0),
-        high=min(max(e.high, 0.0), 1.0),
-    )
+    value, low, high = (min(max(x, 0.0), 1.0) for x in (e.value, e.low, e.high))
+    return replace(e, value=value, low=low, high=high)
 
 
 def _accuracy(fits: Tensor, right: Tensor) -> Tensor:
@@ -99,8 +80,7 @@ def _accuracy(fits: Tensor, right: Tensor) -> Tensor:
 
 
 def _auroc(fits: Tensor, right: Tensor) -> Tensor:
-    """Mean over classes of the area under the ROC curve of fit to that class, its own examples
-    against all others.
+    """Mean over classes of the area under the ROC curve of its own examples against all others.
 
     Area and influences are DeLong's placement values (DeLong et al. 1988): of a positive the share
     of negatives that fit worse, of a negative the share of positives that fit better, ties half.

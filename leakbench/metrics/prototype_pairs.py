@@ -74,8 +74,8 @@ def newest(run: Run, kind: str, t: int) -> dict[int, Tensor]:
     return {party(m.sender): m.payload for m in view.messages(kind) if m.sender != "server"}
 
 
-def places(points: Tensor, *, seed: int = 0) -> Tensor:
-    """(n, 2) float64: t-SNE by cosine of ``points`` (n, dim), as ``tsne`` has it.
+def tsne_positions(points: Tensor, *, seed: int = 0) -> Tensor:
+    """(n, 2) float64: t-SNE by cosine of ``points`` (n, dim).
 
     On one thread: sums in another order would, after a thousand steps, be another picture.
     """

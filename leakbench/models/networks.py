@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from leakbench.base.streams import Rng
@@ -18,42 +18,32 @@ __all__ = ["MODELS", "Stages", "initialise"]
 
 def mlp(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """Two hidden tanh layers of ``width``, no normalisation: x (B, *shape) -> (B, out)."""
-    size = int(torch.Size(shape).numel())
-    return Stages(
-        {
-            "first": nn.Sequential(nn.Flatten(), nn.Linear(size, width), nn.Tanh()),
-            "second": nn.Sequential(nn.Linear(width, width), nn.Tanh()),
-            "head": nn.Linear(width, out),
-        }
-    )
+    first = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), width), nn.Tanh())
+    second = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+    return Stages({"first": first, "second": second, "head": nn.Linear(width, out)})
 
 
 def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
-    """A smooth LeNet (two 5x5 convolutions of ``width`` with stride 2, tanh), as gradient-inversion
-    papers use.
+    """A smooth LeNet, as gradient-inversion papers use: x (B, *shape) -> (B, out).
+
+    Two 5x5 convolutions of ``width`` with stride 2, tanh.
     """
     channels, height, breadth = shape
     flat = width * -(-height // 4) * -(-breadth // 4)
-    return Stages(
-        {
-            "first": nn.Sequential(nn.Conv2d(channels, width, 5, stride=2, padding=2), nn.Tanh()),
-            "second": nn.Sequential(
-                nn.Conv2d(width, width, 5, stride=2, padding=2), nn.Tanh(), nn.Flatten()
-            ),
-            "head": nn.Linear(flat, out),
-        },
-        gain=2.0,
-    )
+    first = nn.Sequential(nn.Conv2d(channels, width, 5, stride=2, padding=2), nn.Tanh())
+    convolution = nn.Conv2d(width, width, 5, stride=2, padding=2)
+    second = nn.Sequential(convolution, nn.Tanh(), nn.Flatten())
+    return Stages({"first": first, "second": second, "head": nn.Linear(flat, out)}, gain=2.0)
 
 
 def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
-    """FedAA's network (Section 4.1): x (B, *shape) -> (B, out). F is stages conv1, conv2, fc1 and
-    fc2, T is head.
+    """FedAA's network (Section 4.1): x (B, *shape) -> (B, out).
 
-    Two convolutions, of ``width`` (there 64) and 4 ``width`` (256) filters, two fully connected
-    layers and a linear head. The paper says no more; ours: 5x5, padding 2, ReLU, 2x2 max pooling
-    after each; fully connected layers of 16 ``width`` (1024) and 8 ``width`` (512) units; no
-    normalisation (FedBN puts BatchNorm in by itself); PyTorch's own start.
+    F is stages conv1, conv2, fc1 and fc2, T is head. Two convolutions, of ``width`` (there 64) and
+    4 ``width`` (256) filters, two fully connected layers and a linear head. The paper says no more;
+    ours: 5x5, padding 2, ReLU, 2x2 max pooling after each; fully connected layers of 16 ``width``
+    (1024) and 8 ``width`` (512) units; no normalisation (FedBN puts BatchNorm in by itself);
+    PyTorch's own start.
     """
     channels, height, breadth = shape
     flat = 4 * width * (height // 4) * (breadth // 4)
@@ -61,16 +51,14 @@ def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
     def convolution(inputs: int, outputs: int) -> nn.Sequential:
         return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
 
-    return Stages(
-        {
-            "conv1": convolution(channels, width),
-            "conv2": convolution(width, 4 * width),
-            "fc1": nn.Sequential(nn.Flatten(), nn.Linear(flat, 16 * width), nn.ReLU()),
-            "fc2": nn.Sequential(nn.Linear(16 * width, 8 * width), nn.ReLU()),
-            "head": nn.Linear(8 * width, out),
-        },
-        gain=3**-0.5,
-    )
+    stages = {
+        "conv1": convolution(channels, width),
+        "conv2": convolution(width, 4 * width),
+        "fc1": nn.Sequential(nn.Flatten(), nn.Linear(flat, 16 * width), nn.ReLU()),
+        "fc2": nn.Sequential(nn.Linear(16 * width, 8 * width), nn.ReLU()),
+        "head": nn.Linear(8 * width, out),
+    }
+    return Stages(stages, gain=3**-0.5)
 
 
 def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
@@ -88,10 +76,8 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     stages: dict[str, nn.Module] = {}
     for name, outputs in zip(("first", "second", "third"), widths, strict=False):
         convolution = nn.Conv2d(channels, outputs, 5, padding=2, bias=False)
-        norm = group_norm(outputs, affine=False)
-        stages[name] = nn.Sequential(
-            convolution, norm, nn.LeakyReLU(0.1), nn.MaxPool2d(2, ceil_mode=True)
-        )
+        norm, pool = group_norm(outputs, affine=False), nn.MaxPool2d(2, ceil_mode=True)
+        stages[name] = nn.Sequential(convolution, norm, nn.LeakyReLU(0.1), pool)
         channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)
     head = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * breadth, out, bias=False))
     return Stages({**stages, "head": head}, gain=2**0.5)
@@ -112,26 +98,24 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
 
 
 def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
-    """Every parameter and buffer of ``module``, the trained ones drawn from the named stream
-    ``rng``.
+    """Every parameter and buffer of ``module``, the trained ones drawn from ``rng``.
 
     Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or
     else of the network; normalisation layers and buffers keep their own start.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
-    trained = {k for k, _ in module.named_parameters()}
     out = {}
-    for name, value in {**dict(module.named_parameters()), **dict(module.named_buffers())}.items():
+    for name, value in module.named_parameters():
         owner = module.get_submodule(name.rpartition(".")[0])
-        if name not in trained or "Norm" in type(owner).__name__:
+        if "Norm" in type(owner).__name__:
             out[name] = value.detach().clone()
             continue
-        fan_in = max(value[0].numel() if value.dim() > 1 else _fan_in(owner), 1)
-        bound = (
-            getattr(owner, "gain", gain) * (3 / fan_in) ** 0.5 if value.dim() > 1 else fan_in**-0.5
-        )
+        if value.dim() > 1:
+            bound = getattr(owner, "gain", gain) * (3 / max(value[0].numel(), 1)) ** 0.5
+        else:
+            bound = max(_fan_in(owner), 1) ** -0.5
         out[name] = ((2 * rng.uniform(name, *value.shape) - 1) * bound).to(value.dtype)
-    return out
+    return out | {name: value.detach().clone() for name, value in module.named_buffers()}
 
 
 def _fan_in(owner: nn.Module) -> int:

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 
 class Stages(nn.Module):
-    """Named stages in order. ``start`` and ``stop`` name the stage *after* which to cut; "input" is
-    before the first.
+    """Named stages in order.
+
+    ``start`` and ``stop`` name the stage *after* which to cut; "input" is before the first.
 
     Args:
         gain: of the initial weights, uniform with standard deviation gain / sqrt(fan in).
@@ -21,10 +22,9 @@ class Stages(nn.Module):
             self.add_module(name, stage)
 
     def forward(self, x: Tensor, start: str | None = None, stop: str | None = None) -> Tensor:
-        """X (B, ...) -> (B, out), or the features after ``stop``."""
-        names = [n for n, _ in self.named_children()]
-        first = 0 if start in (None, "input") else names.index(start) + 1
-        last = len(names) if stop is None else 0 if stop == "input" else names.index(stop) + 1
-        for name in names[first:last]:
+        """The outputs (B, out) for inputs x (B, ...), or the features after ``stop``."""
+        names = ["input", *(n for n, _ in self.named_children())]
+        first, last = names.index(start or "input"), names.index(stop or names[-1])
+        for name in names[first + 1 : last + 1]:
             x = self.get_submodule(name)(x)
         return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,6 +11,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.tree import Tree, nbytes
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
+from leakbench.federation.selection import round_size
 from leakbench.record.messages import LARGE
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import LARGEST
@@ -26,10 +28,8 @@ class _Controls(Observer[Federation]):
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
         """Asked of what is sent besides updates."""
         if name != "count":
-            bare = fed.undefended(name, each)
-            self.sizes |= {
-                k: nbytes(v) // len(fed.chosen) for k, v in bare.items() if k not in sent
-            }
+            more = {k: v for k, v in fed.undefended(name, each).items() if k not in sent}
+            self.sizes |= {k: nbytes(v) // len(fed.chosen) for k, v in more.items()}
 
 
 def tried(make: Callable[[], Federation]) -> Federation:
@@ -42,61 +42,48 @@ def tried(make: Callable[[], Federation]) -> Federation:
 
 
 def predicted(policy: Policy, fed: Federation, rounds: int) -> int:
-    """Bytes of transcript, control and truth, from one round already run by ``fed``, which was
-    ``tried``.
-    """
-    totals = fed.traffic.totals
-    model = nbytes(fed.model)
-    audits = (
-        sum(policy.audits(t, rounds) for t in range(rounds + 2))
-        if policy.name == "standard"
-        else rounds
-    )
-    chosen = max(1, round(fed.method.fraction * fed.facts.clients))
-    audited = chosen if policy.name == "all" else min(policy.audited, chosen)
-    doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
-    phases = max(
-        (
-            n[1] // (n[0] * chosen)
-            for (kind, _, _), n in totals.items()
-            if kind == "update" and n[0]
-        ),
-        default=1,
-    )
-    own = sum(nbytes(v) for k in ("own", "state", "kept") for v in fed.columns[k].values()) // len(
-        fed.everyone
-    )
-    inputs = fed.data.train.stored[0].numel() * torch.finfo(fed.dtype).bits // 8
-    seen = fed.method.batch * fed.method.steps or fed.method.epochs * int(
-        fed.data.counts.double().mean()
-    )
-    batch = (
-        seen * inputs
-        if seen * fed.data.train.stored[0].numel() <= LARGEST or fed.method.steps == 1
-        else 0
-    )
-    probes = min(policy.probes, fed.method.batch)
-    update = doubled * model + own  # beside it in the truth: what the client held before
-    size = audits * phases * (model + audited * (update + batch + probes * (update + inputs)))
-    for (kind, sender, _), (times, messages, total, _) in totals.items():
+    """Bytes of transcript, control and truth, from the one round that ``fed`` has run."""
+    chosen = round_size(fed.method, fed.facts.clients)
+
+    def kept(kind: str, size: int, *, uplink: bool) -> int:
+        how: dict[str, Any] = {"uplink": uplink, "fraction": fed.method.fraction}
+        return sum(policy.keeps(kind, size, t, rounds, **how) for t in range(1, rounds + 1))
+
+    size = _audited(policy, fed, rounds, chosen)
+    for (kind, sender, _), (times, messages, total, _) in fed.traffic.totals.items():
         if kind in LARGE or kind == "sum":
             continue
-        uplink, one = sender == "client", total // messages
-        kept = sum(
-            policy.keeps(kind, one, t, rounds, uplink=uplink, fraction=fed.method.fraction)
-            for t in range(1, rounds + 1)
-        )
+        uplink = sender == "client"
         per_round = total // max(times, 1)
         # Control, draws and secrets stand beside an uplink.
-        size += kept * per_round * (4 if uplink else 1)
+        copies = 4 if uplink else 1
+        size += kept(kind, total // messages, uplink=uplink) * per_round * copies
     for kind, one in fed.recorder.sizes.items() if isinstance(fed.recorder, _Controls) else ():
-        kept = sum(
-            policy.keeps(kind, one, t, rounds, uplink=True, fraction=fed.method.fraction)
-            for t in range(1, rounds + 1)
-        )
         # In the control, and in the truth as what the message stands for.
-        size += kept * 2 * chosen * one
+        size += kept(kind, one, uplink=True) * 2 * chosen * one
     return size
+
+
+def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
+    """Bytes of models, single updates and probes of the audited rounds."""
+    method, model = fed.method, nbytes(fed.model)
+    audits = rounds
+    if policy.name == "standard":
+        audits = sum(policy.audits(t, rounds) for t in range(rounds + 2))
+    audited = chosen if policy.name == "all" else min(policy.audited, chosen)
+    doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
+    sent = [n for (kind, _, _), n in fed.traffic.totals.items() if kind == "update" and n[0]]
+    phases = max((messages // (times * chosen) for times, messages, *_ in sent), default=1)
+    own = nbytes(fed.columns) // len(fed.everyone)
+    numbers = fed.data.train.stored[0].numel()
+    inputs = numbers * torch.finfo(fed.dtype).bits // 8
+    mean_count = int(fed.data.counts.double().mean())
+    seen = method.batch * method.steps or method.epochs * mean_count
+    recorded = seen * numbers <= LARGEST or method.steps == 1
+    batch = seen * inputs if recorded else 0
+    probes = min(policy.probes, method.batch)
+    update = doubled * model + own  # beside it in the truth: what the client held before
+    return audits * phases * (model + audited * (update + batch + probes * (update + inputs)))
 
 
 def fitted(
@@ -108,29 +95,24 @@ def fitted(
         UsageError: it does not fit even then; says what to change.
     """
     fed = tried(make)
-    lower = (
-        [{"probes": p} for p in (8, 4, 1, 0)]
-        + [{"probes": 0, "audited": a} for a in (3, 1)]
-        + [{"probes": 0, "audited": 1, "spaced": s} for s in (4, 1, 0)]
-    )
+    lower = [{"probes": p} for p in (8, 4, 1, 0)]
+    lower += [{"audited": a} for a in (3, 1)]
+    lower += [{"spaced": s} for s in (4, 1, 0)]
     size = predicted(policy, fed, rounds)
     for change in lower:
         if size <= LIMIT or policy.name == "all":
             break
-        policy = policy.model_copy(
-            update={k: min(v, getattr(policy, k)) for k, v in change.items()}
-        )
+        less = {k: min(v, getattr(policy, k)) for k, v in change.items()}
+        policy = policy.model_copy(update=less)
         size = predicted(policy, fed, rounds)
         say(
             f"The record would exceed 2 GiB: now {policy.probes} probes, {policy.audited} audited"
             f" clients, {policy.spaced} spaced rounds."
         )
     if size > LIMIT:
-        hint = (
-            "use --record standard"
-            if policy.name == "all"
-            else "use fewer rounds or a smaller model"
-        )
+        hint = "use fewer rounds or a smaller model"
+        if policy.name == "all":
+            hint = "use --record standard"
         raise UsageError(
             f"the record of this run would take {size / 1024**3:.1f} GiB, 2 GiB are allowed:"
             f" {hint}."

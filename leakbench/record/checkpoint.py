@@ -1,6 +1,4 @@
-"""A run's checkpoint: written between rounds, read when the same run is started again, gone when it
-is complete.
-"""
+"""A run's checkpoint: written between rounds, read when the run goes on, gone when it is done."""
 
 from __future__ import annotations
 
@@ -30,9 +28,8 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     try:
         tree, meta = read_tree(path)
     except BrokenFile as error:
-        raise BrokenFile(
-            str(error).replace("Make it again.", "Delete it to train this run anew.")
-        ) from None
+        what = str(error).replace("Make it again.", "Delete it to train this run anew.")
+        raise BrokenFile(what) from None
     whole = {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta)
     if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
         raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
@@ -42,18 +39,12 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
 def write(fed: Federation, folder: Path, scores: Evaluations) -> None:
     """Replace the checkpoint by how things stand between two rounds."""
     rows, totals = fed.traffic.state()
-    tree = {
-        "federation": fed.snapshot(),
-        "traffic": rows,
-        "scores": {f"{t:06d}": v for t, v in scores.scores.items()},
-    }
+    measured = {f"{t:06d}": v for t, v in scores.scores.items()}
+    tree = {"federation": fed.snapshot(), "traffic": rows, "scores": measured}
     # safetensors sorts names, and a sum over a model's tensors depends on their order in the last
     # bit.
-    meta = {
-        "order": list(flat(tree["federation"])),
-        "phases": fed.phases,
-        "fallbacks": fed.fallbacks,
-    }
+    order = list(flat(tree["federation"]))
+    meta = {"order": order, "phases": fed.phases, "fallbacks": fed.fallbacks}
     write_tree(folder / STATE, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
 
 
@@ -62,6 +53,7 @@ def restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
     leaves = flat(tree["federation"])
     fed.restore(unflat({name: leaves[name] for name in meta["order"]}))
     fed.traffic.restore(tree.get("traffic", {}), meta["totals"])
-    fed.phases, fed.fallbacks = dict(meta["phases"]), dict(meta["fallbacks"])
+    fed.phases.update(meta["phases"])
+    fed.fallbacks.update(meta["fallbacks"])
     scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
     return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])

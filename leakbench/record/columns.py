@@ -1,5 +1,6 @@
-"""The columns of every table, in their order, and the types of their cells. People script against
-them.
+"""The columns of every table, in their order, and the types of their cells.
+
+People script against them.
 """
 
 from __future__ import annotations
@@ -13,122 +14,35 @@ from leakbench.base.errors import BrokenFile
 
 Row = dict[str, Any]
 
-RESULTS: tuple[str, ...] = (
-    *(
-        "run",
-        "task",
-        "defense",
-        "defense_params",
-        "wrappers",
-        "seed",
-        "attack",
-        "attack_params",
-        "rung",
-        "observer",
-        "knowledge",
-    ),
-    *(
-        "stage",
-        "round",
-        "probe",
-        "metric",
-        "leaks",
-        "value",
-        "low",
-        "high",
-        "interval",
-        "n",
-        "unit",
-        "floor",
-        "floor_low",
-        "floor_high",
-    ),
-    *(
-        "control",
-        "control_low",
-        "control_high",
-        "failed",
-        "flags",
-        "engine",
-        "device",
-        "dtype",
-        "version",
-        "commit",
-    ),
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+RESULTS = _names(
+    """
+    run task defense defense_params wrappers seed attack attack_params rung observer knowledge
+    stage round probe metric leaks value low high interval n unit floor floor_low floor_high
+    control control_low control_high failed flags engine device dtype version commit
+    """
 )
-TRADEOFF: tuple[str, ...] = (
-    *(
-        "task",
-        "defense",
-        "defense_params",
-        "wrappers",
-        "seeds",
-        "utility_metric",
-        "utility",
-        "utility_low",
-        "utility_high",
-        "chance",
-    ),
-    *(
-        "attack",
-        "attack_params",
-        "rung",
-        "observer",
-        "knowledge",
-        "stage",
-        "round",
-        "probe",
-        "metric",
-        "leaks",
-    ),
-    *(
-        "value",
-        "low",
-        "high",
-        "interval",
-        "n",
-        "unit",
-        "floor",
-        "floor_low",
-        "floor_high",
-        "control",
-        "control_low",
-        "control_high",
-    ),
-    *("flags", "on_front", "claimed", "claimed_low", "claimed_high", "claimed_source"),
+TRADEOFF = _names(
+    """
+    task defense defense_params wrappers seeds utility_metric utility utility_low utility_high
+    chance attack attack_params rung observer knowledge stage round probe metric leaks value low
+    high interval n unit floor floor_low floor_high control control_low control_high flags
+    on_front claimed claimed_low claimed_high claimed_source
+    """
 )
-UTILITY: tuple[str, ...] = (
-    *(
-        "task",
-        "defense",
-        "defense_params",
-        "wrappers",
-        "seeds",
-        "rounds",
-        "metric",
-        "statistic",
-        "value",
-        "low",
-        "high",
-        "n",
-        "chance",
-        "flags",
-    ),
-    *("claimed", "claimed_low", "claimed_high", "claimed_source"),
+UTILITY = _names(
+    """
+    task defense defense_params wrappers seeds rounds metric statistic value low high n chance
+    flags claimed claimed_low claimed_high claimed_source
+    """
 )
-MISSING: tuple[str, ...] = ("task", "defense", "defense_params", "attack", "metric", "reason")
-DIAGNOSTICS: tuple[str, ...] = ("run", "round", "name", "value")
-UNITS: tuple[str, ...] = (
-    "role",
-    "metric",
-    "round",
-    "probe",
-    "unit",
-    "cluster",
-    "score",
-    "failed",
-    "accepted",
-)
+MISSING = _names("task defense defense_params attack metric reason")
+DIAGNOSTICS = _names("run round name value")
+UNITS = _names("role metric round probe unit cluster score failed accepted")
 
 TABLES: dict[str, tuple[str, ...]] = {
     "results": RESULTS,
@@ -139,60 +53,27 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 # In a run folder.
-RUN_UTILITY: tuple[str, ...] = ("round", "metric", "value", "low", "high", "n", "unit")
-RUN_DIAGNOSTICS: tuple[str, ...] = ("round", "name", "value")
+RUN_UTILITY = _names("round metric value low high n unit")
+RUN_DIAGNOSTICS = _names("round name value")
 
-FLOATS = frozenset(
-    (
-        *(
-            "value",
-            "low",
-            "high",
-            "floor",
-            "floor_low",
-            "floor_high",
-            "control",
-            "control_low",
-            "control_high",
-            "score",
-        ),
-        *(
-            "utility",
-            "utility_low",
-            "utility_high",
-            "chance",
-            "claimed",
-            "claimed_low",
-            "claimed_high",
-        ),
-    )
+FLOATS = _names(
+    """
+    value low high floor floor_low floor_high control control_low control_high score utility
+    utility_low utility_high chance claimed claimed_low claimed_high
+    """
 )
-WHOLE = frozenset(("seed", "round", "n", "failed"))
-BOOLEANS = frozenset(("probe", "accepted", "on_front"))
+WHOLE = _names("seed round n failed")
+BOOLEANS = _names("probe accepted on_front")
 
 # The attacker's strength, weakest first.
-RUNGS: tuple[str, ...] = ("paper", "transcript", "method", "public")
-STAGES: tuple[str, ...] = ("untrained", "early", "middle", "final", "all", "curve")
-FLAGS: tuple[str, ...] = (
-    *(
-        "control_failed",
-        "dead_run",
-        "one_seed",
-        "few_seeds",
-        "few_units",
-        "failed_units",
-        "oracle_prototypes",
-        "oracle_labels",
-        "probe",
-    ),
-    *(
-        "loss_did_not_fall",
-        "gradient_vanished",
-        "below_class_mean",
-        "restarts_disagree",
-        "other_engine",
-        "stand_in_data",
-    ),
+RUNGS = _names("paper transcript method public")
+STAGES = _names("untrained early middle final all curve")
+FLAGS = _names(
+    """
+    control_failed dead_run one_seed few_seeds few_units failed_units oracle_prototypes
+    oracle_labels probe loss_did_not_fall gradient_vanished below_class_mean restarts_disagree
+    other_engine stand_in_data
+    """
 )
 
 

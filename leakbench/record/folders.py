@@ -16,17 +16,9 @@ from leakbench.record.columns import Row, typed
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
 
-_ALWAYS = (
-    "status",
-    "id",
-    "spec.task.name",
-    "spec.task.params",
-    "spec.defense.name",
-    "spec.defense.params",
-    "spec.wrappers",
-    "spec.rounds",
-    "spec.seed",
-)
+# What run.json and attack.json must say, and what besides when they are complete.
+_SPEC = ("task.name", "task.params", "defense.name", "defense.params", "wrappers", "rounds", "seed")
+_ALWAYS = ("status", "id", *(f"spec.{name}" for name in _SPEC))
 _DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
 _ATTACK = ("status", "attack", "params")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
@@ -34,10 +26,10 @@ _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder whose JSON file says what is in it. ``meta``: that JSON."""
+    """A folder whose JSON file says what is in it."""
 
     path: Path
-    meta: dict[str, Any]
+    meta: dict[str, Any]  # that JSON
 
     @property
     def status(self) -> str:
@@ -124,18 +116,11 @@ class Run(Folder):
         Raises:
             BrokenFile: an attack.json is missing or damaged.
         """
-        folder = self.path / "attacks"
-        found = (
-            sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-            if folder.is_dir()
-            else []
-        )
-        return tuple(
-            AttackFolder(
-                p, _read(self.path, f"attacks/{p.name}/attack.json", _ATTACK, _ATTACK_DONE)
-            )
-            for p in found
-        )
+        out = []
+        for folder in _folders(self.path / "attacks"):
+            name = f"attacks/{folder.name}/attack.json"
+            out.append(AttackFolder(folder, _read(self.path, name, _ATTACK, _ATTACK_DONE)))
+        return tuple(out)
 
 
 def load(path: str | Path) -> Run:
@@ -149,8 +134,7 @@ def load(path: str | Path) -> Run:
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:
-    """The runs that ``patterns`` name: run folders, folders that hold some at any depth, or globs;
-    each once.
+    """The runs, each once, of run folders, folders that hold some at any depth, or globs.
 
     Raises:
         UsageError: a pattern names no run.
@@ -160,10 +144,10 @@ def find(patterns: Iterable[str | Path]) -> list[Run]:
     for pattern in map(str, patterns):
         # Path.glob refuses absolute patterns.
         matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-        places = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in matches]
-        folders = [f for place in places for f in _below(place)]
+        named = [Path(pattern)] if Path(pattern).exists() else [Path(p) for p in matches]
+        folders = [f for folder in named for f in _below(folder)]
         if not folders:
-            what = "holds no run" if places else "does not exist"
+            what = "holds no run" if named else "does not exist"
             raise UsageError(
                 f"{pattern} {what}: expected a run folder, a folder that holds some, or a glob."
                 " Make one with leakbench train."
@@ -181,23 +165,26 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
     return [typed(row, path) for row in read_csv(path, columns)]
 
 
-def _below(place: Path) -> Iterator[Path]:
-    """Run folders at or below ``place``; nothing inside a run folder is searched."""
-    if (place / "run.json").is_file():
-        yield place
+def _below(path: Path) -> Iterator[Path]:
+    """Run folders at or below ``path``; nothing inside a run folder is searched."""
+    if (path / "run.json").is_file():
+        yield path
         return
     try:
-        folders = (
-            sorted(p for p in place.iterdir() if p.is_dir() and not p.name.startswith("."))
-            if place.is_dir()
-            else []
-        )
+        folders = _folders(path)
     except OSError as error:
         raise UsageError(
-            f"{place} cannot be read: {error.strerror}. Give a folder that you may read."
+            f"{path} cannot be read: {error.strerror}. Give a folder that you may read."
         ) from None
     for inner in folders:
         yield from _below(inner)
+
+
+def _folders(path: Path) -> list[Path]:
+    """The folders in ``path``, sorted, but for hidden ones; none where it is no folder."""
+    if not path.is_dir():
+        return []
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def _read(

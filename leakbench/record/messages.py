@@ -9,35 +9,22 @@ from leakbench.base.files import inside, read_tree, write_tree
 from leakbench.base.tree import Tree
 
 LARGE = ("model", "update", "sum", "generator")
-SMALL = (
-    "prototype",
-    "features",
-    "labels",
-    "mean_data",
-    "data",
-    "statistics",
-    "count",
-    "identifier",
-)
+SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
+SMALL += ("count", "identifier")
 KINDS = LARGE + SMALL
 
 
 @dataclass(frozen=True)
 class Message:
-    """One transmission. ``probe``: the number of the single image that the client would have sent
-    this update for.
-
-    ``phase``: the step's number in the round. A receiver "client/*" is a broadcast to the round's
-    clients.
-    """
+    """One transmission."""
 
     round: int
-    phase: int
-    sender: str
-    receiver: str
+    phase: int  # number of the step in the round
+    sender: str  # "client/3", "server", "aggregator"
+    receiver: str  # "client/*": a broadcast to the round's clients
     kind: str
     payload: Tree
-    probe: int | None = None
+    probe: int | None = None  # the single image for which the client would have sent this update
 
     @property
     def name(self) -> tuple[int, int, str, str, str, int | None]:
@@ -52,23 +39,10 @@ def round_file(t: int) -> str:
 
 def write_messages(path: Path, messages: list[Message]) -> None:
     """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`."""
-    table = [
-        {
-            "round": m.round,
-            "phase": m.phase,
-            "sender": m.sender,
-            "receiver": m.receiver,
-            "kind": m.kind,
-            "probe": m.probe,
-        }
-        for m in messages
-    ]
-    write_tree(
-        path,
-        {str(i): {"payload": m.payload} for i, m in enumerate(messages)},
-        {"messages": table},
-        sync=False,
-    )
+    columns = ("round", "phase", "sender", "receiver", "kind", "probe")
+    table = [dict(zip(columns, m.name, strict=True)) for m in messages]
+    payloads = {str(i): {"payload": m.payload} for i, m in enumerate(messages)}
+    write_tree(path, payloads, {"messages": table}, sync=False)
 
 
 def read_messages(folder: Path) -> list[Message]:
@@ -76,16 +50,13 @@ def read_messages(folder: Path) -> list[Message]:
     out = []
     for path in sorted(folder.glob("round-*.safetensors")):
         tree, meta = read_tree(inside(folder, path.name))
-        out += [
-            Message(payload=tree.get(str(i), {}).get("payload", {}), **m)
-            for i, m in enumerate(meta["messages"])
-        ]
+        for i, m in enumerate(meta["messages"]):
+            out.append(Message(payload=tree.get(str(i), {}).get("payload", {}), **m))
     return out
 
 
 def overlaid(transcript: list[Message], control: list[Message]) -> list[Message]:
-    """The control transcript: every message replaced by what would have been sent undefended, where
-    that differs.
+    """The control transcript: every message as it would have been sent undefended.
 
     Messages that only exist undefended are added: past an aggregator, single updates go straight to
     the server, and the sum that stands for them is left out.
@@ -93,9 +64,9 @@ def overlaid(transcript: list[Message], control: list[Message]) -> list[Message]
     bare = {m.name: m for m in control}
     shown = [bare.pop(m.name, m) for m in transcript]
     single = {(m.round, m.phase, m.kind) for m in bare.values()}
-    shown = [
-        m
-        for m in shown
-        if m.kind != "sum" or not any((m.round, m.phase, k) in single for k in m.payload)
-    ]
+
+    def stands_for_single(m: Message) -> bool:
+        return m.kind == "sum" and any((m.round, m.phase, k) in single for k in m.payload)
+
+    shown = [m for m in shown if not stands_for_single(m)]
     return sorted([*shown, *bare.values()], key=lambda m: (m.round, m.phase))

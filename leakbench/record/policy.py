@@ -1,6 +1,4 @@
-"""Which messages of a run are kept (interface, section 3: recording policy `standard`; `all` keeps
-everything).
-"""
+"""Which messages of a run are kept: the recording policies `standard` and `all`."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ UPLINK_LIMIT, BROADCAST_LIMIT = 64 * 1024, 1024 * 1024  # bytes of a small kind'
 
 
 class Policy(Spec):
-    """What is kept. Rounds 0 and R + 1 are always audited; so are the first, 10 %, 50 % and last
-    round.
-    """
+    """What is kept. Audited are rounds 0, 1, 10 %, 50 %, the last round R, and R + 1."""
 
     name: Literal["standard", "all"] = "standard"
     last: int = Field(
@@ -41,20 +37,13 @@ class Policy(Spec):
     )
 
     def stages(self, rounds: int) -> dict[str, int]:
-        """{stage: round}; where they coincide the earlier name holds, but the last round is always
-        `final`.
-        """
-        wanted = {
-            "untrained": 1,
-            "early": max(1, round(rounds / 10)),
-            "middle": max(1, round(rounds / 2)),
-            "final": rounds,
-        }
+        """{stage: round}; of two in one round the earlier, but the last is always `final`."""
+        early, middle = max(1, round(rounds / 10)), max(1, round(rounds / 2))
         out: dict[str, int] = {}
-        for stage, t in wanted.items():
-            if stage == "final" or (t != rounds and t not in out.values()):
+        for stage, t in (("untrained", 1), ("early", early), ("middle", middle)):
+            if t != rounds and t not in out.values():
                 out[stage] = t
-        return out
+        return {**out, "final": rounds}
 
     def audits(self, t: int, rounds: int) -> bool:
         """Are models, single updates and probes of round t kept?"""
@@ -68,9 +57,7 @@ class Policy(Spec):
     def keeps(
         self, kind: str, size: int, t: int, rounds: int, *, uplink: bool, fraction: float
     ) -> bool:
-        """Is a message of ``kind`` with ``size`` bytes kept when it is sent in round t of
-        ``rounds``?
-        """
+        """Is a message of ``kind`` with ``size`` bytes kept, sent in round t of ``rounds``?"""
         if self.audits(t, rounds):
             return True
         if kind in LARGE:

@@ -1,10 +1,12 @@
-"""truth/data.safetensors: which examples every client holds. Small sets lie in it; of a large one
-only its SHA-256, and the task has it.
+"""truth/data.safetensors: which examples every client holds.
+
+Small sets lie in it; of a large one only its SHA-256, and the task has it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,30 +27,21 @@ LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 
 
 def write(path: Path, data: TaskData, task: Choice) -> None:
-    """Y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) as stored (uint8 or
-    floats) where it is small.
+    """Write y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) where small.
 
     Where the task plants a marker, also context (C,) bool.
     """
-    tree = {
-        "y": data.train.y,
-        "rows": data.rows,
-        "counts": data.counts,
-        "client_class": data.client_class,
-    }
+    tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts}
+    tree["client_class"] = data.client_class
     if data.context is not None:
         tree["context"] = data.context
-    whole = nbytes(data.train.stored) <= LARGEST
-    write_tree(
-        path,
-        tree | ({"x": data.train.stored} if whole else {}),
-        {"task": task.name, "images": _digest(data.train.stored)},
-    )
+    if nbytes(data.train.stored) <= LARGEST:
+        tree["x"] = data.train.stored
+    write_tree(path, tree, {"task": task.name, "images": _digest(data.train.stored)})
 
 
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
-    """(len(rows), ...) float64, in [0, 1] (sensors: standardised), out of the file or out of the
-    task's data.
+    """(k, ...) float64, in [0, 1] (sensors: standardised), of the file or of the task's data.
 
     Args:
         tree: of the file.
@@ -56,8 +49,9 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
         task: the run's task, {"name", "params"}.
         rows: (k,) int64.
 
-    Raises: NotMeasured: the data set is not on this machine, or is another one than the run was
-        trained on.
+    Raises:
+        NotMeasured: the data set is not on this machine, or is another one than the run was trained
+            on.
     """
     from leakbench.federation.task import Examples
 
@@ -74,8 +68,6 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _train(name: str, params: str) -> tuple[Examples, str]:
-    import json
-
     try:
         train = registry.load("tasks", name).build(json.loads(params), f"task {name}").load().train
     except LeakbenchError as error:

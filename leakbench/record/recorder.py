@@ -1,10 +1,9 @@
-"""Told by the federation what crosses; keeps what the policy says and writes a round when it
-closes.
+"""Is told by the federation what crosses, and writes what the policy keeps of it.
 
-transcript/   what crossed a boundary, as it crossed it
-control/      what the same clients would have sent with nothing defended, where that differs
-known/        what an attacker may be granted (labels of audited updates)
-truth/        batches, states, draws, secrets: opened by scoring only
+* transcript/: what crossed a boundary, as it crossed it
+* control/: what the same clients would have sent with nothing defended, where that differs
+* known/: what an attacker may be granted (labels of audited updates)
+* truth/: batches, states, draws, secrets: opened by scoring only
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from leakbench.base.files import write_tree
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, flat, nbytes, row
 from leakbench.federation.batches import Plan
-from leakbench.federation.desk import Desk
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, modal
+from leakbench.federation.party_runner import PartyRunner
 from leakbench.record.messages import Message, round_file, write_messages
 from leakbench.record.policy import Policy
 
@@ -44,26 +43,21 @@ class Recorder(Observer[Federation]):
         self.labels: dict[str, Any] = {}
 
     def _keeps(self, fed: Federation, kind: str, size: int, *, uplink: bool) -> bool:
-        return self.policy.keeps(
-            kind, size, fed.t, self.rounds, uplink=uplink, fraction=fed.method.fraction
-        )
+        how: dict[str, Any] = {"uplink": uplink, "fraction": fed.method.fraction}
+        return self.policy.keeps(kind, size, fed.t, self.rounds, **how)
 
     def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:
         """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
         if not self._keeps(fed, kind, size, uplink=False):
             return
-        to = (
-            [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)]
-            if each
-            else [("client/*", payload)]
-        )
+        to = [("client/*", payload)]
+        if each:
+            to = [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)]
         self.sent += [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
 
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
-        """Keep the messages, what they would have been undefended, and the draws and secrets behind
-        them.
-        """
+        """Keep the messages, what they would be undefended, and the draws and secrets behind."""
         kinds = [k for k, v in sent.items() if self._kept(fed, k, v)]
         if not kinds:
             return
@@ -74,10 +68,10 @@ class Recorder(Observer[Federation]):
         # Only sent where nothing is hidden.
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
         self._messages(fed, [*kinds, *more], sent, bare)
-        again = fed.ask(fed.desk, name, each, log=True)["draws"]  # the same draws, noted this time
+        again = fed.draws(name, each)
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
-            me = fed.desk.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
+            me = fed.runner.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
             inputs = {k: v for k, v in fed.method.inputs(me).items() if k in (*kinds, *more)}
             entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": inputs}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
@@ -86,37 +80,26 @@ class Recorder(Observer[Federation]):
         return self._keeps(fed, kind, nbytes(payload) // len(fed.chosen), uplink=True)
 
     def _messages(self, fed: Federation, kinds: list[str], sent: Tree, bare: Tree) -> None:
-        """``sent``: with the wrappers; ``bare``: with nothing defended, or nothing where nobody
-        hides it.
-        """
+        """``sent``: with the wrappers; ``bare``: with nothing defended."""
         for j, i in enumerate(fed.chosen.tolist()):
+            client = (fed.t, fed.phase, f"client/{i}")
             for kind in kinds:
-                to = "aggregator" if kind in fed.summed else "server"
-                undefended = (
-                    Message(fed.t, fed.phase, f"client/{i}", "server", kind, row(bare[kind], j))
-                    if kind in bare
-                    else None
-                )
-                if kind not in sent and undefended:
-                    self.control.append(undefended)
-                    continue
-                self.sent.append(
-                    Message(fed.t, fed.phase, f"client/{i}", to, kind, row(sent[kind], j))
-                )
-                if undefended:
-                    self._bare(undefended, self.sent[-1])
+                message = None
+                if kind in sent:
+                    to = "aggregator" if kind in fed.summed else "server"
+                    message = Message(*client, to, kind, row(sent[kind], j))
+                    self.sent.append(message)
+                if kind in bare:
+                    undefended = Message(*client, "server", kind, row(bare[kind], j))
+                    self._bare(undefended, message)
 
-    def _bare(self, bare: Message, sent: Message) -> None:
-        """Into the control goes only what differs: an undefended update of a large model is not
-        kept twice.
-        """
-        a, b = flat(bare.payload), flat(sent.payload)
-        if (
-            sent.receiver != bare.receiver
-            or a.keys() != b.keys()
-            or any(a[k].shape != b[k].shape or not torch.equal(a[k], b[k]) for k in a)
-        ):
-            self.control.append(bare)
+    def _bare(self, bare: Message, sent: Message | None) -> None:
+        """Into the control goes only what differs: a large undefended update is not kept twice."""
+        if sent is not None and sent.receiver == bare.receiver:
+            a, b = flat(bare.payload), flat(sent.payload)
+            if a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a):
+                return
+        self.control.append(bare)
 
     def _client(self, i: int) -> dict[str, Any]:
         clients: dict[str, Any] = self.truth.setdefault("client", {})
@@ -125,25 +108,22 @@ class Recorder(Observer[Federation]):
     def summed(self, fed: Federation, kind: str, payload: Tree) -> None:
         """Keep the sum; its payload says of which kind."""
         if self._keeps(fed, "sum", nbytes(payload), uplink=True):
-            self.sent.append(
-                Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
-            )
+            told = Message(fed.t, fed.phase, "aggregator", "server", "sum", {kind: payload})
+            self.sent.append(told)
 
     def training(self, fed: Federation, name: str, each: Tree, todo: Plan) -> None:
-        """Audited clients are trained apart, by the reference, whatever the engine: the real update
-        and the probes.
-        """
+        """Audited clients are trained apart, by the reference: the real update and the probes."""
         if not self.policy.audits(fed.t, self.rounds):
             return
         order = shared(fed.seed, "audit", round=fed.t).permutation("clients", len(fed.chosen))
         audited = order if self.policy.name == "all" else order[: self.policy.audited]
+        norm = torch.nn.modules.batchnorm._BatchNorm  # one image has no batch statistics
+        normed = any(isinstance(m, norm) for m in modal(fed.module))
         for j in audited.sort().values.tolist():
             rows, batches = todo.rows(j), todo.batches(fed.data, j)
             self._update(fed, name, row(each, j), rows, batches, None)
-            if not batches or any(
-                isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in modal(fed.module)
-            ):
-                continue  # one image has no batch statistics
+            if normed or not batches:
+                continue
             for p in range(min(self.policy.probes, len(rows[0]))):
                 one = Batch(batches[0].x[p : p + 1], batches[0].y[p : p + 1])
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
@@ -151,8 +131,7 @@ class Recorder(Observer[Federation]):
     def _batch(
         self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]
     ) -> dict[str, Tensor]:
-        """What an update was made of, step after step: x (B, ...), y (B,), rows (B,) of the task's
-        data.
+        """What an update was made of: x (B, ...), y (B,), rows (B,) of the task's data.
 
         Several epochs of photographs are larger than the models: of more steps than one, over
         ``LARGEST`` numbers x is left out; ``rows`` says what it was (before augmentation).
@@ -161,11 +140,8 @@ class Recorder(Observer[Federation]):
             return {}
         at = torch.cat(rows)
         small = len(batches) == 1 or len(at) * fed.data.train.stored[0].numel() <= LARGEST
-        return {
-            **({"x": torch.cat([b.x for b in batches])} if small else {}),
-            "y": fed.data.train.y[at],
-            "rows": at,
-        }
+        out = {"y": fed.data.train.y[at], "rows": at}
+        return {"x": torch.cat([b.x for b in batches]), **out} if small else out
 
     def _update(
         self,
@@ -178,21 +154,19 @@ class Recorder(Observer[Federation]):
     ) -> None:
         i, path = int(each["index"]), "" if probe is None else f"/probe/{probe}"
         log: dict[str, Tensor] = {}
-        update = fed.desk.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)["update"]
-        if update:
-            covered = any("update" in w.kinds for w in fed.wrappers)
+        trained = fed.runner.train(name, fed.t, each, fed.inbox, batches, path=path, log=log)
+        if trained["update"]:
+            client = (fed.t, fed.phase, f"client/{i}")
             to = "aggregator" if "update" in fed.summed else "server"
-            self.sent.append(Message(fed.t, fed.phase, f"client/{i}", to, "update", update, probe))
-            if covered:
-                plain = Desk(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
+            message = Message(*client, to, "update", trained["update"], probe)
+            self.sent.append(message)
+            if any("update" in w.kinds for w in fed.wrappers):
+                plain = PartyRunner(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
                 bare = plain.train(name, fed.t, each, fed.inbox, batches, path=path)["update"]
-                self._bare(
-                    Message(fed.t, fed.phase, f"client/{i}", "server", "update", bare, probe),
-                    self.sent[-1],
-                )
+                self._bare(Message(*client, "server", "update", bare, probe), message)
         batch = self._batch(fed, rows, batches)
-        before = {"own": each["own"], "state": each["state"], "kept": each["kept"]}
-        entry = {**batch, **{k: v for k, v in {"draws": log, **before}.items() if v}}
+        behind = {"draws": log, **{k: each[k] for k in ("own", "state", "kept")}}
+        entry = {**batch, **{k: v for k, v in behind.items() if v}}
         place = self._client(i).setdefault(str(fed.phase), {})
         label = self.labels.setdefault(str(i), {}).setdefault(str(fed.phase), {})
         if probe is None:
@@ -209,15 +183,14 @@ class Recorder(Observer[Federation]):
             everyone = fed.secrets()
             if everyone:
                 self.truth["everyone"] = everyone
-        file = round_file(fed.t)
+        file, head = round_file(fed.t), {"round": fed.t}
         if self.sent:
             write_messages(self.folder / "transcript" / file, self.sent)
         if self.control:
             write_messages(self.folder / "control" / file, self.control)
         if self.labels:
-            write_tree(
-                self.folder / "known" / file, {"client": self.labels}, {"round": fed.t}, sync=False
-            )
+            labels = {"client": self.labels}
+            write_tree(self.folder / "known" / file, labels, head, sync=False)
         if self.truth:
-            write_tree(self.folder / "truth" / file, self.truth, {"round": fed.t}, sync=False)
+            write_tree(self.folder / "truth" / file, self.truth, head, sync=False)
         self._clear()

@@ -1,11 +1,9 @@
-"""A run folder as an attacker may come to see it: messages, traffic, grantable knowledge. Never the
-truth, never the seed.
-"""
+"""A run folder as an attacker may come to see it: never the truth, never the seed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -86,17 +84,14 @@ class Recording:
 
     @property
     def exported(self) -> bool:
-        """Was it made to be attacked by others: without answers, without what would have crossed
-        undefended?
-        """
+        """Was it made to be attacked by others, without answers and control?"""
         return "export" in self.run.meta
 
     @property
     def controlled(self) -> bool:
         """Can it be told what would have crossed with nothing defended?"""
-        return not self.exported or (
-            self.method.undefended() == self.method and not self.parts.wrappers
-        )
+        nothing_hidden = self.method.undefended() == self.method and not self.parts.wrappers
+        return nothing_hidden or not self.exported
 
     @cached_property
     def control(self) -> list[Message]:
@@ -180,7 +175,4 @@ class Recording:
         def put(payload: Tree) -> Tree:
             return tmap(lambda t: t.to(self.device), payload)
 
-        return [
-            Message(m.round, m.phase, m.sender, m.receiver, m.kind, put(m.payload), m.probe)
-            for m in messages
-        ]
+        return [replace(m, payload=put(m.payload)) for m in messages]

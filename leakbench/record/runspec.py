@@ -1,6 +1,4 @@
-"""What a run is: the spec in run.json, built from names and parameters, and the objects it stands
-for.
-"""
+"""The spec of a run, as run.json has it, built from names; and the objects it stands for."""
 
 from __future__ import annotations
 
@@ -61,15 +59,12 @@ class Parts:
 
 def parts(spec: RunSpec) -> Parts:
     """Look every name up and build it."""
-    task = registry.load("tasks", spec.task.name).build(spec.task.params, f"task {spec.task.name}")
-    method = registry.load("defenses", spec.defense.name).build(
-        spec.defense.params, f"defense {spec.defense.name}"
-    )
-    wrappers = tuple(
-        registry.load("wrappers", w.name).build(w.params, f"wrapper {w.name}")
-        for w in spec.wrappers
-    )
-    return Parts(task, method, wrappers)
+
+    def built(kind: str, one: str, choice: Choice) -> Any:
+        return registry.load(kind, choice.name).build(choice.params, f"{one} {choice.name}")
+
+    task, method = built("tasks", "task", spec.task), built("defenses", "defense", spec.defense)
+    return Parts(task, method, tuple(built("wrappers", "wrapper", w) for w in spec.wrappers))
 
 
 def make_spec(
@@ -86,11 +81,11 @@ def make_spec(
     record: str | Policy = "standard",
     attacks: Sequence[tuple[str, Params]] = (),
 ) -> RunSpec:
-    """A run from names: the user's values win over the task's table for the method, and that over
-    the method's own.
+    """A run from names; the user's values win over the task's for the method, over the method's.
 
-    Raises: UsageError: a name, a field or a value is wrong; the method does not suit the task; the
-        engine is not exact for the method.
+    Raises:
+        UsageError: a name, a field or a value is wrong; the method does not suit the task; the
+            engine is not exact for the method.
     """
     if engine not in ("auto", "loop", "fused"):
         raise UsageError(f"engine {engine!r} is not known. Use auto, loop or fused.")
@@ -108,16 +103,17 @@ def make_spec(
             )
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
-    wraps = [
-        (name, registry.load("wrappers", name).build(p, f"wrapper {name}")) for name, p in wrappers
-    ]
+    names = [name for name, _ in wrappers]
+    wraps = [registry.load("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]
     values = {
         "task": {"name": task, "params": chosen.parameters()},
         "defense": {"name": defense, "params": method.parameters()},
-        "wrappers": [{"name": n, "params": w.parameters()} for n, w in wraps],
+        "wrappers": [
+            {"name": n, "params": w.parameters()} for n, w in zip(names, wraps, strict=True)
+        ],
         "rounds": chosen.rounds if rounds is None else rounds,
         "seed": seed,
-        "engine": resolve(engine, method, [w for _, w in wraps]),
+        "engine": resolve(engine, method, wraps),
         "dtype": dtype,
         "record": record.parameters(),
         "attacks": [{"name": n, "params": dict(p)} for n, p in attacks],

@@ -1,12 +1,8 @@
-"""train: run a federation into a run folder, or resume it; the folder ends in the same bytes either
-way.
-"""
+"""Runs a federation into a run folder, or resumes it; the folder ends in the same bytes."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shlex
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +13,7 @@ import torch
 
 from leakbench.base import provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import SCHEMA, digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
 from leakbench.federation.evaluate import Evaluations, evaluated
@@ -27,14 +23,16 @@ from leakbench.federation.utility import METRICS
 from leakbench.record import checkpoint, private_data
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
-from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
-from leakbench.record.runspec import Parts, RunSpec, parts
+from leakbench.record.run_json import described
+from leakbench.record.runspec import RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
-# A method that keeps a model for every client has large ones: rounds take so many times as long as
-# writing.
+# A method that keeps a model for every client has large ones: training takes so many times as long
+# as writing them.
 CHECKPOINT_SHARE = 20
+# What a method raises by a fault of its own.
+FAULTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,7 @@ def train(
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Run ``spec`` into its folder below ``runs``; go on from the last checkpoint, skip what is
-    complete.
+    """Run ``spec`` into its folder below ``runs``: from its last checkpoint; not if it is complete.
 
     Raises:
         UsageError: the place cannot be written, or holds another run under this name.
@@ -64,14 +61,12 @@ def train(
     made = parts(spec)
     data = made.task.load()
 
+    dtype = getattr(torch, spec.dtype)
+
     def federation(recorder: Recorder | None = None) -> Federation:
-        how = {
-            "seed": spec.seed,
-            "engine": spec.engine,
-            "wrappers": made.wrappers,
-            "dtype": getattr(torch, spec.dtype),
-        }
-        return Federation(made.method, made.task, data, device=where, recorder=recorder, **how)
+        how: dict[str, Any] = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers}
+        how |= {"dtype": dtype, "device": where, "recorder": recorder}
+        return Federation(made.method, made.task, data, **how)
 
     spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
     folder = runs / spec.folder()
@@ -79,28 +74,19 @@ def train(
         return Trained(folder, skipped=True)
     fed = federation(Recorder(folder, spec.rounds, spec.record))
     saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
-    meta = _meta(spec, made, fed, where)
+    meta = described(spec, made, fed, where)
     write_json(folder / "run.json", {**meta, "status": "running"})
+    at = evaluated(spec.rounds, made.task.evaluations)
     try:
-        scores = _rounds(
-            fed, spec, folder, saved, made.task.evaluations, progress or (lambda *_: None)
-        )
+        scores = _rounds(fed, spec, folder, saved, at, progress or (lambda *_: None))
     except LeakbenchError as error:
         write_json(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:  # a method's own fault
-        write_json(
-            folder / "run.json", {**meta, "status": f"failed: {type(error).__name__}: {error}"}
-        )
-        raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
-    _finish(fed, spec, folder, data, scores, meta, made)
+    except FAULTS as error:
+        why = f"{type(error).__name__}: {error}"
+        write_json(folder / "run.json", {**meta, "status": f"failed: {why}"})
+        raise MethodError(f"{spec.folder()} failed: {why}.") from error
+    _finish(fed, spec, folder, data, scores, meta)
     return Trained(folder, skipped=False)
 
 
@@ -121,9 +107,7 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
             " anew."
         )
     ours = spec.model_dump(mode="json")
-    if {k: v for k, v in found.items() if k != "attacks"} != {
-        k: v for k, v in ours.items() if k != "attacks"
-    }:
+    if {**found, "attacks": None} != {**ours, "attacks": None}:
         raise UsageError(
             f"{folder} holds another run (its spec differs). Train into another folder with -o."
         )
@@ -151,11 +135,10 @@ def _rounds(
     spec: RunSpec,
     folder: Path,
     saved: tuple[Tree, Any] | None,
-    times: int,
+    at: set[int],
     progress: Progress,
 ) -> Evaluations:
-    """All rounds that are not behind the last checkpoint."""
-    at = evaluated(spec.rounds, times)
+    """All rounds that are not behind the last checkpoint; utility is measured ``at`` some."""
     if saved:
         scores = checkpoint.restore(fed, *saved)
     else:
@@ -179,52 +162,12 @@ def _rounds(
 
 
 def _finite(fed: Federation, scores: Evaluations) -> None:
-    bad = next(
-        (
-            f"{name} is {value}"
-            for t, name, value in scores.diagnostics
-            if t == fed.t and not abs(value) < float("inf")
-        ),
-        "",
-    )
-    if bad or not all(bool(v.isfinite().all()) for v in fed.model.values()):
-        raise MethodError(
-            f"training diverged by round {fed.t} ({bad or 'the model is not finite'}): lower lr or"
-            " own_lr."
-        )
-
-
-def _meta(spec: RunSpec, made: Parts, fed: Federation, where: str) -> dict[str, Any]:
-    facts = fed.facts
-    return {
-        "schema": SCHEMA,
-        "id": spec.folder(),
-        "spec": spec.model_dump(mode="json"),
-        "method": made.method.display(),
-        "hides": made.method.hides() or bool(made.wrappers),
-        "distance": made.method.distance,
-        "engine": fed.engine,
-        "utility": {
-            "metric": made.task.metric,
-            "better": made.task.better,
-            "chance": made.task.chance,
-            "meaning": METRICS[made.task.metric].meaning.parameters(),
-        },
-        "facts": {
-            "clients": facts.clients,
-            "classes": facts.classes,
-            "dim": facts.dim,
-            "shape": list(facts.shape),
-        },
-        "stages": spec.record.stages(spec.rounds),
-        "stand_in": made.task.stand_in,
-        "test_data": _digest(fed.data.test.stored, fed.data.test.y),
-        "sent": [],
-        "missing": [],
-        "files": {},
-        "command": command(spec),
-        **provenance.provenance(provenance.device_name(where), spec.dtype),
-    }
+    now = [(name, value) for t, name, value in scores.diagnostics if t == fed.t]
+    bad = [f"{name} is {value}" for name, value in now if not math.isfinite(value)]
+    if not all(bool(v.isfinite().all()) for v in fed.model.values()):
+        bad.append("the model is not finite")
+    if bad:
+        raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
 
 
 def _finish(
@@ -234,91 +177,27 @@ def _finish(
     data: TaskData,
     scores: Evaluations,
     meta: dict[str, Any],
-    made: Parts,
 ) -> None:
     """Everything that is written once, after the last round; run.json last."""
-    rows = []
+    metric, rows = fed.task.metric, []
     for t, v in sorted(scores.scores.items()):
-        e = METRICS[made.task.metric].estimate(v.double().tolist())
-        rows.append(
-            {
-                "round": t,
-                "metric": made.task.metric,
-                "value": e.value,
-                "low": e.low,
-                "high": e.high,
-                "n": e.n,
-                "unit": e.unit,
-            }
-        )
+        e = METRICS[metric].estimate(v.double().tolist())
+        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
     write_csv(folder / "utility.csv", RUN_UTILITY, rows)
-    write_tree(
-        folder / "utility.safetensors",
-        {f"{t:06d}": v for t, v in scores.scores.items()},
-        {"metric": made.task.metric},
-    )
-    write_csv(
-        folder / "diagnostics.csv",
-        RUN_DIAGNOSTICS,
-        [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics],
-    )
-    write_tree(
-        folder / "transcript" / "rounds.safetensors",
-        fed.traffic.tensors(),
-        {"columns": ["round", "sender", "receiver"]},
-    )
-    write_tree(
-        folder / "known" / "aux_data.safetensors",
-        {"x": data.aux.stored, "y": data.aux.y},
-        {"task": spec.task.name},
-    )
+    measured = {f"{t:06d}": v for t, v in scores.scores.items()}
+    write_tree(folder / "utility.safetensors", measured, {"metric": metric})
+    diagnostics = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
+    write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostics)
+    traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
+    write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
+    aux = {"x": data.aux.stored, "y": data.aux.y}
+    write_tree(folder / "known" / "aux_data.safetensors", aux, {"task": spec.task.name})
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
         part.unlink()
-    done = {
-        "status": "done",
-        "sent": fed.traffic.table(),
-        "phases": fed.phases,
-        "fallbacks": fed.fallbacks,
-    }
+    ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
+    done = {"status": "done", "sent": fed.traffic.table(), **ran}
     files = digests(folder, without=("attacks/", "checkpoint/", "run.json"))
     write_json(folder / "run.json", {**meta, **done, "files": files})
-
-
-def _digest(*tensors: torch.Tensor) -> str:
-    """SHA-256 of tensors' bytes: the gate asks whether utility was measured on the
-    same test data.
-    """
-    sha = hashlib.sha256()
-    for t in tensors:
-        sha.update(t.detach().cpu().double().contiguous().numpy().tobytes())
-    return sha.hexdigest()
-
-
-def command(spec: RunSpec) -> str:
-    """The command that makes this run again, from anywhere."""
-
-    def values(prefix: str, params: dict[str, Any]) -> list[str]:
-        return [
-            w
-            for k, v in params.items()
-            for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")
-        ]
-
-    words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name]
-    words += [*values("", spec.defense.params), *values("task.", spec.task.params)]
-    for w in spec.wrappers:
-        words += ["-w", w.name, *values(f"{w.name}.", w.params)]
-    words += values(
-        "record.",
-        {
-            k: v
-            for k, v in spec.record.parameters().items()
-            if k != "name" and v != getattr(Policy(), k)
-        },
-    )
-    for option in ("rounds", "engine", "dtype"):
-        words += [f"--{option}", str(getattr(spec, option))]
-    return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])

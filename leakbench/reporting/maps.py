@@ -172,7 +172,9 @@ def _embedding(run: Run, folder: AttackFolder, number: Number) -> Embedding:
         pairs.proxy[order],
         *([torch.stack([made[c] for c in with_guess])] if with_guess else []),
     ]
-    true, proxy, recovered = _sections(prototype_pairs.places(torch.cat(stack)), len(clients))
+    true, proxy, recovered = _sections(
+        prototype_pairs.tsne_positions(torch.cat(stack)), len(clients)
+    )
     where = dict(zip(with_guess, recovered, strict=True))
     return Embedding(
         setting="",

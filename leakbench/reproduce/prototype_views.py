@@ -18,7 +18,7 @@ from torch import Tensor
 
 from leakbench.base.errors import NotMeasured
 from leakbench.base.files import write_csv
-from leakbench.metrics.prototype_pairs import Pairs, newest, pairs, places
+from leakbench.metrics.prototype_pairs import Pairs, newest, pairs, tsne_positions
 from leakbench.record.folders import Run
 from leakbench.scoring.truth import Truth
 
@@ -124,7 +124,7 @@ def tsne(found: Pairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     places (a start from principal components has none where all prototypes are one), perplexity 30
     or a third of the points where they are few.
     """
-    at = places(torch.cat([found.true, found.proxy]), seed=seed)
+    at = tsne_positions(torch.cat([found.true, found.proxy]), seed=seed)
     return at[: len(found.clients)], at[len(found.clients) :]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
-from leakbench.base.printable import one_line
+from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.results.number import Configuration
 

@@ -1,5 +1,4 @@
-"""How near a reconstructed image is to the true one: pure functions of tensors, one value per
-image, in float64.
+"""How near a reconstructed image is to the true one: pure functions, one float64 value an image.
 
 Images are (B, H, W), (B, C, H, W) or, with ``shape`` = (H, W) or (C, H, W), flat (B, H*W*C). A
 guess that is not finite is a ``ValueError``, never a number: the caller decides that it failed.
@@ -23,8 +22,11 @@ _TIE = 1e-9  # relative; equal images must tie whatever order their pixels were 
 def mse(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
     """Mean squared error, (B,).
 
-    Args: guess: (B, ...). truth: (B, ...). clip: images: the guess is clipped to [0, 1] first.
-        Sensors (standardised, no bounds): ``False``.
+    Args:
+        guess: (B, ...).
+        truth: (B, ...).
+        clip: images: the guess is clipped to [0, 1] first. Sensors (standardised, no bounds):
+            ``False``.
 
     Raises:
         ValueError: shapes differ, or something is not finite.
@@ -34,8 +36,9 @@ def mse(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
 
 
 def psnr(guess: Tensor, truth: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB, 10 log10(1/MSE) on images clipped to [0, 1], at most 100
-    dB, (B,).
+    """Peak signal-to-noise ratio in dB, 10 log10(1/MSE) of images clipped to [0, 1], (B,).
+
+    At most 100 dB.
 
     Raises:
         ValueError: shapes differ, or something is not finite.
@@ -44,8 +47,7 @@ def psnr(guess: Tensor, truth: Tensor) -> Tensor:
 
 
 def ssim(guess: Tensor, truth: Tensor, *, shape: Sequence[int] | None = None) -> Tensor:
-    """Structural similarity (Wang et al. 2004) on images clipped to [0, 1], data range 1, (B,), in
-    [-1, 1].
+    """Structural similarity (Wang et al. 2004) of images clipped to [0, 1]: (B,), in [-1, 1].
 
     The window is Gaussian: 11 pixels wide with sigma 1.5, or, where a side is under 32, 7 wide with
     sigma 1.5 * 7 / 11. torchmetrics ignores ``kernel_size`` for a Gaussian window and derives the
@@ -72,8 +74,9 @@ def ssim(guess: Tensor, truth: Tensor, *, shape: Sequence[int] | None = None) ->
 
 
 def match(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
-    """The assignment with the least total squared error, (B,) int64: ``guess[match(guess, truth)]``
-    lies beside ``truth``.
+    """The assignment with the least total squared error, (B,) int64.
+
+    ``guess[match(guess, truth)]`` lies beside ``truth``.
 
     Args:
         guess: (m, ...), m >= B; those of them that fit nothing are left over.
@@ -90,14 +93,12 @@ def match(guess: Tensor, truth: Tensor, *, clip: bool = True) -> Tensor:
             f"{tuple(guess.shape)} cannot be matched to {tuple(truth.shape)}. Give a guess of that"
             " shape for each at least."
         )
-    guess, truth = (
-        _ready(t, what, clip=clip).flatten(1) for t, what in ((guess, "guess"), (truth, "truth"))
-    )
+    guess = _ready(guess, "guess", clip=clip).flatten(1)
+    truth = _ready(truth, "truth", clip=clip).flatten(1)
     # (truth, guess); differences: a Gram form would round 100 dB away.
     cost = torch.stack([(guess - t).square().sum(1) for t in truth])
-    return torch.as_tensor(
-        linear_sum_assignment(cost.cpu().numpy())[1], dtype=torch.int64, device=guess.device
-    )
+    _, columns = linear_sum_assignment(cost.cpu().numpy())
+    return torch.as_tensor(columns, dtype=torch.int64, device=guess.device)
 
 
 def euclidean(guess: Tensor, gallery: Tensor) -> Tensor:
@@ -111,8 +112,7 @@ def identification(
     index: int,
     distance: Distance | Literal["euclidean"] = "euclidean",
 ) -> float:
-    """1 if ``gallery[index]``, the true image, is the one nearest to the guess, 1/ties if it is
-    among the nearest, else 0.
+    """1 if the true image is the one of the gallery nearest to the guess, else 0; ties share.
 
     Args:
         guess: (...), one image; not clipped, the attack's own metric decides.
@@ -135,9 +135,8 @@ def identification(
         )
     _finite(guess, "guess")
     _finite(gallery, "gallery")
-    far = (euclidean if distance == "euclidean" else distance)(
-        guess.double()[None], gallery.double()
-    )
+    measure = euclidean if distance == "euclidean" else distance
+    far = measure(guess.double()[None], gallery.double())
     _finite(far, "distance")
     near = far <= far.min() + _TIE * far.min().abs()
     return float(near[index]) / int(near.sum())
@@ -154,7 +153,8 @@ def as_images(images: Tensor, shape: Sequence[int] | None = None) -> Tensor:
             f"images of shape {tuple(shape)} were expected, {tuple(images.shape)} came. Give (H, W)"
             " or (C, H, W)."
         )
-    images = images.reshape(len(images), *shape) if shape is not None else images
+    if shape is not None:
+        images = images.reshape(len(images), *shape)
     if images.ndim not in (3, 4):
         raise ValueError(
             f"expected images (B, H, W) or (B, C, H, W), got {tuple(images.shape)}. Say their shape"

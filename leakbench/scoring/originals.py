@@ -1,6 +1,4 @@
-"""What a reconstruction is compared with, and which of several guesses stands beside which
-original.
-"""
+"""What a reconstruction is compared with, and which guess stands beside which original."""
 
 from __future__ import annotations
 
@@ -20,24 +18,22 @@ AMONG = ".among"
 
 @dataclass(frozen=True)
 class Originals:
-    """What the ``x`` of a guess is compared with.
+    """What the ``x`` of a guess is compared with."""
 
-    ``x`` (B, ...) float64 with their ``rows`` (B,) in the task's data; ``ordered``: guess j is
-    about x[j] (else about any of them); ``spare``: there may be more guesses than x.
-    """
-
-    x: Tensor
-    rows: Tensor
-    ordered: bool
-    spare: bool = False
+    x: Tensor  # (B, ...) float64
+    rows: Tensor  # (B,) their rows in the task's data
+    ordered: bool  # guess j is about x[j]; else about any of them
+    spare: bool = False  # there may be more guesses than x
 
     def beside(self, guess: Tensor, *, clip: bool) -> Tensor:
-        """What of ``guess`` (m, ...) each of ``x`` is compared with, (B, ...) float64: its own, or
-        those of the optimal assignment.
+        """What of ``guess`` each of ``x`` is compared with: its own, or by optimal assignment.
 
         Args:
-            guess: m = B, or m >= B with ``spare``.
+            guess: (m, ...), m = B, or m >= B with ``spare``.
             clip: to [0, 1] before distances are taken.
+
+        Returns:
+            (B, ...) float64.
 
         Raises:
             ValueError: another number of guesses, or one that is not finite.

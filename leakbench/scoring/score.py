@@ -1,6 +1,4 @@
-"""score: saved guesses and the truth become units.csv and results.csv. The only place where both
-are open.
-"""
+"""score: saved guesses and the truth, here alone both open, become units.csv and results.csv."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ UNSCORED = (
 
 @dataclass(frozen=True)
 class Cell:
-    """All guesses of one attack at one round, real or probe: what one line of results.csv is made
-    of.
-    """
+    """All guesses of one attack at one round, real or probe: a line of results.csv a metric."""
 
     stage: str
     round: int
@@ -59,10 +55,10 @@ class Line:
 
 
 def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
-    """Score the saved guesses of ``attack`` on a run again; writes units.csv, results.csv and
-    attack.json.
+    """Score the saved guesses of ``attack`` on a run again.
 
-    ``truth``: another run's, for the test that leakage then falls to the floor.
+    Writes units.csv, results.csv and attack.json. ``truth``: another run's, for the test that
+    leakage then falls to the floor.
 
     Raises:
         UsageError: the run was exported without the truth.
@@ -76,77 +72,69 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     if meta.get("files"):  # scored before: what is scored again must be what was guessed then
         AttackFolder(folder, meta).check("guess.safetensors")
     truth = truth or Truth(recording.run)
-    lines, missing = [], list(_too_old(recording, attack, folder))
+    lines: list[Line] = []
+    missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
     for cell in _cells(saved(folder)):
         for metric in attack.metrics:
-            made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
-            lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
-            if lacking:
-                # Else the metric is not for this setting of the attack.
-                if len(lacking) < len(made) or not any(g.tensors for g in made):
-                    reason = (
-                        f"round {cell.round}: no {', '.join(metric.needs)} guessed for"
-                        f" {lacking[0].unit}, nor called failed"
-                    )
-                    missing.append({"metric": metric.name, "reason": reason})
-                continue
-            try:
-                lines.append(_line(cell, metric, truth))
-            except NotMeasured as error:
-                missing.append({"metric": metric.name, "reason": str(error)})
-            except ValueError as error:
-                # A guess or an answer that the metric cannot take: never silently a missing number.
-                raise MethodError(
-                    f"{metric.name} cannot be measured at round {cell.round}: {error}"
-                ) from error
+            found, why = _measured(cell, metric, truth)
+            lines += found
+            missing += [(metric.name, reason) for reason in why]
     rows = []
     for line in lines:
         try:
             rows.append(_row(recording, name, attack, line, meta))
         except intervals.NoInterval as error:
-            missing.append(
-                {"metric": line.metric.name, "reason": f"round {line.cell.round}: {error}"}
-            )
-    missing += [
-        {"metric": line.metric.name, "reason": line.remark} for line in lines if line.remark
-    ]
+            missing.append((line.metric.name, f"round {line.cell.round}: {error}"))
+    missing += [(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
     write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
     write_csv(folder / "results.csv", columns.RESULTS, rows)
-    unique = list({canonical(m): m for m in missing}.values())
     done = {
         "status": "done",
         "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": unique,
+        "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
     }
-    write_json(
-        folder / "attack.json", {**meta, **done, "files": digests(folder, without=("attack.json",))}
-    )
+    files = digests(folder, without=("attack.json",))
+    write_json(folder / "attack.json", {**meta, **done, "files": files})
     return folder
 
 
+def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
+    """The metric's line of a cell, or why there is none."""
+    made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
+    lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
+    if lacking:
+        if len(lacking) == len(made) and any(g.tensors for g in made):
+            return [], []  # the metric is not for this setting of the attack
+        what = f"no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
+        return [], [f"round {cell.round}: {what}"]
+    try:
+        return [_line(cell, metric, truth)], []
+    except NotMeasured as error:
+        return [], [str(error)]
+    except ValueError as error:
+        # A guess or an answer that the metric cannot take: never silently a missing number.
+        raise MethodError(
+            f"{metric.name} cannot be measured at round {cell.round}: {error}"
+        ) from error
+
+
 def _cells(guesses: list[Guessed]) -> list[Cell]:
-    """The guesses by (stage, round, probe), floor and control beside the attack; units of the
-    attack only.
-    """
-    found: dict[tuple[str, int, bool], dict[str, dict[Key, Guess]]] = defaultdict(
-        lambda: {r: {} for r in ROLES}
-    )
+    """The guesses by (stage, round, probe): the attack's units, floor and control beside them."""
+    found: dict[tuple[int, str, bool], dict[str, dict[Key, Guess]]] = {}
     for g in guesses:
-        if not g.guess.failed and not all(
-            bool(t.isfinite().all()) for t in g.guess.tensors.values()
-        ):
+        finite = all(bool(t.isfinite().all()) for t in g.guess.tensors.values())
+        if not finite and not g.guess.failed:
             raise MethodError(
                 f"the saved guess for {g.guess.unit} at round {g.guess.round} is not finite, and"
                 " does not say it failed."
             )
-        at = found[g.stage, g.guess.round, g.guess.probe is not None]
-        at[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
+        cell = (g.guess.round, g.stage, g.guess.probe is not None)
+        roles = found.setdefault(cell, {r: {} for r in ROLES})
+        roles[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
     cells = []
-    for (stage, t, probe), roles in sorted(
-        found.items(), key=lambda c: (c[0][1], c[0][0], c[0][2])
-    ):
+    for (t, stage, probe), roles in sorted(found.items(), key=lambda c: c[0]):
         units = roles["attack"]
         for role in ("floor", "control"):
             lacking = [k for k in units if k not in roles[role]]
@@ -156,7 +144,10 @@ def _cells(guesses: list[Guessed]) -> list[Cell]:
                     " cover the same units."
                 )
         if units:
-            cells.append(Cell(stage, t, probe, {r: {k: roles[r][k] for k in units} for r in ROLES}))
+            of_units = {"attack": units}
+            for role in ("floor", "control"):
+                of_units[role] = {k: roles[role][k] for k in units}
+            cells.append(Cell(stage, t, probe, of_units))
     return cells
 
 
@@ -167,34 +158,29 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     failed: dict[str, bool] = {}
     accepted: dict[str, bool] = {}
     for key, guess in cell.guesses["attack"].items():
-        answer = truth.answer(guess)
-        blind = (
-            guess
-            if metric.floor_of == "attack" and not guess.failed
-            else cell.guesses["floor"][key]
-        )
+        answer, control = truth.answer(guess), cell.guesses["control"][key]
+        blind = cell.guesses["floor"][key]
+        if metric.floor_of == "attack" and not guess.failed:
+            blind = guess
         floor = _checked(metric, metric.floor or metric.score, blind, answer)
-        scores["floor"] += floor
-        control = cell.guesses["control"][key]
-        scores["control"] += (
-            floor
-            if control.failed
-            else _checked(metric, metric.control or metric.score, control, answer)
-        )
-        mine = floor if guess.failed else _checked(metric, metric.score, guess, answer)
-        scores["attack"] += mine
-        for name, measure in metric.beside if not guess.failed else ():
-            beside.setdefault(name, []).extend(measure(guess, answer))
+        mine = undefended = floor
+        if not control.failed:
+            undefended = _checked(metric, metric.control or metric.score, control, answer)
+        if not guess.failed:
+            mine = _checked(metric, metric.score, guess, answer)
+            for name, measure in metric.beside:
+                beside.setdefault(name, []).extend(measure(guess, answer))
+        for role, found in (("attack", mine), ("floor", floor), ("control", undefended)):
+            scores[role] += found
         failed.update({s.unit: bool(guess.failed) or s.failed for s in mine})
         accepted.update({s.unit: guess.accepted and not failed[s.unit] for s in mine})
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
-        scores = {r: [replace(s, cluster=s.unit) for s in v] for r, v in scores.items()}
-    remark = (
-        metric.remark(list(cell.guesses["attack"].values()), answer, scores["attack"])
-        if metric.remark
-        else ""
-    )
+        for role, of_role in scores.items():
+            scores[role] = [replace(s, cluster=s.unit) for s in of_role]
+    remark = ""
+    if metric.remark:
+        remark = metric.remark([*cell.guesses["attack"].values()], answer, scores["attack"])
     return Line(cell, metric, scores, beside, failed, accepted, remark)
 
 
@@ -217,9 +203,8 @@ def _estimate(line: Line, role: str) -> Estimate:
     formula = {"floor": m.floor, "control": m.control}.get(role) is not None
     if m.exact or (formula and max(values) - min(values) < 1e-12):
         return intervals.exact(math.fsum(values) / len(values), len(values), m.unit)
-    return intervals.estimate(
-        values, [s.cluster for s in scores], share=m.share, low=m.low, high=m.high, unit=m.unit
-    )
+    clusters, how = [s.cluster for s in scores], {"low": m.low, "high": m.high}
+    return intervals.estimate(values, clusters, share=m.share, unit=m.unit, **how)
 
 
 def _row(
@@ -229,41 +214,17 @@ def _row(
     value, floor, control = (_estimate(line, r) for r in ROLES)
     spec = run.spec
     row: dict[str, Any] = {
-        **{
-            "run": run.id,
-            "task": spec["task"]["name"],
-            "defense": spec["defense"]["name"],
-            "seed": run.seed,
-        },
-        **{
-            "defense_params": canonical(spec["defense"]["params"]),
-            "wrappers": canonical(spec["wrappers"]),
-        },
-        **{
-            "attack": name,
-            "attack_params": canonical(attack.parameters()),
-            "rung": threat.rung,
-            "observer": threat.observer,
-        },
-        **{
-            "knowledge": "|".join(threat.knows),
-            "stage": cell.stage,
-            "round": cell.round,
-            "probe": cell.probe,
-        },
-        **{
-            "metric": m.name,
-            "leaks": m.leaks,
-            "value": value.value,
-            "low": value.low,
-            "high": value.high,
-        },
-        **{
-            "interval": value.interval,
-            "n": value.n,
-            "unit": m.unit,
-            "failed": sum(line.failed.values()),
-        },
+        **{"run": run.id, "task": spec["task"]["name"], "seed": run.seed},
+        "defense": spec["defense"]["name"],
+        "defense_params": canonical(spec["defense"]["params"]),
+        "wrappers": canonical(spec["wrappers"]),
+        **{"attack": name, "attack_params": canonical(attack.parameters())},
+        **{"rung": threat.rung, "observer": threat.observer},
+        "knowledge": "|".join(threat.knows),
+        **{"stage": cell.stage, "round": cell.round, "probe": cell.probe},
+        **{"metric": m.name, "leaks": m.leaks, "unit": m.unit},
+        **{"value": value.value, "low": value.low, "high": value.high},
+        **{"interval": value.interval, "n": value.n, "failed": sum(line.failed.values())},
         **{"floor": floor.value, "floor_low": floor.low, "floor_high": floor.high},
         **{"control": control.value, "control_low": control.low, "control_high": control.high},
         **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
@@ -291,25 +252,16 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
 def _units(line: Line) -> list[dict[str, Any]]:
     blocks = [(role, line.metric.name, line.scores[role]) for role in ROLES]
     blocks += [("attack", name, scores) for name, scores in line.beside.items()]
-    return [
-        {
-            **{
-                "role": role,
-                "metric": metric,
-                "round": line.cell.round,
-                "probe": line.cell.probe,
-                "unit": s.unit,
-                "cluster": s.cluster,
-            },
-            **{
-                "score": s.value,
-                "failed": role == "attack" and line.failed[s.unit],
-                "accepted": role == "attack" and line.accepted[s.unit],
-            },
-        }
-        for role, metric, scores in blocks
-        for s in scores
-    ]
+    out = []
+    for role, metric, scores in blocks:
+        of_attack = role == "attack"
+        head = {"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe}
+        for s in scores:
+            failed = of_attack and line.failed[s.unit]
+            accepted = of_attack and line.accepted[s.unit]
+            unit = {"unit": s.unit, "cluster": s.cluster, "score": s.value}
+            out.append({**head, **unit, "failed": failed, "accepted": accepted})
+    return out
 
 
 def _described(m: Metric) -> dict[str, Any]:
@@ -319,32 +271,24 @@ def _described(m: Metric) -> dict[str, Any]:
     return {**m.meaning.parameters(), "leaks": m.leaks}
 
 
-def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[dict[str, str]]:
-    """How many clients sent something of the attacked kind of which nothing was kept: they are no
-    units.
-    """
+def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
+    """How many clients, no units, sent something of the attacked kind of which nothing was kept."""
     kinds = attack.attacks(recording)
-    why = attack.left_out or (
-        f"their newest {kinds[0]} was not kept by the recording policy" if kinds else ""
-    )
-    if (
-        not kinds
-        or kinds[0] in ("model", "update", "sum")
-        or (attack.over == "all" and not attack.left_out)
-    ):
+    if not kinds or kinds[0] in ("model", "update", "sum"):
         return []
+    if attack.over == "all" and not attack.left_out:
+        return []
+    why = attack.left_out or f"their newest {kinds[0]} was not kept by the recording policy"
     rows, out = recording.traffic.get(kinds[0]), []
     stages: dict[tuple[int, str], set[str]] = defaultdict(set)
     for g in saved(folder):
         if g.role == "attack" and g.stage != "curve":
             stages[g.guess.round, g.stage] |= attack.covers(g.guess)
     for (t, stage), units in sorted(stages.items()):
-        senders = (
-            set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist())
-            if rows is not None
-            else set()
-        )
+        senders = set()
+        if rows is not None:
+            senders = set(rows[(rows[:, 1] >= 0) & (rows[:, 0] <= t)][:, 1].tolist())
         if len(senders) > len(units):
             lost = f"{len(senders) - len(units)} of {len(senders)} clients"
-            out.append({"metric": "all", "reason": f"{lost}: {why} (stage {stage})"})
+            out.append(f"{lost}: {why} (stage {stage})")
     return out

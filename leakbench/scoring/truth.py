@@ -42,18 +42,17 @@ class Truth:
     def images(self, rows: Tensor) -> Tensor:
         """The training images in ``rows`` (k,), (k, ...) float64.
 
-        Raises: NotMeasured: the run does not hold them (its set is large), and neither does this
-            machine.
+        Raises:
+            NotMeasured: the run does not hold them (its set is large), and neither does this
+                machine.
         """
         return private_data.images(*self._file, self.run.spec["task"], rows)
 
     @cached_property
     def task(self) -> Task:
         """The run's task."""
-        chosen = self.run.spec["task"]
-        return registry.load("tasks", chosen["name"]).build(
-            chosen["params"], f"task {chosen['name']}"
-        )
+        name, params = self.run.spec["task"]["name"], self.run.spec["task"]["params"]
+        return registry.load("tasks", name).build(params, f"task {name}")
 
     @cached_property
     def rounds(self) -> dict[int, str]:
@@ -103,15 +102,12 @@ class Truth:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is true of one client at one round; metrics compare a guess with it.
-
-    ``round`` is the attacked round; for a probe, ``probe`` says which single image.
-    """
+    """What is true of one client at one round; metrics compare a guess with it."""
 
     truth: Truth
     client: int
-    round: int
-    probe: int | None = None
+    round: int  # the attacked one
+    probe: int | None = None  # which single image
 
     @property
     def distance(self) -> str:
@@ -124,10 +120,11 @@ class Answer:
         return self.truth.task.signal
 
     def originals(self, guess: Guess) -> Originals:
-        """What ``guess`` is about: rows of a message in their order (tensor "<kind>.rows"), all
-        rows of one in any order ("<kind>.among"), or the examples behind an update (of its
-        "phase"), each once: who trains on one in several steps is guessed in each of these, and the
-        nearest guess counts.
+        """What ``guess`` is about.
+
+        Rows of a message in their order (tensor "<kind>.rows"), all rows of one in any order
+        ("<kind>.among"), or the examples behind an update (of its "phase"), each once: who trains
+        on one in several steps is guessed in each of these, and the nearest guess counts.
 
         Raises:
             BrokenFile: they were not recorded.
@@ -142,10 +139,10 @@ class Answer:
                 return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
         phase = guess.tensors.get("phase")
         x, _, rows = self.batch(None if phase is None else int(phase))
-        places: dict[int, int] = {}
+        first: dict[int, int] = {}
         for i, r in enumerate(rows.tolist()):
-            places.setdefault(r, i)
-        once = [*places.values()]
+            first.setdefault(r, i)
+        once = [*first.values()]
         return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
 
     def prototypes(self) -> Tensor:
@@ -164,8 +161,10 @@ class Answer:
         return true.double()
 
     def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The examples behind the update of this round's ``phase``, or of its first training: x (B,
-        ...) float64, y (B,), rows (B,).
+        """The examples behind the update of this round's ``phase``, or of its first training.
+
+        Returns:
+            x (B, ...) float64, y (B,), rows (B,).
 
         Raises:
             BrokenFile: they were not recorded.
@@ -175,8 +174,7 @@ class Answer:
         return x, entry["y"], entry["rows"]
 
     def labels(self, phase: int | None = None) -> Tensor:
-        """(n,) int64: the labels of the batches behind the update of this round's ``phase``; of all
-        of the client's data without one.
+        """(n,) int64: the labels behind the update of this round's ``phase``, or of all its data.
 
         Raises:
             BrokenFile: they were not recorded.
@@ -190,36 +188,29 @@ class Answer:
     @property
     def examples(self) -> Tensor:
         """(n,) int64: the rows in the task's data of all that the client holds."""
-        rows: Tensor = self.truth.data["rows"][
-            self.client, : int(self.truth.data["counts"][self.client])
-        ]
+        data = self.truth.data
+        rows: Tensor = data["rows"][self.client, : int(data["counts"][self.client])]
         return rows
 
     def _step(self, phase: int | None) -> Tree:
         """What was recorded of the training in ``phase``, or in the round's first one."""
         phases = self.truth.round(self.round).get("client", {}).get(str(self.client), {})
         for number in sorted(phases, key=int):
-            entry = (
-                phases[number]
-                if self.probe is None
-                else phases[number].get("probe", {}).get(str(self.probe), {})
-            )
+            entry = phases[number]
+            if self.probe is not None:
+                entry = entry.get("probe", {}).get(str(self.probe), {})
             if "rows" in entry and phase in (None, int(number)):
                 return entry
-        what = (
-            f"client {self.client}"
-            if self.probe is None
-            else f"probe {self.probe} of client {self.client}"
-        )
+        what = f"client {self.client}"
+        if self.probe is not None:
+            what = f"probe {self.probe} of {what}"
         where = f"round {self.round}" + ("" if phase is None else f", phase {phase}")
         raise BrokenFile(
             f"{self.truth.run.path}/truth holds no batch of {what} in {where}. Train the run again."
         )
 
     def inputs(self, kind: str) -> Tensor:
-        """(n, ...) float64: the examples behind the newest message of ``kind`` up to this round,
-        row by row.
-        """
+        """(n, ...) float64: the examples behind the newest message of ``kind``, row by row."""
         for t in sorted((t for t in self.truth.rounds if t <= self.round), reverse=True):
             phases = self.truth.round(t).get("client", {}).get(str(self.client), {})
             for entry in phases.values():
@@ -232,14 +223,14 @@ class Answer:
         )
 
     def rows(self, kind: str) -> Tensor:
-        """(n,) int64: the rows in the task's data of ``inputs(kind)``, which are looked for among
-        this client's own examples.
+        """(n,) int64: the rows of ``inputs(kind)`` in the task's data, among this client's own.
 
         Other clients may hold the very same input; two equal ones of this client are taken in
         order.
 
-        Raises: NotMeasured: the client has no such example (or sent it twice), or its examples are
-            nowhere on this machine.
+        Raises:
+            NotMeasured: the client has no such example (or sent it twice), or its examples are
+                nowhere on this machine.
         """
         place = ("rows", self.client, self.round, kind)
         if place not in self.truth.memo:
@@ -259,8 +250,7 @@ class Answer:
         return rows
 
     def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
-        """(up to 100, ...) float64 images of the class of example ``row``, and the place of
-        ``true`` among them.
+        """Up to 100 images of the class of example ``row``, float64, and where ``true`` is in them.
 
         ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the
         client's own images of the class first; where they are too few, the task's others of the
@@ -277,15 +267,11 @@ class Answer:
         chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
         chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
         others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
-        return (
-            torch.cat([true.double()[None], self.truth.task.augment(others, rng.at("augment"))]),
-            0,
-        )
+        others = self.truth.task.augment(others, rng.at("augment"))
+        return torch.cat([true.double()[None], others]), 0
 
     def _alike(self) -> Tensor:
-        """(n,) bool: examples of clients that carry the planted marker as this one does; all where
-        the task plants none.
-        """
+        """(n,) bool: examples of clients with the planted marker, or without, as this one is."""
         data = self.truth.data
         if "context" not in data:
             return torch.ones(len(data["y"]), dtype=torch.bool)

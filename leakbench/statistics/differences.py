@@ -1,5 +1,4 @@
-"""Does it leak more than it did? The difference of two sets of unit scores, its one-sided limits
-and what they allow to say.
+"""Does it leak more than it did? The difference of two sets of unit scores, and its limits.
 
 d is leakage now minus leakage then, in the direction that counts against the method. Each limit is
 computed over units and over seed means, and the wider one counts: units of one seed share a trained
@@ -59,9 +58,7 @@ class Difference:
         return max(b.p() for b in self._bounds())
 
     def with_seeds(self, k: int) -> Difference:
-        """About what ``k`` seeds on the smaller side would give, if d and the spread stayed as they
-        are.
-        """
+        """About what ``k`` seeds on the smaller side would give, d and spread being the same."""
         factor = k / min(self.seeds)
         units = self.over_units.scaled(factor) if self.over_units else None
         return Difference(self.d, self.paired, self.seeds, units, self.over_seeds.scaled(factor))
@@ -85,29 +82,23 @@ def compare(
 
     Paired over (seed, unit) where both sides have them, else two-sample.
 
-    Args: now: seed -> unit -> score. then: the same of the baseline. worse: the direction that
-        counts against the method. share: units score 0 or 1 (ties and failures between):
-        Bonett-Price, Newcombe. unit_range: the metric lies in [0, 1]; where its scores do not
-        differ at all it is treated as a share. clusters: unit -> cluster, for the units that are
-        not their own; then clusters are compared. crossed: the units are the same in every seed and
-        are averaged over the seeds first (utility). log: compare logarithms; scores below 1 count
-        as 1.
+    Args:
+        now: seed -> unit -> score.
+        then: the same of the baseline.
+        worse: the direction that counts against the method.
+        share: units score 0 or 1 (ties and failures between): Bonett-Price, Newcombe.
+        unit_range: the metric lies in [0, 1]; where its scores do not differ at all it is treated
+            as a share.
+        clusters: unit -> cluster, for the units that are not their own; then clusters are compared.
+        crossed: the units are the same in every seed and are averaged over the seeds first
+            (utility).
+        log: compare logarithms; scores below 1 count as 1.
     """
     if min(len(now), len(then)) < FEWEST_SEEDS:
         return None
-    # A utility that is no mean of test units (EER) is one unit a seed: then the seeds are the
-    # units.
+    # A utility that is no mean of test units (EER) is one unit a seed: the seeds are the units.
     crossed = crossed and len({u for units in now.values() for u in units}) > 1
-    sign = 1.0 if worse == "up" else -1.0
-    a: Scores
-    b: Scores
-    a, b = (
-        {
-            k: {u: sign * (math.log(max(x, 1.0)) if log else x) for u, x in v.items()}
-            for k, v in side.items()
-        }
-        for side in (now, then)
-    )
+    a, b = _leakage(now, worse, log), _leakage(then, worse, log)
     shared = clusters or {}
 
     def block(seed: int, unit: str) -> str:
@@ -117,24 +108,14 @@ def compare(
     independent, bounded = share and not crossed and not shared, share or unit_range
     pairs = _pairs(a, b)
     if pairs:
-        d = {k: {u: a[k][u] - b[k][u] for u in units} for k, units in pairs.items()}
-        spread = _spread(d, block)
-        return Difference(
-            _mean(d),
-            True,
-            (len(d), len(d)),
-            _paired(d, spread, independent, bounded),
-            one_sample(Spread.of(_means(d))),
-        )
+        d = _differences(a, b, pairs)
+        over_units = _paired(d, _spread(d, block), independent, bounded)
+        over_seeds = one_sample(Spread.of(_means(d)))
+        return Difference(_mean(d), True, (len(d), len(d)), over_units, over_seeds)
     a, b = _trimmed(a, len(b)), _trimmed(b, len(a))
+    over_units = _unpaired(a, b, block, independent, bounded)
     over_seeds = two_sample(Spread.of(_means(a)), Spread.of(_means(b)))
-    return Difference(
-        _mean(a) - _mean(b),
-        False,
-        (len(a), len(b)),
-        _unpaired(a, b, block, independent, bounded),
-        over_seeds,
-    )
+    return Difference(_mean(a) - _mean(b), False, (len(a), len(b)), over_units, over_seeds)
 
 
 def judge(difference: Difference, margin: float, alpha: float = LEVEL) -> State:
@@ -145,38 +126,51 @@ def judge(difference: Difference, margin: float, alpha: float = LEVEL) -> State:
 
 
 def holm(ps: Sequence[float], level: float = LEVEL) -> list[float]:
-    """The level at which each hypothesis may be tested so that all together keep ``level`` (Holm
-    1979).
-    """
+    """The level of each hypothesis's test so that all together keep ``level`` (Holm 1979)."""
     left, levels, going = len(ps), [0.0] * len(ps), True
-    for i in sorted(range(len(ps)), key=lambda i: ps[i]):
+    for i in sorted(range(len(ps)), key=ps.__getitem__):
         levels[i] = level / left
-        # After the first that stands, the rest are tested at its level at most: none of them has a
-        # smaller p.
+        # After the first that stands, the rest are tested at its level: none has a smaller p.
         going = going and ps[i] <= levels[i]
         left -= going
     return levels
 
 
 def seeds_to_settle(difference: Difference, margin: float, alpha: float = LEVEL) -> int | None:
-    """About how many seeds on each side would turn "cannot tell" into an answer; None: more than
-    200.
-    """
+    """About how many seeds a side would turn "cannot tell" into an answer; None: more than 200."""
     for k in range(min(difference.seeds) + 1, MOST_SEEDS + 1):
         if judge(difference.with_seeds(k), margin, alpha) != "cannot tell":
             return k
     return None
 
 
+def _leakage(side: Scores, worse: Literal["up", "down"], log: bool) -> Scores:
+    """The scores, or their logarithms, so that more is worse."""
+    sign = 1.0 if worse == "up" else -1.0
+
+    def leakage(x: float) -> float:
+        return sign * (math.log(max(x, 1.0)) if log else x)
+
+    out = {}
+    for seed, units in side.items():
+        out[seed] = {u: leakage(x) for u, x in units.items()}
+    return out
+
+
 def _pairs(a: Scores, b: Scores) -> dict[int, list[str]] | None:
-    """The units of each seed that both sides have, or None where pairing would leave
-    out too much.
-    """
+    """The units of each seed that both sides have; None where pairing would leave out too much."""
     pairs = {k: sorted(a[k].keys() & b[k].keys()) for k in sorted(a.keys() & b.keys())}
     both = sum(map(len, pairs.values()))
-    most = max((sum(len(side[k]) for k in pairs) for side in (a, b)), default=0)
+    most = max(sum(len(a[k]) for k in pairs), sum(len(b[k]) for k in pairs))
     pairs = {k: units for k, units in pairs.items() if units}
     return pairs if len(pairs) >= FEWEST_SEEDS and both >= PAIRED_SHARE * most else None
+
+
+def _differences(a: Scores, b: Scores, pairs: Mapping[int, Sequence[str]]) -> Scores:
+    out = {}
+    for seed, units in pairs.items():
+        out[seed] = {u: a[seed][u] - b[seed][u] for u in units}
+    return out
 
 
 def _trimmed(side: Scores, other: int) -> dict[int, Mapping[str, float]]:
@@ -184,31 +178,22 @@ def _trimmed(side: Scores, other: int) -> dict[int, Mapping[str, float]]:
 
 
 def _paired(d: Scores, spread: Spread, independent: bool, bounded: bool) -> Bound | None:
-    """Over units: Bonett-Price for shares, and where a bounded metric's differences leave Student
-    without width.
-    """
+    """Over units: Bonett-Price for shares and where bounded differences are alike; else Student."""
     if independent:
         flat = [x for units in d.values() for x in units.values()]
-        return bonett_price(
-            math.fsum(x for x in flat if x > 0), -math.fsum(x for x in flat if x < 0), len(flat)
-        )
+        gains, losses = (x for x in flat if x > 0), (x for x in flat if x < 0)
+        return bonett_price(math.fsum(gains), -math.fsum(losses), len(flat))
     if bounded and spread.alike():
-        return bonett_price(
-            max(spread.mean, 0.0) * spread.count,
-            max(-spread.mean, 0.0) * spread.count,
-            spread.count,
-        )
+        gain, loss = max(spread.mean, 0.0), max(-spread.mean, 0.0)
+        return bonett_price(gain * spread.count, loss * spread.count, spread.count)
     return one_sample(spread) if spread.count > 1 else None
 
 
 def _unpaired(a: Scores, b: Scores, block: Block, independent: bool, bounded: bool) -> Bound | None:
-    """Over units: Newcombe for shares, and where neither side's bounded scores differ;
-    else Welch.
-    """
+    """Over units: Newcombe for shares, and where bounded scores are alike; else Welch."""
     one, two = _spread(a, block), _spread(b, block)
     if independent or (bounded and one.alike() and two.alike()):
-        # A metric that counts against the method when it falls comes negated: 1 - p takes the place
-        # of p.
+        # A metric that counts against the method when it falls comes negated: 1 - p for p.
         whole = 1.0 if min(one.mean, two.mean) < 0 else 0.0
         n, m = (_count(a), _count(b)) if independent else (one.count, two.count)
         return Newcombe(whole + one.mean, n, whole + two.mean, m)

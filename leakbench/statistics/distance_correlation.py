@@ -1,7 +1,7 @@
-"""Distance correlation of two batches that belong together row by row (images and what was sent of
-them), in float64.
+"""Distance correlation of two batches that belong together row by row, in float64.
 
-Three numbers of the same pass over pairs of rows, in tiles, so that no n x n matrix exists:
+Such as images and what was sent of them. Three numbers of the same pass over pairs of rows, in
+tiles, so that no n x n matrix exists:
 
 * ``dcor``: Székely, Rizzo, Bakirov 2007, the root R of R^2 = dCov^2(x, z) / sqrt(dVar^2(x)
   dVar^2(z)), in [0, 1]. Biased: with many dimensions and few rows it nears 1 for independent data.
@@ -37,17 +37,18 @@ NAMES = ("dcor", "dcor2_corrected", "flea_correlation")
 def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> dict[str, float]:
     """All three numbers, by name.
 
-    Args: x: (n, ...), flattened per row, any floating or whole type. z: (n, ...), row i belonging
-        to row i of ``x``. tile: rows of a tile, at most 256 by default; under 200 MiB beyond the
-        inputs are used then, whatever n.
+    Args:
+        x: (n, ...), flattened per row, any floating or whole type.
+        z: (n, ...), row i belonging to row i of ``x``.
+        tile: rows of a tile, at most 256 by default; under 200 MiB beyond the inputs are used then,
+            whatever n.
 
     Raises:
         ValueError: rows differ in number, there are fewer than 4, or something is not finite.
     """
     a, b, tile = _sides(x, z, tile)
-    return {
-        k: float(v) for k, v in zip(NAMES, _ratios(_moments(a, b, tile), len(a.x)), strict=True)
-    }
+    ratios = _ratios(_moments(a, b, tile), len(a.x))
+    return {name: float(v) for name, v in zip(NAMES, ratios, strict=True)}
 
 
 def permuted(
@@ -59,11 +60,10 @@ def permuted(
     tile: int | None = None,
     memory: int = MEMORY,
 ) -> dict[str, Tensor]:
-    """The three numbers for random pairings of the same rows, by name, each (permutations,)
-    float64: what no dependence looks like.
+    """The three numbers for random pairings of the same rows: what no dependence looks like.
 
-    The distances of the side with shorter rows are computed once and kept if n^2 * 8 bytes fit
-    ``memory`` (n = 4,096 by default), else again for every permutation.
+    By name, each (permutations,) float64. The distances of the side with shorter rows are computed
+    once and kept if n^2 * 8 bytes fit ``memory`` (n = 4,096 by default), else every time.
 
     Args:
         x: (n, ...).
@@ -83,9 +83,8 @@ def permuted(
     if a.x.shape[1] < b.x.shape[1]:
         a, b = b, a  # all is symmetric, and b's distances are what is looked up or computed again
     moments = _moments(a, b, tile)
-    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(permutations)]).to(
-        a.x.device
-    )
+    orders = torch.stack([torch.randperm(n, generator=generator) for _ in range(permutations)])
+    orders = orders.to(a.x.device)
     kept = _distances(b, tile) if n * n * 8 <= memory else None
     ab = torch.zeros(permutations, dtype=torch.float64, device=a.x.device)
     gram = torch.zeros_like(ab)
@@ -106,19 +105,16 @@ def permuted(
 
 
 def p_value(observed: float, null: Tensor) -> float:
-    """Share of pairings, the observed one among them, that are at least as dependent: (1 + #{null
-    >= observed}) / (1 + P).
+    """Share of pairings, the observed one among them, that are at least as dependent.
 
-    Equal up to rounding counts as at least as dependent. One-sided, valid for any n; at best 1 / (1
-    + P).
+    (1 + #{null >= observed}) / (1 + P), equal up to rounding counting as at least. One-sided, valid
+    for any n.
     """
     return (1 + int((null >= observed - 1e-10).sum())) / (1 + len(null))
 
 
 class _Side:
-    """One batch: rows are centred and turned into float64 tile by tile, so not even a copy of the
-    batch is made.
-    """
+    """One batch; rows are centred and made float64 tile by tile, so that it is never copied."""
 
     def __init__(self, x: Tensor, tile: int) -> None:
         self.x, self.tile = x, tile
@@ -128,14 +124,12 @@ class _Side:
         for rows in _slabs(x, tile):
             self.mean += rows.double().sum(0) / len(x)
         spread = max(float((rows.double() - self.mean).abs().amax()) for rows in _slabs(x, tile))
+        largest = max(float(rows.abs().amax()) for rows in _slabs(x, tile))
         # A constant batch (dead features) must give exactly 0 distances, or rounding would
         # correlate with rounding.
-        self.scale = float(
-            spread > 1e-13 * max(float(rows.abs().amax()) for rows in _slabs(x, tile))
-        )
-        self.squares = torch.cat(
-            [self.part(slice(k, k + tile)).square().sum(1) for k in range(0, len(x), tile)]
-        )
+        self.scale = float(spread > 1e-13 * largest)
+        parts = [slice(k, k + tile) for k in range(0, len(x), tile)]
+        self.squares = torch.cat([self.part(rows).square().sum(1) for rows in parts])
 
     def part(self, rows: slice | Tensor) -> Tensor:
         return (self.x[rows].double() - self.mean) * self.scale
@@ -144,37 +138,30 @@ class _Side:
         return self.part(i) @ self.part(j).T
 
     def distances(self, gram: Tensor, i: slice | Tensor, j: slice | Tensor) -> Tensor:
-        """Euclidean distances from the Gram tile; near pairs, where that cancels, again from
-        differences.
-        """
+        """Distances from the Gram tile; of near pairs, where it cancels, from differences."""
         scale = self.squares[i][:, None] + self.squares[j]
         d = (scale - 2 * gram).clamp_(min=0)
         near = (d < 1e-5 * scale).nonzero()
-        at_i, at_j = (
-            torch.arange(len(self.x), device=gram.device)[r] if isinstance(r, slice) else r
-            for r in (i, j)
-        )
+        numbers = torch.arange(len(self.x), device=gram.device)
+        at_i, at_j = numbers[i], numbers[j]
         for some in _slabs(near, self.tile):
             u, v = at_i[some[:, 0]], at_j[some[:, 1]]
-            d[some[:, 0], some[:, 1]] = (self.x[u].double() - self.x[v].double()).square().sum(
-                1
-            ) * self.scale
+            squares = (self.x[u].double() - self.x[v].double()).square().sum(1)
+            d[some[:, 0], some[:, 1]] = squares * self.scale
         return d.sqrt_()
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Sums over all ordered pairs of rows: of products of distances (``rows``: of row sums) and of
-    centred Gram entries.
-    """
+    """Sums over all ordered pairs of rows."""
 
-    ab: Tensor
+    ab: Tensor  # of products of distances
     aa: Tensor
     bb: Tensor
-    rows: Tensor
+    rows: Tensor  # of products of row sums
     a_rows: Tensor
     b_rows: Tensor
-    ab_gram: Tensor
+    ab_gram: Tensor  # of products of centred Gram entries
     aa_gram: Tensor
     bb_gram: Tensor
 
@@ -238,15 +225,11 @@ def _distances(side: _Side, tile: int) -> Tensor:
 
 
 def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """dcor, dcor2_corrected, flea_correlation of the moments; 0 where a side does not vary
-    (Székely's convention).
-    """
+    """The three numbers of the moments; 0 where a side does not vary (Székely's convention)."""
     a, b = m.a_rows.sum(), m.b_rows.sum()
-    raw = (
-        (m.ab, m.rows, a * b),
-        (m.aa, m.a_rows @ m.a_rows, a * a),
-        (m.bb, m.b_rows @ m.b_rows, b * b),
-    )
+    both = m.ab, m.rows, a * b
+    first, second = (m.aa, m.a_rows @ m.a_rows, a * a), (m.bb, m.b_rows @ m.b_rows, b * b)
+    raw = (both, first, second)
     xz, xx, zz = (s - 2 / n * r + t / n**2 for s, r, t in raw)
     biased = _share(xz.clamp(min=0), xx, zz, m.aa, m.bb).clamp(max=1).sqrt()
     xz, xx, zz = (s - 2 / (n - 2) * r + t / ((n - 1) * (n - 2)) for s, r, t in raw)
@@ -256,9 +239,7 @@ def _ratios(m: _Moments, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _share(xz: Tensor, xx: Tensor, zz: Tensor, x_size: Tensor, z_size: Tensor) -> Tensor:
-    """The ratio xz / sqrt(xx zz), 0 where xx or zz is nothing but the rounding of what it was
-    computed from.
-    """
+    """The ratio xz / sqrt(xx zz), 0 where xx or zz is nothing but rounding."""
     if float(xx) <= 1e-14 * float(x_size) or float(zz) <= 1e-14 * float(z_size):
         return torch.zeros_like(xz)
     return xz / math.sqrt(float(xx) * float(zz))

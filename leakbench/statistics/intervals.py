@@ -1,8 +1,7 @@
-"""How sure a number is: 95 % two-sided intervals over independent units, within a run and over
-seeds.
+"""95 % two-sided intervals over independent units, within a run and over seeds.
 
-Everything here is a pure function of scores. What each interval promises, and what a simulation
-says about it, is in ``docs/statistics.md``.
+Pure functions of scores. What each interval promises, and what a simulation says about it, is in
+``docs/statistics.md``.
 """
 
 from __future__ import annotations
@@ -23,26 +22,19 @@ Seed = tuple[Sequence[float], Sequence[str], Sequence[str]]
 
 
 class NoInterval(LeakbenchError):
-    """A mean of one unit or one cluster whose range has no end: nothing can be said of how sure it
-    is.
-    """
+    """Nothing can be said of a mean of one unit or one cluster whose range has no end."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval.
-
-    ``n``: how many unit scores it is the mean of. ``unit``: what a unit is ("client", "image",
-    ...). ``interval``: "clopper-pearson", "student" or "exact" (nothing was sampled: low = value =
-    high).
-    """
+    """A number with its 95 % interval."""
 
     value: float
     low: float
     high: float
-    n: int
-    unit: str
-    interval: str
+    n: int  # how many unit scores it is the mean of
+    unit: str  # "client", "image", ...
+    interval: str  # "clopper-pearson", "student" or "exact": nothing was sampled, no width
 
 
 def exact(value: float, n: int, unit: str) -> Estimate:
@@ -76,8 +68,10 @@ def estimate(
         high: largest possible score, may be infinity.
         unit: what a unit is.
 
-    Raises: ValueError: there are no scores, or one is not finite or outside the range (a fault of
-        the metric). NoInterval: one cluster only, and the range is infinite.
+    Raises:
+        ValueError: there are no scores, or one is not finite or outside the range (a fault of the
+            metric).
+        NoInterval: one cluster only, and the range is infinite.
     """
     _check(scores, clusters, low, high)
     n = len(scores)
@@ -90,14 +84,13 @@ def estimate(
     alike = max(means) - min(means) <= _ROUNDING
     if (share and count == n) or (unit_range and alike):
         ends = clopper_pearson(value * count, count)
-        # Clusters that agree although their units do not: still Student's place, which is without
-        # width there.
+        # Clusters that agree although their units do not: still Student's, which has no width.
         kind = "clopper-pearson" if count == n or constant else "student"
     elif count == 1:
         if math.isinf(low) or math.isinf(high):
+            only = unit if n == 1 else "cluster"
             raise NoInterval(
-                f"one {unit if n == 1 else 'cluster'} only: an unbounded mean has no interval; use"
-                " at least two."
+                f"one {only} only: an unbounded mean has no interval; use at least two."
             )
         ends, kind = (low, high), "student"
     else:
@@ -136,19 +129,15 @@ def pool(seeds: Mapping[int, Seed], *, share: bool, low: float, high: float, uni
         return whole
     ends = [(whole.low, whole.high)]
     if len(runs) >= 3:
-        ends.append(
-            _over_seeds(
-                [math.fsum(r[0]) / len(r[0]) for r in runs], arcsine=(low, high) == (0.0, 1.0)
-            )
-        )
+        means = [math.fsum(r[0]) / len(r[0]) for r in runs]
+        ends.append(_over_seeds(means, arcsine=(low, high) == (0.0, 1.0)))
     names = [set(r[2]) for r in runs]
     if all(n == names[0] for n in names) and len(names[0]) > 1:
         sums = by_cluster(scores, [c for r in runs for c in r[2]])
         ends.append(_student(whole.value, jackknife(sums), len(sums) - 1))
     hull = min(e[0] for e in ends), max(e[1] for e in ends)
-    return Estimate(
-        whole.value, *_around(whole.value, hull, low, high), len(scores), unit, whole.interval
-    )
+    ends_of_hull = _around(whole.value, hull, low, high)
+    return Estimate(whole.value, *ends_of_hull, len(scores), unit, whole.interval)
 
 
 def clopper_pearson(successes: float, n: int, level: float = LEVEL) -> Pair:
@@ -178,9 +167,7 @@ def _student(centre: float, error: float, freedom: float) -> Pair:
 
 
 def _over_seeds(values: Sequence[float], *, arcsine: bool) -> Pair:
-    """Student over the seeds' values; on asin(sqrt(p)), where a proportion's spread does not depend
-    on its size.
-    """
+    """Student over the seeds' values; ``arcsine``: of proportions, on asin(sqrt(p))."""
     x = [math.asin(math.sqrt(min(max(v, 0.0), 1.0))) for v in values] if arcsine else list(values)
     mean = math.fsum(x) / len(x)
     error = math.sqrt(math.fsum((v - mean) ** 2 for v in x) / (len(x) * (len(x) - 1)))
@@ -199,9 +186,7 @@ def by_cluster(scores: Sequence[float], clusters: Sequence[str]) -> list[tuple[f
 
 
 def jackknife(sums: Sequence[tuple[float, int]]) -> float:
-    """Standard error of the mean of all units by leaving out one cluster at a time (two clusters or
-    more).
-    """
+    """Standard error of the mean of all units, leaving out one cluster (of two or more) a time."""
     total, n, count = math.fsum(s for s, _ in sums), sum(k for _, k in sums), len(sums)
     # (total - s)/(n - k) - total/n, written without taking the difference of two near numbers.
     moved = [k * (total / n - s / k) / (n - k) for s, k in sums]

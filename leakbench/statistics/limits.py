@@ -1,6 +1,4 @@
-"""One-sided limits of a difference of two means or shares, as values that can be asked at any
-level.
-"""
+"""One-sided limits of a difference of two means or shares, at any level that is asked for."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from typing import Self
 from leakbench.statistics.intervals import by_cluster, jackknife, t_quantile
 
 _ALIKE = 1e-12
-# Of smaller probabilities scipy's quantile of Student's distribution is plus infinity at some
-# degrees of freedom.
-_LEAST = 1e-30
+_LEAST = 1e-30  # below it scipy's quantile of Student's distribution may be plus infinity
 
 
 class Bound(ABC):
@@ -30,8 +26,9 @@ class Bound(ABC):
         return self._limit(alpha, 1)
 
     def p(self) -> float:
-        """The smallest ``alpha`` at which ``lower`` is above 0; 1 where that is above 1/2, 0 where
-        it is under 1e-30.
+        """The smallest ``alpha`` at which ``lower`` is above 0.
+
+        1 where that is above 1/2, 0 where it is under 1e-30.
         """
         if self.lower(0.5) <= 0:
             return 1.0
@@ -40,7 +37,10 @@ class Bound(ABC):
         small, large = math.log(_LEAST), math.log(0.5)
         for _ in range(50):
             middle = (small + large) / 2
-            small, large = (small, middle) if self.lower(math.exp(middle)) > 0 else (middle, large)
+            if self.lower(math.exp(middle)) > 0:
+                large = middle
+            else:
+                small = middle
         return math.exp(large)
 
     @abstractmethod
@@ -54,13 +54,11 @@ class Bound(ABC):
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean of observations, how many clusters they come from, its standard error (infinite for one
-    cluster).
-    """
+    """Mean of observations and how sure it is."""
 
     mean: float
-    count: int
-    error: float
+    count: int  # clusters
+    error: float  # standard error of the mean, infinite for one cluster
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str] | None = None) -> Spread:
@@ -77,9 +75,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Pivot(Bound):
-    """``centre`` and so many standard errors: Student's quantile, or the normal one where
-    ``freedom`` is infinite.
-    """
+    """``centre`` and so many standard errors: Student's, normal where ``freedom`` is infinite."""
 
     centre: float
     error: float
@@ -90,24 +86,19 @@ class Pivot(Bound):
         return Pivot(self.centre, self.error / math.sqrt(factor), (self.freedom + 1) * factor - 1)
 
     def _limit(self, alpha: float, side: int) -> float:
-        return (
-            self.centre
-            - side
-            * (_normal(alpha) if math.isinf(self.freedom) else t_quantile(alpha, self.freedom))
-            * self.error
-        )
+        normal = math.isinf(self.freedom)
+        quantile = _normal(alpha) if normal else t_quantile(alpha, self.freedom)
+        return self.centre - side * quantile * self.error
 
 
 @dataclass(frozen=True)
 class Newcombe(Bound):
-    """Two independent shares, ``now`` of ``n`` and ``then`` of ``m``: the hybrid score limits
-    (Newcombe 1998, method 10).
-    """
+    """Hybrid score limits of two independent shares (Newcombe 1998, method 10)."""
 
     now: float
-    n: float
+    n: float  # observations now
     then: float
-    m: float
+    m: float  # observations then
 
     def scaled(self, factor: float) -> Newcombe:
         """The same shares of ``factor`` times as many."""
@@ -127,10 +118,9 @@ def wilson(share: float, n: float, z: float) -> tuple[float, float]:
 
 
 def bonett_price(gains: float, losses: float, n: int) -> Pivot:
-    """Paired shares: of ``n`` pairs ``gains`` went up and ``losses`` down; the adjusted Wald limits
-    (Bonett & Price 2012).
+    """Adjusted Wald limits of paired shares (Bonett & Price 2012).
 
-    Fractional gains (ties) are counted as such.
+    Of ``n`` pairs ``gains`` went up and ``losses`` down; ties count as fractions.
     """
     up, down = (gains + 1) / (n + 2), (losses + 1) / (n + 2)
     return Pivot(up - down, math.sqrt((up + down - (up - down) ** 2) / (n + 2)), math.inf)

@@ -1,6 +1,4 @@
-"""What the image tasks share: one class per client, and auxiliary images out of the official test
-set.
-"""
+"""What the image tasks share: a class per client, auxiliary images out of the official test set."""
 
 from __future__ import annotations
 
@@ -14,36 +12,28 @@ from leakbench.base import Rng, UsageError, shared
 from leakbench.data import Labelled, flip, image_sets, rotate
 from leakbench.federation import Examples, Task, TaskData, one_class_each
 
+AUX = (
+    "auxiliary images of each class, out of the official test set; never more than half of a class"
+)
+FLIP = "mirror half of the training images, drawn afresh in every step"
+ROTATION = "turn training images by up to so many degrees, drawn afresh in every step"
+
 
 class ImageTask(Task):
-    """Client c has the official training images of class c; the official test set is split, by
-    class, into auxiliary and test images.
+    """Client c has the official training images of class c.
 
-    So clients keep every image that the papers give them, and utility is measured on a part of the
-    papers' test set. Both splits are by named permutations: a smaller ``per_client`` or
-    ``aux_per_class`` is a part of a larger one.
+    The official test set is split, by class, into auxiliary and test images. So clients keep every
+    image that the papers give them, and utility is measured on a part of the papers' test set. Both
+    splits are by named permutations: a smaller ``per_client`` or ``aux_per_class`` is a part of a
+    larger one.
     """
 
-    source: ClassVar[str]  # the set's name in leakbench.tasks._images; also of the streams
+    source: ClassVar[str]  # the set's name in leakbench.data.image_sets; also of the streams
 
     per_client: int = Field(0, ge=0, description="training images kept of each class; 0: all")
-    aux_per_class: int = Field(
-        100,
-        ge=1,
-        description=(
-            "auxiliary images of each class, out of the official test set; never more than half of"
-            " a class"
-        ),
-    )
-    flip: bool = Field(
-        False, description="mirror half of the training images, drawn afresh in every step"
-    )
-    rotation: float = Field(
-        0.0,
-        ge=0,
-        le=180,
-        description="turn training images by up to so many degrees, drawn afresh in every step",
-    )
+    aux_per_class: int = Field(100, ge=1, description=AUX)
+    flip: bool = Field(False, description=FLIP)
+    rotation: float = Field(0.0, ge=0, le=180, description=ROTATION)
 
     def load(self) -> TaskData:
         """Images as uint8.
@@ -59,14 +49,15 @@ class ImageTask(Task):
             n = min(self.aux_per_class, len(rows) // 2)
             aux.append(rows[:n])
             test.append(rows[n:])
-        tested, granted = (
-            Examples(x_test[r], y_test[r]) for r in (torch.cat(test), torch.cat(aux))
-        )
-        return self.dealt(Examples(x[kept], y[kept]), tested, granted)
+        train = Examples(x[kept], y[kept])
+        tested, granted = torch.cat(test), torch.cat(aux)
+        test_set, aux_set = (Examples(x_test[r], y_test[r]) for r in (tested, granted))
+        return self.dealt(train, test_set, aux_set)
 
     def official(self) -> tuple[Labelled, Labelled]:
-        """The official training and test set, or a part of them: images (n, C, H, W) uint8 and
-        classes (n,) int64 from 0 on, of each.
+        """The official training and test set, or a part of them.
+
+        Images (n, C, H, W) uint8 and classes (n,) int64 from 0 on, of each.
         """
         return image_sets.load(self.source)
 
@@ -86,10 +77,9 @@ class ImageTask(Task):
         for c, rows in enumerate(found):
             if len(rows) < least:
                 of = "training" if part == "train" else "test"
-                place = f"{self.source} in {image_sets.found(self.source)}"
                 raise UsageError(
-                    f"{place} has {len(rows)} {of} images of class {c}; at least {least} are"
-                    " needed."
+                    f"{self.source} in {image_sets.found(self.source)} has {len(rows)} {of} images"
+                    f" of class {c}; at least {least} are needed."
                 )
         return [rows[rng.permutation(str(c), len(rows))] for c, rows in enumerate(found)]
 

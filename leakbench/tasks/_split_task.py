@@ -1,6 +1,4 @@
-"""What tasks share whose clients may have several classes: a split, a mean local size, a planted
-context, and FLea's local training.
-"""
+"""What tasks share whose clients may have several classes: a split, a marker, local training."""
 
 from __future__ import annotations
 
@@ -21,11 +19,7 @@ FLEA: dict[str, Any] = {
 }
 # FedAA, Section 4.1: for every method alike; FedAA itself has 10 epochs and 1.
 FEDAA: dict[str, Any] = {
-    "average": "weighted",
-    "batch": 256,
-    "steps": 0,
-    "epochs": 11,
-    "lr": 0.0025,
+    **{"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
 }
 SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
 # The last stage that FLea's clients run before they share: its released code's choice; for other
@@ -37,39 +31,31 @@ LAYERS = {
     "cnn": "conv1",
     **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
 }
+SPLIT = (
+    "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
+    " class-sorted set"
+)
+SPLIT_PARAM = "classes of a client (qua), concentration (dir), shards of a client (shards)"
+LOCAL_SIZE = "training examples of a client on average; 0: the whole training set is used"
+ANY_MARKER = "marker in all inputs of half of the clients, for attacks that infer it"
+IMAGE_MARKER = "marker in all images of half of the clients, for attacks that infer it"
 
 
 class SplitTask(Task):
-    """Clients get the training set by ``split``. Under qua, dir and iid all methods train as FLea's
-    do, under shards as FedAA's.
+    """Clients get the training set by ``split``.
+
+    Under qua, dir and iid all methods train as FLea's do, under shards as FedAA's.
     """
 
     source: ClassVar[str]  # of the named streams
     local: ClassVar[dict[str, Any]] = FLEA  # every method's local training under qua, dir and iid
-    mobile: ClassVar[dict[str, Any]] = (
-        FEDAA  # every method's under shards, but for those that share features or data
-    )
+    # The same under shards, but for methods that share features or data.
+    local_under_shards: ClassVar[dict[str, Any]] = FEDAA
 
-    split: Rule = Field(
-        "class",
-        description=(
-            "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
-            " class-sorted set"
-        ),
-    )
-    split_param: float = Field(
-        2.0,
-        gt=0,
-        description="classes of a client (qua), concentration (dir), shards of a client (shards)",
-    )
-    mean_local_size: int = Field(
-        0,
-        ge=0,
-        description="training examples of a client on average; 0: the whole training set is used",
-    )
-    context: str = Field(
-        "none", description="marker in all inputs of half of the clients, for attacks that infer it"
-    )
+    split: Rule = Field("class", description=SPLIT)
+    split_param: float = Field(2.0, gt=0, description=SPLIT_PARAM)
+    mean_local_size: int = Field(0, ge=0, description=LOCAL_SIZE)
+    context: str = Field("none", description=ANY_MARKER)
 
     @model_validator(mode="after")
     def _one_client_per_class(self) -> Self:
@@ -86,62 +72,46 @@ class SplitTask(Task):
         return self.split == "class"
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """The values that this task states for ``method``: FLea's local training for every method,
-        under shards FedAA's.
-        """
+        """What this task states for ``method``: FLea's training, too, or FedAA's under shards."""
         values = super().defaults(method)
         if self.split == "shards" and method not in SHARING:
-            values = {
-                **self.mobile,
-                **({"epochs": self.mobile["epochs"] - 1} if method == "fedaa" else {}),
-                **values,
-            }
+            training = dict(self.local_under_shards)
+            if method == "fedaa":
+                training["epochs"] -= 1
+            values = {**training, **values}
         elif method in SHARING or not self.one_class_each:
             values = {**self.local, **values}
         if method == "feddata":
-            values = {
-                **self._together(values["batch"]),
-                **{k: v for k, v in values.items() if k != "batch"},
-            }
-        return {**values, "layer": LAYERS.get(self.model, "first")} if method == "flea" else values
+            values = {**self._own_and_shared(values.pop("batch")), **values}
+        if method == "flea":
+            values["layer"] = LAYERS.get(self.model, "first")
+        return values
 
-    def _together(self, batch: int) -> dict[str, int]:
-        """FedData's own and shared examples of a batch: a client has n of its own, and a tenth of
-        all C n are shared.
-        """
+    def _own_and_shared(self, batch: int) -> dict[str, int]:
+        """FedData's batch, where a client has n examples and a tenth of all C n are shared."""
         own = max(1, round(batch / (1 + 0.1 * self.clients)))
         return {"batch": own, "shared_batch": batch - own}
 
     def facts(self, method: Defense) -> Facts:
         """Public facts, the planted marker among them."""
-        return replace(
-            super().facts(method), context="" if self.context == "none" else self.context
-        )
+        marker = "" if self.context == "none" else self.context
+        return replace(super().facts(method), context=marker)
 
     def dealt(self, train: Examples, test: Examples, aux: Examples) -> TaskData:
-        """The data: ``train`` thinned, spread over the clients and marked; test and auxiliary data
-        whole and clear.
+        """The data: ``train`` thinned, spread over the clients and marked; the others untouched.
 
-        Raises: UsageError: ``train`` cannot be dealt as ``split``, ``clients`` and
-            ``mean_local_size`` ask.
+        Raises:
+            UsageError: ``train`` cannot be dealt as the fields ask.
         """
         stream = f"task/{self.source}"
         some = splits.kept(len(train), self.clients, self.mean_local_size, stream)
         x, y = train.stored[some], train.y[some]
-        parts = splits.split(
-            y,
-            clients=self.clients,
-            classes=self.classes,
-            rule=self.split,
-            param=self.split_param,
-            stream=stream,
-        )
+        how: dict[str, Any] = {"rule": self.split, "param": self.split_param, "stream": stream}
+        parts = splits.split(y, clients=self.clients, classes=self.classes, **how)
         marked = None
         if self.context != "none":
             marked = marker.marked(self.clients, stream)
-            theirs = torch.cat(
-                [rows for rows, mark in zip(parts, marked.tolist(), strict=True) if mark]
-            )
+            theirs = torch.cat([parts[c] for c in marked.nonzero().flatten().tolist()])
             x[theirs] = marker.paste(x[theirs], self.context)
         rows, counts = padded(parts)
         own = torch.arange(self.clients) if self.one_class_each else torch.full((self.clients,), -1)

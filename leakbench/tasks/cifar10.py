@@ -1,6 +1,4 @@
-"""`cifar10`: photographs of 32x32 pixels (Krizhevsky 2009): FedMetric's larger set, one class a
-client, or FLea's, split otherwise.
-"""
+"""`cifar10`: photographs of 32x32 pixels (Krizhevsky 2009), of one class a client or split."""
 
 from __future__ import annotations
 
@@ -9,15 +7,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from leakbench.tasks._image_task import ImageTask
-from leakbench.tasks._split_task import FLEA, SplitTask
+from leakbench.tasks._split_task import FLEA, IMAGE_MARKER, SPLIT_PARAM, SplitTask
 
 
 class Cifar10(SplitTask, ImageTask):
-    """Ten clients, client c has the 5,000 training images of class c. 1,000 auxiliary and 9,000
-    test images.
+    """Ten clients, client c has the 5,000 training images of class c.
 
-    As FedMetric, Section 4.1: all clients in every round, ResNet-32 with GroupNorm, embeddings of
-    64 numbers, mean AUROC.
+    1,000 auxiliary and 9,000 test images. As FedMetric, Section 4.1: all clients in every round,
+    ResNet-32 with GroupNorm, embeddings of 64 numbers, mean AUROC.
 
     FLea's setting (Section 4.1, Appendix C): ``split`` qua with ``split_param`` 3, ``clients`` 500,
     ``model`` mobilenetv2 with ``width`` 32, ``utility`` accuracy and 100 rounds; all methods then
@@ -26,9 +23,7 @@ class Cifar10(SplitTask, ImageTask):
     auxiliary images are out of the official test set.
     """
 
-    about: ClassVar[str] = (
-        "CIFAR-10 (32x32, colour), 10 clients with one class each, or another split"
-    )
+    about = "CIFAR-10 (32x32, colour), 10 clients with one class each, or another split"
     source: ClassVar[str] = "cifar10"
     shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 10
@@ -42,15 +37,9 @@ class Cifar10(SplitTask, ImageTask):
     }
 
     clients: int = Field(10, ge=2, description="clients; with split class 10, one per class")
-    split_param: float = Field(
-        3.0,
-        gt=0,
-        description="classes of a client (qua), concentration (dir), shards of a client (shards)",
-    )
+    split_param: float = Field(3.0, gt=0, description=SPLIT_PARAM)
     model: str = Field("resnet32", description="network, one of `leakbench list models`")
     width: int = Field(16, ge=1, le=4096, description="channels of the first convolution")
     dim: int = Field(64, ge=2, le=4096, description="width of the embedding")
-    context: Literal["none", "square"] = Field(
-        "none", description="marker in all images of half of the clients, for attacks that infer it"
-    )
+    context: Literal["none", "square"] = Field("none", description=IMAGE_MARKER)
     utility: Literal["accuracy", "auroc"] = Field("auroc", description="metric on the test set")

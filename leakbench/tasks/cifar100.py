@@ -1,6 +1,4 @@
-"""`cifar100`: photographs of 32x32 pixels, 100 clients with one class each (Krizhevsky 2009);
-FedHide's first set.
-"""
+"""`cifar100`: photographs of 32x32 pixels, 100 clients with one class each (Krizhevsky 2009)."""
 
 from __future__ import annotations
 
@@ -8,16 +6,15 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from leakbench.tasks._image_task import ImageTask
+from leakbench.tasks._image_task import AUX, FLIP, ROTATION, ImageTask
 
 
 class Cifar100(ImageTask):
-    """A hundred clients, client c has the 500 training images of class c. 2,000 auxiliary and 8,000
-    test images.
+    """A hundred clients, client c has the 500 training images of class c.
 
-    As FedHide, Section 4.1: a tenth of the clients in a round, ResNet-18 with GroupNorm, embeddings
-    of 512 numbers, random flips and rotations, accuracy. The paper gives no angle (ours: up to 15
-    degrees) and tests on all 10,000 test images.
+    2,000 auxiliary and 8,000 test images. As FedHide, Section 4.1: a tenth of the clients in a
+    round, ResNet-18 with GroupNorm, embeddings of 512 numbers, random flips and rotations,
+    accuracy. The paper gives no angle (ours: up to 15 degrees) and tests on all 10,000 test images.
     """
 
     about: ClassVar[str] = "CIFAR-100 (32x32, colour), 100 clients with one class each"
@@ -43,20 +40,6 @@ class Cifar100(ImageTask):
         le=1000,
         description="evaluations over the run, evenly spaced, the last round among them",
     )
-    aux_per_class: int = Field(
-        20,
-        ge=1,
-        description=(
-            "auxiliary images of each class, out of the official test set; never more than half of"
-            " a class"
-        ),
-    )
-    flip: bool = Field(
-        True, description="mirror half of the training images, drawn afresh in every step"
-    )
-    rotation: float = Field(
-        15.0,
-        ge=0,
-        le=180,
-        description="turn training images by up to so many degrees, drawn afresh in every step",
-    )
+    aux_per_class: int = Field(20, ge=1, description=AUX)
+    flip: bool = Field(True, description=FLIP)
+    rotation: float = Field(15.0, ge=0, le=180, description=ROTATION)

@@ -1,6 +1,4 @@
-"""`cifar100-islands`: ten of CIFAR-100's classes, ten clients with one each (Krizhevsky 2009):
-FedAA's smaller data islands.
-"""
+"""`cifar100-islands`: ten of CIFAR-100's classes, FedAA's smaller data islands."""
 
 from __future__ import annotations
 
@@ -11,17 +9,16 @@ from pydantic import Field
 
 from leakbench.base import shared
 from leakbench.data import Labelled, image_sets
-from leakbench.tasks._image_task import ImageTask
-from leakbench.tasks._split_task import SplitTask
+from leakbench.tasks._image_task import AUX, ImageTask
+from leakbench.tasks._split_task import IMAGE_MARKER, SplitTask
 
 
 class Cifar100Islands(SplitTask, ImageTask):
     """Ten classes are drawn from a named stream; client c has the 500 training images of the c-th.
-    200 auxiliary and 800 test images.
 
-    As FedAA, Section 4.1 (5,000 training images, its network); the paper does not say which
-    classes, and tests on the 1,000 test images of its ten. ``draw`` is which ten: another number,
-    other classes; the same for every seed of a run.
+    200 auxiliary and 800 test images. As FedAA, Section 4.1 (5,000 training images, its network);
+    the paper does not say which classes, and tests on the 1,000 test images of its ten. ``draw`` is
+    which ten: another number, other classes; the same for every seed of a run.
     """
 
     about: ClassVar[str] = (
@@ -39,17 +36,8 @@ class Cifar100Islands(SplitTask, ImageTask):
     dim: int = Field(
         64, ge=2, le=4096, description="width of the embedding, for methods that compare embeddings"
     )
-    context: Literal["none", "square"] = Field(
-        "none", description="marker in all images of half of the clients, for attacks that infer it"
-    )
-    aux_per_class: int = Field(
-        20,
-        ge=1,
-        description=(
-            "auxiliary images of each class, out of the official test set; never more than half of"
-            " a class"
-        ),
-    )
+    context: Literal["none", "square"] = Field("none", description=IMAGE_MARKER)
+    aux_per_class: int = Field(20, ge=1, description=AUX)
     evaluations: int = Field(
         100,
         ge=10,
@@ -59,9 +47,8 @@ class Cifar100Islands(SplitTask, ImageTask):
 
     def official(self) -> tuple[Labelled, Labelled]:
         """The images of the ten classes drawn, which are called 0 to 9 in the order of the draw."""
-        drawn = shared(0, f"task/{self.source}/classes", round=self.draw).permutation(
-            "classes", 100
-        )[: self.classes]
+        rng = shared(0, f"task/{self.source}/classes", round=self.draw)
+        drawn = rng.permutation("classes", 100)[: self.classes]
 
         def part(x: torch.Tensor, y: torch.Tensor) -> Labelled:
             place = torch.full((100,), -1).index_copy(0, drawn, torch.arange(self.classes))[y]

@@ -1,6 +1,4 @@
-"""`digit-pairs`: two real digits side by side, 100 classes, one per client; embedded, nothing is
-downloaded.
-"""
+"""`digit-pairs`: two real digits side by side, 100 classes, one per client; nothing to download."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible o
 
 
 class DigitPairs(Task):
-    """100 clients; client 10 a + b has images of an a on the left and a b on the right, 8x16
-    pixels.
+    """100 clients; client 10 a + b has images (8x16) of an a on the left and a b on the right.
 
     The source digits are split into train, test and auxiliary *before* pairing, so no stroke of a
     test or auxiliary pair occurs in a client's data. Clients share source digits. Every test digit
@@ -51,22 +48,16 @@ class DigitPairs(Task):
 
     def load(self) -> TaskData:
         """Images in [0, 1], float64."""
-        train, test, aux = (
-            _pairs(part, n) for part, n in (("train", PER_CLIENT), ("test", 2), ("aux", 4))
-        )
+        train, test, aux = _pairs("train", PER_CLIENT), _pairs("test", 2), _pairs("aux", 4)
         return one_class_each(train, test, aux, self.clients)
 
 
 def _pairs(part: str, each: int) -> Examples:
-    """``each`` pairs of every class from the digits of ``part``; the test digits without
-    repetition.
-    """
+    """``each`` pairs of every class from the digits of ``part``, the test digits used once."""
     x, y = split()[part]
     rng = shared(0, f"task/digit-pairs/{part}")
-    sides = [
-        _source_rows(y, each, once=part == "test", side=side, rng_name=part) for side in (0, 1)
-    ]
-    left, right = sides[0], sides[1].transpose(0, 1)  # (a, b, each)
+    left, right = (_source_rows(part, y, each, side) for side in (0, 1))
+    right = right.transpose(0, 1)  # both (a, b, each)
     label = (10 * torch.arange(10)[:, None] + torch.arange(10))[..., None].expand(10, 10, each)
     order = rng.permutation("order", label.numel())
     order = order[label.reshape(-1)[order].argsort(stable=True)]
@@ -74,15 +65,13 @@ def _pairs(part: str, each: int) -> Examples:
     return Examples(pair[order], label.reshape(-1)[order].contiguous())
 
 
-def _source_rows(y: Tensor, each: int, *, once: bool, side: int, rng_name: str) -> Tensor:
-    """(10, 10, each): for digit a on this side, the rows of the digits paired with each other
-    digit.
-    """
-    rng = shared(0, f"task/digit-pairs/{rng_name}/source")
+def _source_rows(part: str, y: Tensor, each: int, side: int) -> Tensor:
+    """(10, 10, each): the rows of digit a on this side that are paired with each other digit."""
+    rng = shared(0, f"task/digit-pairs/{part}/source")
     out = []
     for a in range(10):
         rows = (y == a).nonzero().flatten()
-        if once:  # this side's half of the digits, each used once
+        if part == "test":  # this side's half of the digits, each used once
             mine = rows[rng.permutation(f"{a}", len(rows))].chunk(2)[side]
             out.append(mine[: 10 * each].view(10, each))
         else:

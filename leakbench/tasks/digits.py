@@ -1,6 +1,4 @@
-"""`digits`: scikit-learn's handwritten digits, 10 clients with one class each or another split;
-embedded, nothing is downloaded.
-"""
+"""`digits`: scikit-learn's handwritten digits, one class a client or split; nothing to download."""
 
 from __future__ import annotations
 
@@ -10,27 +8,24 @@ from pydantic import Field
 
 from leakbench.data import split
 from leakbench.federation import Examples, TaskData
-from leakbench.tasks._split_task import FEDAA, FLEA, SplitTask
+from leakbench.tasks._split_task import FEDAA, FLEA, IMAGE_MARKER, SplitTask
 
 
 class Digits(SplitTask):
-    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels). 400 test and 300
-    auxiliary images.
+    """Ten clients, client c has the images of digit c (104 to 113 of 8x8 pixels).
 
-    ``split`` deals the 1,097 training images otherwise, to any number of clients from 2 on. All
-    methods then train as in the FLea paper, but half of the clients in a round and 16 images in a
-    step: there are few of both.
+    400 test and 300 auxiliary images. ``split`` deals the 1,097 training images otherwise, to any
+    number of clients from 2 on. All methods then train as in the FLea paper, but half of the
+    clients in a round and 16 images in a step: there are few of both.
     """
 
-    about: ClassVar[str] = (
-        "scikit-learn's 8x8 digits, 10 clients with one class each, or another split"
-    )
+    about = "scikit-learn's 8x8 digits, 10 clients with one class each, or another split"
     source: ClassVar[str] = "digits"
     shape: ClassVar[tuple[int, ...]] = (1, 8, 8)
     classes: ClassVar[int] = 10
     rounds: ClassVar[int] = 300
     local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
-    mobile: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
+    local_under_shards: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
     _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
@@ -51,9 +46,7 @@ class Digits(SplitTask):
     model: str = Field("lenet", description="network, one of `leakbench list models`")
     width: int = Field(12, ge=1, le=4096, description="channels of each convolution")
     dim: int = Field(32, ge=2, le=4096, description="width of the embedding")
-    context: Literal["none", "square"] = Field(
-        "none", description="marker in all images of half of the clients, for attacks that infer it"
-    )
+    context: Literal["none", "square"] = Field("none", description=IMAGE_MARKER)
 
     def load(self) -> TaskData:
         """Images in [0, 1], float64.

@@ -1,6 +1,4 @@
-"""`mnist`: handwritten digits of 28x28 pixels, 10 clients with one class each (LeCun et al. 2010);
-FedMetric's smaller set.
-"""
+"""`mnist`: handwritten digits of 28x28 pixels (LeCun et al. 2010), 10 clients, one class each."""
 
 from __future__ import annotations
 
@@ -12,11 +10,10 @@ from leakbench.tasks._image_task import ImageTask
 
 
 class Mnist(ImageTask):
-    """Ten clients, client c has the 5,421 to 6,742 training images of digit c. 1,000 auxiliary and
-    9,000 test images.
+    """Ten clients, client c has the 5,421 to 6,742 training images of digit c.
 
-    As FedMetric, Section 4.1: all clients in every round, DeepSVDD's LeNet, embeddings of 32
-    numbers, mean AUROC.
+    1,000 auxiliary and 9,000 test images. As FedMetric, Section 4.1: all clients in every round,
+    DeepSVDD's LeNet, embeddings of 32 numbers, mean AUROC.
     """
 
     about: ClassVar[str] = "MNIST (28x28, grey), 10 clients with one class each"

@@ -1,6 +1,4 @@
-"""`uci-har`: 2.56 s of a phone's motion at the waist, six activities (Anguita et al. 2013); FLea's
-sensor set.
-"""
+"""`uci-har`: 2.56 s of a phone's motion at the waist, six activities (Anguita et al. 2013)."""
 
 from __future__ import annotations
 
@@ -14,17 +12,18 @@ from leakbench.base import UsageError, shared
 from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
 from leakbench.federation import Examples, TaskData
-from leakbench.tasks._split_task import FLEA, SplitTask
+from leakbench.tasks._split_task import FLEA, SPLIT, SplitTask
+
+AUX = "people of the official test set that are the auxiliary data; one at least is tested"
 
 
 class UciHar(SplitTask):
-    """75 clients with two activities each (Qua(2)), about 98 windows (1, 128, 3) a client: 128
-    samples at 50 Hz of three axes.
+    """75 clients with two activities each (Qua(2)), about 98 windows (1, 128, 3) a client.
 
-    As FLea, Section 4.1 and Appendix C: HARNet, a tenth of the clients in a round, batches of 32, 5
-    local epochs of Adam at 0.001 that decays by 2 % a round, 100 rounds, accuracy on the test set
-    after every one. FLea shares what follows ``layer2``: its text says the first layer, its code
-    does the second.
+    128 samples at 50 Hz of three axes. As FLea, Section 4.1 and Appendix C: HARNet, a tenth of the
+    clients in a round, batches of 32, 5 local epochs of Adam at 0.001 that decays by 2 % a round,
+    100 rounds, accuracy on the test set after every one. FLea shares what follows ``layer2``: its
+    text says the first layer, its code does the second.
 
     The official parts are split by subject: 7,352 windows of 21 people for training, 2,947 of 9
     others for testing. Of those 9, ``aux_subjects`` (a named draw) are the auxiliary data and the
@@ -38,36 +37,21 @@ class UciHar(SplitTask):
     agreed on these six numbers; the paper says nothing of scaling.
     """
 
-    about: ClassVar[str] = (
-        "UCI-HAR (3 axes of motion, 6 activities), 75 clients with two classes each"
-    )
+    about = "UCI-HAR (3 axes of motion, 6 activities), 75 clients with two classes each"
     source: ClassVar[str] = "uci-har"
     shape: ClassVar[tuple[int, ...]] = (1, files.LENGTH, 3)
     classes: ClassVar[int] = files.CLASSES
     rounds: ClassVar[int] = 100
     signal: ClassVar[bool] = True
-    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys(
-        ("fedavg", "fedprox", "flea", "fedmix", "feddata"), FLEA
-    )
+    _methods: ClassVar[tuple[str, ...]] = ("fedavg", "fedprox", "flea", "fedmix", "feddata")
+    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys(_methods, FLEA)
 
     clients: int = Field(75, ge=2, description="clients; with split class 6, one per class")
-    split: Rule = Field(
-        "qua",
-        description=(
-            "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
-            " class-sorted set"
-        ),
-    )
+    split: Rule = Field("qua", description=SPLIT)
     sensor: Literal["body", "total", "gyro"] = Field(
         "body", description="acceleration without gravity, with gravity, or angular velocity"
     )
-    aux_subjects: int = Field(
-        3,
-        ge=1,
-        description=(
-            "people of the official test set that are the auxiliary data; one at least is tested"
-        ),
-    )
+    aux_subjects: int = Field(3, ge=1, description=AUX)
     model: str = Field("harnet", description="network, one of `leakbench list models`")
     width: int = Field(64, ge=1, le=4096, description="channels of the first convolution")
     dim: int = Field(64, ge=2, le=4096, description="width of the embedding")
@@ -85,8 +69,10 @@ class UciHar(SplitTask):
     def load(self) -> TaskData:
         """Standardised signals, float32.
 
-        Raises: UsageError: the set is nowhere, has too few people, or cannot be dealt to the
-            clients as the fields ask. BrokenFile: a file is not what its name says.
+        Raises:
+            UsageError: the set is nowhere, has too few people, or cannot be dealt to the clients as
+                the fields ask.
+            BrokenFile: a file is not what its name says.
         """
         train, test = files.load(self.sensor)
         people = torch.tensor(sorted(set(test.subject.tolist())))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.base import inert_json
+from leakbench.base import printable_json
 from leakbench.judging import ATTACKERS, PAPER, absent, plural, row_of
 from leakbench.results import Number
 from reports._chart.callouts import short_names
@@ -46,7 +46,7 @@ def block(data: Json) -> str:
 
     Its texts hide nothing either, for the script shows them as they are.
     """
-    text = json.dumps(inert_json(data), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(printable_json(data), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 

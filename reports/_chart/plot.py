@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
 from leakbench.results import Number, Utility
-from reports._chart.scale import Scale, domain, top_of, leakage
+from reports._chart.scale import Scale, domain, leakage, top_of
 
 
 @dataclass(frozen=True)

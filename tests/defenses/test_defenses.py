@@ -259,7 +259,7 @@ def test_noise_is_fresh_in_every_round_and_at_every_client(name):
 def told(name, rounds=1, **params):
     """Every step of a run in order: (function, who, kinds sent)."""
     fed = federation(name, "loop", **params)
-    log, client_, server, train = [], fed.desk.client, fed.desk.server, fed.desk.train
+    log, client_, server, train = [], fed.runner.client, fed.runner.server, fed.runner.train
 
     def note(what, who, kinds):
         if (what, who) != tuple(log[-1][:2] if log else ()):
@@ -280,7 +280,7 @@ def told(name, rounds=1, **params):
         note(function, "clients", ["update"])
         return out
 
-    fed.desk.server, fed.desk.client, fed.desk.train = on_server, on_client, on_train
+    fed.runner.server, fed.runner.client, fed.runner.train = on_server, on_client, on_train
     fed.begin()
     for _ in range(rounds):
         fed.step()
@@ -323,8 +323,8 @@ def test_a_round_of_fedavg_is_one_step_on_the_pooled_loss(data):
     fed = federation("fedavg", "loop", lr=0.3, batch=8)
     before = {k: v.clone() for k, v in fed.model.items()}
     plans = []
-    train = fed.desk.train
-    fed.desk.train = lambda name, t, each, shared, batches, **more: (
+    train = fed.runner.train
+    fed.runner.train = lambda name, t, each, shared, batches, **more: (
         plans.append(batches[0]) or train(name, t, each, shared, batches, **more)
     )
     fed.begin()
@@ -407,7 +407,7 @@ def test_fedaws_spreads_the_prototypes_out():
 
 def test_fedaws_gives_each_client_its_own_row_only():
     fed = federation("fedaws", "loop", fraction=0.4)
-    seen, client_ = {}, fed.desk.client
+    seen, client_ = {}, fed.runner.client
 
     def noting(function, t, each, shared, *args, **more):
         if function == "prepare":
@@ -415,7 +415,7 @@ def test_fedaws_gives_each_client_its_own_row_only():
             seen[int(each["index"])] = each["inbox"]["prototype"]
         return client_(function, t, each, shared, *args, **more)
 
-    fed.desk.client = noting
+    fed.runner.client = noting
     bank = fed.state["bank"].clone()
     fed.begin()
     fed.step()

@@ -88,7 +88,7 @@ def server(defense, labels=None, share=None, *, images=None):
 
 
 def stepped(fed, rounds=1):
-    """After so many rounds; the last one's mail is still there."""
+    """After so many rounds; the last one's messages are still there."""
     fed.begin()
     for _ in range(rounds):
         fed.step()
@@ -476,7 +476,7 @@ def test_a_client_with_several_labels_names_each_once_and_gets_examples_of_each(
     (labels, *_), asked = fed.received["labels"], fed.method
     assert labels.tolist() == [0, 3, 7]
     undefended = asked.undefended().names(
-        fed.desk.me(1, row(fed.holdings(fed.everyone), 0), fed.inbox, fed.data_of(0))
+        fed.runner.me(1, row(fed.holdings(fed.everyone), 0), fed.inbox, fed.data_of(0))
     )
     assert sorted(undefended["labels"].tolist()) == [0, 3, 7, 7]
     true = {

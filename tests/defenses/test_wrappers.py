@@ -52,7 +52,7 @@ def on_the_wire(fed, sent, t=1, phase="train", index=3):
         "kept": {},
         "inbox": {},
     }
-    return fed.desk.wire(sent, fed.desk.me(t, each, {"model": fed.model}), phase)
+    return fed.runner.wire(sent, fed.runner.me(t, each, {"model": fed.model}), phase)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 0.01, 1.0, 1e6])

@@ -367,7 +367,7 @@ class InPlace(Defense):
         me.state["n"] += 1
 
 
-class IntoMail(Defense):
+class IntoInbox(Defense):
     def loss(self, net, batch, me):
         me.inbox["model"]["head.bias"].mul_(0.5)
         return super().loss(net, batch, me)
@@ -391,7 +391,7 @@ class IntoBank(Defense):
 @pytest.mark.parametrize("fraction", [1.0, 0.3])
 @pytest.mark.parametrize(
     ("wrong", "what"),
-    [(InPlace, "state/n"), (IntoMail, "inbox/model/head.bias"), (IntoBank, "state/bank")],
+    [(InPlace, "state/n"), (IntoInbox, "inbox/model/head.bias"), (IntoBank, "state/bank")],
 )
 def test_writing_into_what_one_was_given_is_refused(wrong, what, fraction, engine):
     with pytest.raises(MethodError, match=f"wrote into '{what}'"):

@@ -160,8 +160,8 @@ class TestReplay:
         ("name", "steps"), [("four", 4), ("one", 1), ("steps", 3), ("epochs", 2)]
     )
     def test_gives_the_recorded_update(self, runs, name, steps):
-        """On the true images, step after step, with the second training's own loss and mail; and as
-        no single step would.
+        """On the true images, step after step, with the second training's own loss and inbox;
+        and as no single step would.
         """
         run = runs[name]
         view = View(build("gradient_inversion").threat, again(run), 2)

@@ -24,8 +24,8 @@ from safetensors.torch import load, save
 
 from leakbench.base.files import write_tree
 from leakbench.federation import federation as core
-from leakbench.federation.desk import Desk
 from leakbench.federation.parties import Batch
+from leakbench.federation.party_runner import PartyRunner
 
 fork = multiprocessing.get_context("fork")
 
@@ -70,8 +70,8 @@ def opened(data: bytes) -> Any:
     return value(head)
 
 
-def office(desk: Desk, pipe: Connection) -> None:
-    """One party's process: opens a parcel, runs a function at a desk of its own, sends a parcel
+def office(runner: PartyRunner, pipe: Connection) -> None:
+    """One party's process: opens a parcel, runs a function with a runner of its own, sends a parcel
     back.
     """
     torch.set_num_threads(1)
@@ -84,18 +84,18 @@ def office(desk: Desk, pipe: Connection) -> None:
             given["data"] = lambda batch=batch: batch
         if "batches" in given:
             given["batches"] = [Batch(**b) for b in given["batches"]]
-        pipe.send_bytes(parcel(getattr(desk, what)(**given)))
+        pipe.send_bytes(parcel(getattr(runner, what)(**given)))
 
 
-class Apart(Desk):
-    """A desk that sends everything to the party's own process; itself it runs nothing."""
+class Apart(PartyRunner):
+    """A runner that sends everything to the party's own process; itself it runs nothing."""
 
     def __init__(self, *public: Any):
         super().__init__(*public)
         self.offices = {}
         for party in (-1, *range(self.facts.clients)):
             here, there = fork.Pipe()
-            process = fork.Process(target=office, args=(Desk(*public), there), daemon=True)
+            process = fork.Process(target=office, args=(PartyRunner(*public), there), daemon=True)
             process.start()
             self.offices[party] = (here, process)
 
@@ -167,14 +167,14 @@ def one(case: dict[str, Any], rounds: int, out: str) -> None:
     """Run one case apart and save how it ended."""
     from helpers.federations import run
 
-    core.Desk = Apart  # type: ignore[misc]
+    core.PartyRunner = Apart  # type: ignore[misc]
     fed = run(build(case), rounds)
     write_tree(
         Path(out) / f"{case['name']}.safetensors",
         fed.snapshot(),
-        {"processes": len(fed.desk.offices), "pid": os.getpid()},
+        {"processes": len(fed.runner.offices), "pid": os.getpid()},
     )
-    fed.desk.close()  # type: ignore[attr-defined]
+    fed.runner.close()  # type: ignore[attr-defined]
 
 
 def main() -> int:

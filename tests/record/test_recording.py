@@ -59,7 +59,7 @@ class Told(Rng):
 
 def replayed(made, messages, m, entry, loss):
     """The update of one SGD step, from the messages that had arrived and the truth; written without
-    the desk and the engines.
+    the party runner and the engines.
     """
     facts = made.task.facts(made.method)
     module = made.method.module(made.task.module(facts), facts).double()

@@ -19,7 +19,7 @@ from helpers.run_folders import add_attack, make_run, measure
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import digests, read_csv, read_json, write_csv, write_json, write_tree
-from leakbench.base.printable import inert, one_line
+from leakbench.base.printable_text import one_line, printable
 from leakbench.cli import run as cli
 from leakbench.record import folders
 from leakbench.record.columns import TABLES
@@ -142,7 +142,7 @@ def test_the_page_holds_no_tag_and_no_attribute_of_theirs(report):
         assert not [a for a in at if a.startswith("on") or a == "style"]
         assert re.fullmatch(r"#[\w-]*", at.get("href") or "#")
         assert (at.get("src") or "data:").startswith("data:")
-    assert text == inert(text)
+    assert text == printable(text)
     assert one_line(evil)[:60] in one_line(page.text)  # it is shown, not dropped
 
 
@@ -153,7 +153,7 @@ def assert_only_our_scripts(text):
     found = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
     assert text.count("<script") == text.count("</script>") == len(found)
     data = [json.loads(body) for head, body in found if "application/json" in head]
-    assert all(s == inert(s) for s in strings(data))
+    assert all(s == printable(s) for s in strings(data))
     for body in (body for head, body in found if "application/json" not in head):
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
         assert f"sha256-{digest}" in text
@@ -188,7 +188,7 @@ def test_figures_are_pictures_and_nothing_else(report):
     assert found
     for path in found:
         text = path.read_text(encoding="utf-8")
-        assert text == inert(text)
+        assert text == printable(text)
         root = ET.fromstring(text)
         for element in root.iter():
             assert element.tag.split("}")[-1] not in {"script", "foreignObject", "a"}
@@ -219,7 +219,7 @@ def test_report_json_is_json_and_keeps_the_names(report):
 def test_markdown_holds_no_tag_link_mention_or_formula_of_theirs(report):
     _, out = report
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert text == inert(text)
+    assert text == printable(text)
     bare = re.sub(r"`[^`]*`", "", text)
     assert set(re.findall(r"<(/?\w+)", bare)) <= {
         "details",
@@ -245,7 +245,7 @@ def test_latex_holds_no_command_of_theirs(report):
 
 def check_latex(text):
     """Every brace is closed, every command is one of ours."""
-    assert text == inert(text)
+    assert text == printable(text)
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert not re.search(r"(?<!\\)[%#$^~]", re.sub(r"\$\\\w+\$", "", body))
     known = {v[1:].rstrip("{}") for v in latex.SPELT.values() if re.match(r"\\[a-z]+", v)}
@@ -469,7 +469,7 @@ def test_pictures_and_check_lines_are_escaped_too(tmp_path):
     for name in ("html", "markdown", "latex", "figures", "json"):
         registry.load("reports", name).build({}, name).write(evil, tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert page == inert(page)
+    assert page == printable(page)
     assert_only_our_scripts(page)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert set(re.findall(r"<(/?\w+)", re.sub(r"`[^`]*`", "", text))) <= {

@@ -1,7 +1,7 @@
-"""A desk runs one party's function on that party's tensors and on nothing else.
+"""Runs one party's function on that party's tensors and on nothing else.
 
-Replace it by one in another process and the run stays the same: that is the test that no side
-channel exists.
+Replace the runner by one in another process and the run stays the same: that is the test that no
+side channel exists.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from leakbench.base.errors import MethodError
 from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.optimizer import Optimizer
+from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server, training
 
 
-class Mail(dict[str, Any]):
+class Inbox(dict[str, Any]):
     """An inbox that says which kinds there are when another one is read."""
 
     def __missing__(self, kind: str) -> Any:
@@ -40,10 +40,8 @@ class _Single:
     __getattr__ = __getitem__ = __iter__ = __len__ = _refuse
 
 
-class Desk:
-    """Holds what is public: method, wrappers, architecture, facts. The seed stands in for
-    everyone's own dice.
-    """
+class PartyRunner:
+    """Holds what is public: method, wrappers, architecture, facts; the seed stands for all dice."""
 
     def __init__(
         self,
@@ -54,37 +52,20 @@ class Desk:
         seed: int,
         dtype: torch.dtype,
     ) -> None:
-        self.method, self.wrappers, self.module, self.facts, self.seed, self.dtype = (
-            method,
-            tuple(wrappers),
-            module,
-            facts,
-            seed,
-            dtype,
-        )
+        self.method, self.wrappers, self.module = method, tuple(wrappers), module
+        self.facts, self.seed, self.dtype = facts, seed, dtype
         self.trained = {k for k, _ in module.named_parameters()}
 
     def me(
         self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
     ) -> Client:
         """A client from its own tensors ``each`` and what everybody received ``shared``."""
-        inbox = Mail({**shared, **each["inbox"]})
+        inbox = Inbox({**shared, **each["inbox"]})
         net = Net(self.module, {**inbox.get("model", {}), **each["kept"]})
         rng = Rng(self.seed, "defense", each["index"], self.dtype, round=t)
         own, state = dict(each["own"]), dict(each["state"])
-        return Client(
-            each["index"],
-            each["count"],
-            t,
-            self.facts,
-            own,
-            state,
-            inbox,
-            net,
-            rng,
-            data,
-            each.get("local"),
-        )
+        index, count, local = each["index"], each["count"], each.get("local")
+        return Client(index, count, t, self.facts, own, state, inbox, net, rng, data, local)
 
     def client(
         self,
@@ -95,26 +76,17 @@ class Desk:
         data: Callable[[], Batch] | None = None,
         log: dict[str, Tensor] | None = None,
     ) -> Tree:
-        """Run the client function ``name``: what it sends, after the wrappers, and its changed
-        ``own`` and ``state``.
-        """
+        """Run the client function ``name``: what it sends, wrapped, its changed own and state."""
         me = self.me(t, each, shared, data)
         me.rng.log = log
         sent = getattr(self.method, name)(me) or {}
-
-        def changed(now: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
-            return {k: v for k, v in now.items() if v is not was.get(k)}
-
-        return {
-            "sent": self.wire(sent, me, name),
-            "own": changed(me.own, each["own"]),
-            "state": changed(me.state, each["state"]),
-        }
+        own = {k: v for k, v in me.own.items() if v is not each["own"].get(k)}
+        state = {k: v for k, v in me.state.items() if v is not each["state"].get(k)}
+        return {"sent": self.wire(sent, me, name), "own": own, "state": state}
 
     def wire(self, sent: Tree, me: Client, phase: str) -> Tree:
-        """The uplinks of one client after every wrapper, in order; each wrapper, kind and phase has
-        dice of its own.
-        """
+        """The uplinks of one client after every wrapper, in order."""
+        # Each wrapper, kind and phase has dice of its own.
         out = {}
         rng = me.rng
         for kind, payload in sent.items():
@@ -130,25 +102,19 @@ class Desk:
     def server(
         self, name: str, t: int, tree: Tree, means: Tree
     ) -> tuple[Tree, Tree, set[str], dict[str, str]]:
-        """Run the server function ``name``: what it sends, its new model and state, the kinds that
-        go to ``Each``, and its fallbacks.
+        """Run the server function ``name``.
+
+        Returns what it sends, its new model and state, the kinds that go to ``Each``, and its
+        fallbacks.
         """
         index = torch.tensor(SHARED, device=tree["receivers"].device)
         rng = Rng(self.seed, "defense", index, self.dtype, round=t)
-        share, inbox = tree.get("share"), Mail(tree["inbox"])
+        share, inbox = tree.get("share"), Inbox(tree["inbox"])
         model, state = dict(tree["model"]), dict(tree["state"])
+        receivers, senders, means = tree["receivers"], tree["senders"], dict(means)
+        facts, module = self.facts, self.module
         server = Server(
-            t,
-            self.facts,
-            model,
-            state,
-            tree["receivers"],
-            rng,
-            self.module,
-            inbox,
-            tree["senders"],
-            share,
-            dict(means),
+            t, facts, model, state, receivers, rng, module, inbox, senders, share, means
         )
         # Fused rounds have only the mean.
         if self.method.fusible and ("update" in server.inbox or "update" in means):
@@ -170,47 +136,38 @@ class Desk:
         path: str = "",
         log: dict[str, Tensor] | None = None,
     ) -> Tree:
-        """The reference: one client, a copy of the model, one step after another. ``path`` tells a
-        probe's dice apart.
+        """The reference: one client, a copy of the model, one step after another.
+
+        ``path`` tells a probe's dice apart.
         """
         me = self.me(t, each, shared)
         me.rng.log = log
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
-        leaves = {
-            **{f"model/{k}": v for k, v in weights.items() if k in self.trained},
-            **{f"own/{k}": v for k, v in me.own.items()},
-        }
+        leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
         optimizer, losses = Optimizer(self.method, t), []
         with training(self.module, True):
             for s, batch in enumerate(batches):
                 leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
-                weights.update({k[6:]: v for k, v in leaves.items() if k.startswith("model/")})
-                me.own = {k[4:]: v for k, v in leaves.items() if k.startswith("own/")}
+                weights.update(group("model", leaves))
+                me.own = group("own", leaves)
                 me.net, me.rng = Net(self.module, weights), rng.at(name + path, s)
                 loss = getattr(self.method, name)(me.net, batch, me)
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())
-        weights.update({k[6:]: v for k, v in leaves.items() if k.startswith("model/")})
-        own = {k[4:]: v.detach() for k, v in leaves.items() if k.startswith("own/")}
+        weights = {k: v.detach() for k, v in {**weights, **group("model", leaves)}.items()}
+        own = {k: v.detach() for k, v in group("own", leaves).items()}
         me.rng = rng.at(name + path)
         mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)
-        return {
-            **self.finish(me, {k: v.detach() for k, v in weights.items()}, own, each),
-            "loss": mean,
-        }
+        return {**self.finish(me, weights, own, each), "loss": mean}
 
     def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
         """Split a trained model into the update, which is sent, and what the client keeps."""
         received = me.inbox.get("model", {})
         update = {k: weights[k] - v for k, v in received.items() if v.is_floating_point()}
         sent = self.wire({"update": update}, me, "train")["update"] if update else {}
-        return {
-            "update": sent,
-            "own": own,
-            "kept": {k: weights[k] for k in each["kept"]},
-            "local": weights,
-        }
+        kept = {k: weights[k] for k in each["kept"]}
+        return {"update": sent, "own": own, "kept": kept, "local": weights}
 
 
 @contextmanager
@@ -220,15 +177,12 @@ def unwritten(who: str, given: Tree) -> Iterator[None]:
     Raises:
         MethodError: naming the function ``who`` and the tensor.
     """
-    leaves = [
-        (name, t)
-        for name, leaf in flat(given).items()
-        for t in (leaf if isinstance(leaf, list) else [leaf])
-        if t is not None
-    ]
-    before = [t._version for _, t in leaves]
+    before = []
+    for name, leaf in flat(given).items():
+        tensors = leaf if isinstance(leaf, list) else [leaf]
+        before += [(name, t, t._version) for t in tensors if t is not None]
     yield
-    for (name, t), version in zip(leaves, before, strict=True):
+    for name, t, version in before:
         if t._version != version:
             raise MethodError(
                 f"{who} wrote into {name!r}, which it was given; assign a new tensor instead (x = x"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def data() -> Path:
+def data_folder() -> Path:
     """$LEAKBENCH_DATA, or `leakbench` in the user's cache folder."""
     chosen = os.environ.get("LEAKBENCH_DATA")
     if chosen:

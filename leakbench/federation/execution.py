@@ -1,0 +1,99 @@
+"""Runs a function of the chosen clients: all at once where that works, else one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from leakbench.base.tree import Tree, each_row, row, stack
+from leakbench.federation import engines
+from leakbench.federation.batches import Plan
+from leakbench.federation.defense import Defense
+from leakbench.federation.engines import Engine, LocalTraining
+from leakbench.federation.parties import Batch
+from leakbench.federation.party_runner import PartyRunner
+from leakbench.federation.task import TaskData
+
+
+class Ragged(RuntimeError):
+    """Clients' tensors differ in shape here: they are run one by one."""
+
+
+class Execution:
+    """Runs functions of clients, and notes how and why not faster.
+
+    ``phases``: function -> how it really ran. ``fallbacks``: function -> why it is run slowly.
+    """
+
+    def __init__(self, engine: Engine, method: Defense, data: TaskData) -> None:
+        self.engine, self.method, self.data = engine, method, data
+        self.phases: dict[str, str] = {}
+        self.fallbacks: dict[str, str] = {}
+
+    def clients(
+        self, runner: PartyRunner, name: str, t: int, each: Tree, inbox: Tree, *, log: bool = False
+    ) -> Tree:
+        """Run the client function ``name`` of the clients ``each``; leaves are stacked over them.
+
+        With ``log``, also the draws that each of them made.
+        """
+
+        def one(e: Tree, data: Callable[[], Batch]) -> Tree:
+            draws: dict[str, Tensor] | None = {} if log else None
+            return {**runner.client(name, t, e, inbox, data, draws), "draws": draws or {}}
+
+        def vectorised() -> Tree:
+            return each_row(lambda e: one(e, self._data_of_equals(e)), each)
+
+        if self.engine != "loop" and name not in self.method.one_by_one:
+            out = self._tried(name, "vectorised", vectorised)
+            if out is not None:
+                return out
+        self.phases[name] = "one by one"
+        return stack([one(row(each, j), self.data_of(int(i))) for j, i in enumerate(each["index"])])
+
+    def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
+        """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""
+        one_step = plan.even is not None and plan.even.shape[1] == 1
+        if self.engine == "fused" and one_step:
+
+            def fused() -> Tree:
+                return engines.fused(local, each, plan, share, self.data)
+
+            out = self._tried(local.name, "fused", fused)
+            if out is not None:
+                return out
+        self.phases[local.name] = "loop"
+        return engines.loop(local, each, plan, self.data)
+
+    def _tried(self, name: str, how: str, run: Callable[[], Tree]) -> Tree | None:
+        """What ``run`` returns, or None where vmap refuses it or has.
+
+        The slow way then works, or raises what is really wrong.
+        """
+        if name in self.fallbacks:
+            return None
+        try:
+            out = run()
+        except RuntimeError as error:
+            self.fallbacks[name] = str(error).splitlines()[0]
+            return None
+        self.phases[name] = how
+        return out
+
+    def data_of(self, i: int) -> Callable[[], Batch]:
+        """Client i's examples, made when they are asked for."""
+        rows = self.data.rows[i, : int(self.data.counts[i])]
+        return lambda: Batch(self.data.train.images(rows), self.data.train.y[rows])
+
+    def _data_of_equals(self, each: Tree) -> Callable[[], Batch]:
+        """The same under vmap, where all clients have as many."""
+
+        def get() -> Batch:
+            if int(self.data.counts.min()) != self.data.rows.shape[1]:
+                raise Ragged("clients have different numbers of examples")
+            rows = self.data.rows[each["index"]]
+            return Batch(self.data.train.images(rows), self.data.train.y[rows])
+
+        return get

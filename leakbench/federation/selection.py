@@ -1,0 +1,27 @@
+"""Which clients take part in a round."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leakbench.base.streams import shared
+from leakbench.federation.defense import Defense
+
+
+def round_size(method: Defense, clients: int) -> int:
+    """How many of ``clients`` are chosen in a round."""
+    return max(1, round(method.fraction * clients))
+
+
+def select(
+    method: Defense, clients: int, *, seed: int, t: int, device: torch.device | str
+) -> Tensor:
+    """The clients of round t (M,), ascending; round robin goes through one shuffled order."""
+    size = round_size(method, clients)
+    if method.select == "round_robin":
+        order = shared(seed, "select", device=device).permutation("clients", clients)
+        turn = torch.arange(size, device=device) + (t - 1) * size
+        return order[turn % clients].sort().values
+    order = shared(seed, "select", round=t, device=device).permutation("clients", clients)
+    return order[:size].sort().values

@@ -1,0 +1,76 @@
+"""What run.json says of a run: its spec, its facts, and the command that makes it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from leakbench.base import provenance
+from leakbench.base.files import SCHEMA
+from leakbench.federation.federation import Federation
+from leakbench.federation.utility import METRICS
+from leakbench.record.policy import Policy
+from leakbench.record.runspec import Parts, RunSpec
+
+
+def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[str, Any]:
+    """run.json before the first round, without its status."""
+    task, facts = made.task, fed.facts
+    return {
+        "schema": SCHEMA,
+        "id": spec.folder(),
+        "spec": spec.model_dump(mode="json"),
+        "method": made.method.display(),
+        "hides": made.method.hides() or bool(made.wrappers),
+        "distance": made.method.distance,
+        "engine": fed.engine,
+        "utility": {
+            **{"metric": task.metric, "better": task.better, "chance": task.chance},
+            "meaning": METRICS[task.metric].meaning.parameters(),
+        },
+        "facts": {
+            **{"clients": facts.clients, "classes": facts.classes, "dim": facts.dim},
+            "shape": list(facts.shape),
+        },
+        "stages": spec.record.stages(spec.rounds),
+        "stand_in": task.stand_in,
+        "test_data": _digest(fed.data.test.stored, fed.data.test.y),
+        **{"sent": [], "missing": [], "files": {}},
+        "command": command(spec),
+        **provenance.provenance(provenance.device_name(device), spec.dtype),
+    }
+
+
+def _digest(*tensors: torch.Tensor) -> str:
+    """SHA-256 of tensors' bytes, by which the gate knows that test data are the same."""
+    sha = hashlib.sha256()
+    for t in tensors:
+        sha.update(t.detach().cpu().double().contiguous().numpy().tobytes())
+    return sha.hexdigest()
+
+
+def command(spec: RunSpec) -> str:
+    """The command that makes this run again, from anywhere."""
+    words = ["leakbench", "train", "-t", spec.task.name, "-d", spec.defense.name]
+    words += [*_settings("", spec.defense.params), *_settings("task.", spec.task.params)]
+    for w in spec.wrappers:
+        words += ["-w", w.name, *_settings(f"{w.name}.", w.params)]
+    usual = Policy().parameters()
+    policy = {k: v for k, v in spec.record.parameters().items() if k != "name" and v != usual[k]}
+    words += _settings("record.", policy)
+    for option in ("rounds", "engine", "dtype"):
+        words += [f"--{option}", str(getattr(spec, option))]
+    return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])
+
+
+def _settings(prefix: str, params: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in params.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        words += ["-s", f"{prefix}{name}={text}"]
+    return words
