@@ -16,7 +16,7 @@ from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.base.files import read_json
 from leakbench.record import columns, folders
 
-COMMANDS = ("train", "attack", "score", "report", "check", "update", "load", "export")
+COMMANDS = ("train", "attack", "score", "tables", "report", "check", "update", "load", "export")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def made(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("name", ["train", "attack", "report", "check", "load"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_package_itself_has_the_commands(name):
     assert getattr(leakbench, name) is getattr(api, name)
 
@@ -136,6 +136,25 @@ def test_report_writes_the_folder_it_returns(made, tmp_path):
     with pytest.raises(UsageError, match="there is no run to report"):
         api.report([], tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_tables_stand_for_the_runs_that_they_were_read_of(made, tmp_path, monkeypatch):
+    tables = leakbench.tables([made])
+    frame = tables.to_frame("tradeoff")
+    assert tuple(frame.columns) == columns.TRADEOFF
+    assert set(frame["metric"]) == {"p_leak", "prototype_cosine"}
+    baseline, sides = tmp_path / "leakage.json", {"runs": [made], "tables": tables}
+    assert api.update(tables, baseline=baseline).exit_code == 0
+    written = {}
+    for name, side in sides.items():
+        result = api.check(side, baseline=baseline)
+        out = api.report(side, tmp_path / name, formats=[], check=result, baseline=baseline)
+        written[name] = tree_of(out), result
+    assert written["runs"] == written["tables"]
+    monkeypatch.setattr(folders, "read_csv", lambda *_: pytest.fail("read again"))
+    assert api.check(tables, baseline=baseline) == written["tables"][1]
+    with pytest.raises(UsageError, match="there is no run"):
+        leakbench.tables([])
 
 
 def test_update_then_check(made, tmp_path):

@@ -156,7 +156,7 @@ def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
     (line,) = [line for line in README.splitlines() if "leakbench train " in line]
     words = shlex.split(line, comments=True)
     value = {flag: words[words.index(flag) + 1] for flag in ("-t", "-d", "-s", "--seeds")}
-    plan = options.Plan()
+    plan = options.TrainPlan()
     single = dict.fromkeys(("rounds", "engine", "dtype", "record")) | {"task": value["-t"]}
     options.amend(plan, [value["-d"]], [], [value["-s"]], single, value["--seeds"])
     assert f"# {len(list(plan.specs()))} runs" in line
@@ -217,7 +217,7 @@ class TestLimits:
         assert sizes == pytest.approx(said, rel=0.1)
 
     def test_scales(self):
-        from leakbench.reproduce.rows import COLUMNS
+        from leakbench.reproduce.row import COLUMNS
         from leakbench.results import claims
 
         text = self.point("Nothing here")

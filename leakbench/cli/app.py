@@ -118,7 +118,7 @@ def train(
     """Train methods and record what they share. Goes on where it was interrupted."""
     from leakbench.cli import commands, options
 
-    plan = options.read_spec(spec) if spec else options.Plan()
+    plan = options.read_spec(spec) if spec else options.TrainPlan()
     options.amend(
         plan,
         defense,

@@ -13,7 +13,7 @@ from leakbench.base.jobs import Job, Outcome
 from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import keys, summary
 from leakbench.cli.console import Console, emit, emit_json, table
-from leakbench.cli.options import Plan
+from leakbench.cli.options import TrainPlan
 
 SOME_FAILED = PartFailed.exit_code
 TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
@@ -34,7 +34,7 @@ ATTACKED = (
 
 
 def train(
-    plan: Plan,
+    plan: TrainPlan,
     out: Path,
     *,
     device: str,

@@ -32,7 +32,7 @@ def _single(values: Values) -> dict[str, Any]:
 
 
 @dataclass
-class Plan:
+class TrainPlan:
     """What `leakbench train` is to do; every value is a list that sweeps."""
 
     task: str = "digits"
@@ -74,7 +74,7 @@ class Plan:
                 }
 
 
-def read_spec(path: Path) -> Plan:
+def read_spec(path: Path) -> TrainPlan:
     """A SPEC.toml.
 
     Raises:
@@ -92,7 +92,7 @@ def read_spec(path: Path) -> Plan:
     for key in table:
         if key not in _TOP:
             raise UsageError(f"{path}: unknown key {key!r}.{suggestion(key, _TOP)}")
-    plan = Plan()
+    plan = TrainPlan()
     task = table.get("task", "digits")
     if isinstance(task, dict):
         name, plan.task_values = _method(task, f"{path}, task")
@@ -138,7 +138,7 @@ def _of_type(value: Any, kind: type, what: str) -> Any:
 
 
 def amend(
-    plan: Plan,
+    plan: TrainPlan,
     defenses: Sequence[str],
     wrappers: Sequence[str],
     given: Sequence[str],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leakbench.base.jobs import Outcome
     from leakbench.record.folders import Run
     from leakbench.reproduce.plan import Planned
-    from leakbench.reproduce.rows import Found
+    from leakbench.reproduce.rows import CaseRuns
 
 
 def listing(*, as_json: bool) -> int:
@@ -63,8 +63,8 @@ def run(
     planned = plan.plan(
         recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None, runs=runs
     )
-    for p in {p.setting.dataset: p for p in planned if p.lacking}.values():
-        console.warn(f"leakbench: {p.setting.dataset}: {p.lacking}")
+    for p in {p.setup.dataset: p for p in planned if p.lacking}.values():
+        console.warn(f"leakbench: {p.setup.dataset}: {p.lacking}")
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
@@ -72,7 +72,7 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
-        datasets = list(dict.fromkeys(p.setting.dataset for p in planned))
+        datasets = list(dict.fromkeys(p.setup.dataset for p in planned))
         said = [
             o.judge(lines, d)
             for d in datasets
@@ -115,13 +115,13 @@ def run(
 
 def _found(
     planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console
-) -> Mapping[tuple[str, str], Found]:
+) -> Mapping[tuple[str, str], CaseRuns]:
     """The complete runs of every case, of those too that were not asked for now; and what is to be
     said of the rest.
     """
     from leakbench.record import folders as _runs
     from leakbench.reproduce import plan
-    from leakbench.reproduce.rows import Found
+    from leakbench.reproduce.rows import CaseRuns
 
     by_name = {o.name: o for o in done}
     out = {}
@@ -143,7 +143,7 @@ def _found(
             said += [*made.unfit, *made.failed]
         if not folders and not said and not p.wanted:
             said = ["not run: left out by --only"]
-        out[p.key] = Found(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
+        out[p.key] = CaseRuns(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
     return out
 
 

@@ -19,7 +19,7 @@ from leakbench.statistics import intervals
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """Balanced accuracy over clients with 95 % interval, with this many samples; ``n`` unit
     scores.
     """
@@ -31,7 +31,9 @@ class Point:
     n: int
 
 
-def curve(run: Run, folder: Path, *, role: Role = "attack", stage: str = "final") -> list[Point]:
+def curve(
+    run: Run, folder: Path, *, role: Role = "attack", stage: str = "final"
+) -> list[CurvePoint]:
     """Accuracy against samples from the saved guesses of an attack ``context`` on ``run``; the last
     point is its row in results.csv.
 
@@ -74,11 +76,11 @@ def curve(run: Run, folder: Path, *, role: Role = "attack", stage: str = "final"
             unit="client",
             **limits,
         )
-        points.append(Point(int(samples), found.value, found.low, found.high, found.n))
+        points.append(CurvePoint(int(samples), found.value, found.low, found.high, found.n))
     return points
 
 
-def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list[Path]:
+def draw(curves: Mapping[str, Sequence[CurvePoint]], folder: Path, stem: str) -> list[Path]:
     """One line per entry of ``curves``, its label the key; writes ``folder``/``stem``.svg and .png
     and returns both.
 
@@ -105,7 +107,7 @@ def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list
 
 def plot(
     axes: Any,
-    points: Sequence[Point],
+    points: Sequence[CurvePoint],
     label: str,
     place: int,
     *,

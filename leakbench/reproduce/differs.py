@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakbench.record.runspec import Parts, RunSpec, parts
-from leakbench.reproduce.recipe import Params, Setting
+from leakbench.reproduce.recipe import Params, Setup
 from leakbench.reproduce.row import STAND_IN
 from leakbench.results import claims
 
@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def sentences(
-    paper: str, setting: Setting, specs: Sequence[RunSpec], own: Params | None = None
+    paper: str, setup: Setup, specs: Sequence[RunSpec], own: Params | None = None
 ) -> list[str]:
     """One phrase each: what differs between ``specs`` (one case, its seeds; none of a study) and
     the paper on its data set.
@@ -43,11 +43,11 @@ def sentences(
     ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method
     does are told, too.
     """
-    out = [f"{STAND_IN}: {setting.stand_in}"] if setting.stand_in else []
+    out = [f"{STAND_IN}: {setup.stand_in}"] if setup.stand_in else []
     if not specs:
-        return [*out, *setting.differs]
+        return [*out, *setup.differs]
     spec, made = specs[0], parts(specs[0])
-    for metric, value in setup(paper, setting.dataset).items():
+    for metric, value in printed(paper, setup.dataset).items():
         for place in _SETUP[metric]:
             ours = _of(spec, made, place)
             if ours is not None and abs(float(ours) - float(value)) > 1e-12:
@@ -58,13 +58,13 @@ def sentences(
     seeds = {
         r["seeds"]
         for r in claims.published()
-        if r["paper"] == paper and r["dataset"] == setting.dataset and r["seeds"]
+        if r["paper"] == paper and r["dataset"] == setup.dataset and r["seeds"]
     }
     if seeds and len(specs) != max(seeds):
         out.append(f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}")
     told = {
         place.partition(".")[2]
-        for metric in setup(paper, setting.dataset)
+        for metric in printed(paper, setup.dataset)
         for place in _SETUP[metric]
     } | {*(own or {})}
     for name, field in type(made.method).model_fields.items():
@@ -76,10 +76,10 @@ def sentences(
             )
     if spec.dtype != "float32":
         out.append(spec.dtype)
-    return [*out, *setting.differs]
+    return [*out, *setup.differs]
 
 
-def setup(paper: str, dataset: str) -> dict[str, Any]:
+def printed(paper: str, dataset: str) -> dict[str, Any]:
     """{metric of the setup: its value} as the paper prints it for ``dataset``, or for all of its
     data sets.
     """

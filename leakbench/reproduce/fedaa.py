@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leakbench.reproduce.fedaa_settings import (
+from leakbench.reproduce.fedaa_setups import (
     ABLATED,
     CIFAR10,
     CIFAR10_MOBILE,

@@ -11,7 +11,7 @@ from typing import Any
 
 from leakbench.base import plots
 from leakbench.reproduce import fedaa_names, fedaa_variance, write
-from leakbench.reproduce.fedaa_settings import ABLATED, METHODS
+from leakbench.reproduce.fedaa_setups import ABLATED, METHODS
 from leakbench.reproduce.panels import Settings, band, gained, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
 from leakbench.reproduce.row import Row

@@ -19,7 +19,7 @@ from leakbench.base.spec import canonical
 from leakbench.base.streams import Rng, shared
 from leakbench.federation.task import Examples
 from leakbench.reproduce.orders import Equals, Less
-from leakbench.reproduce.recipe import SCALES, Case, Measure, Params, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import SCALES, Case, Measure, Params, Recipe, Scale, Setup
 from leakbench.statistics import distance_correlation
 
 RAW, ONE, ALL, OWN, GAUSS1, GAUSS2 = (
@@ -42,7 +42,7 @@ SAMPLES: dict[int, tuple[str, ...]] = {
 }
 
 
-def correlation(setting: Setting, params: Params, seed: int) -> dict[str, float]:
+def correlation(setup: Setup, params: Params, seed: int) -> dict[str, float]:
     """Distance correlation of two of ``SETS``, row by row, and of random pairings of the same rows.
 
     ``r2`` is the paper's estimator, R_n^2 of its Eq. 13: a ratio of means over all pairs of rows,
@@ -52,18 +52,18 @@ def correlation(setting: Setting, params: Params, seed: int) -> dict[str, float]
     pairings; ``corrected_high``: what 97.5 % of them stay below.
 
     Args:
-        setting: whose task's training images are taken.
+        setup: whose task's training images are taken.
         params: ``x`` and ``y``, of ``SETS``; ``n``, how many images.
         seed: of the draw of rows, noise and pairings.
 
     Raises:
         ValueError: there are fewer than n images.
     """
-    train = _train(setting.task, canonical(dict(setting.task_params)))
+    train = _train(setup.task, canonical(dict(setup.task_params)))
     n, dice = int(params["n"]), shared(seed, "reproduce/fedaa-figure8")
     if n > len(train):
         raise ValueError(
-            f"expected at most the {len(train)} training images of {setting.task}, got n = {n}."
+            f"expected at most the {len(train)} training images of {setup.task}, got n = {n}."
             " Take fewer."
         )
     rows = dice.permutation("rows", len(train))[:n]
@@ -140,11 +140,11 @@ def _less(said: str, measure: str, low: tuple[str, ...], high: tuple[str, ...]) 
     )
 
 
-def _setting(dataset: str, stand_in: str = "", needs: str = "") -> Setting:
-    return Setting(dataset, needs or "digits", 0, stand_in=stand_in, needs=needs)
+def _setup(dataset: str, stand_in: str = "", needs: str = "") -> Setup:
+    return Setup(dataset, needs or "digits", 0, stand_in=stand_in, needs=needs)
 
 
-_CIFAR = (_setting("cifar10", needs="cifar10"), _setting("cifar100", needs="cifar100"))
+_CIFAR = (_setup("cifar10", needs="cifar10"), _setup("cifar100", needs="cifar100"))
 RECIPE = Recipe(
     name="fedaa-figure8",
     paper="fedaa",
@@ -163,7 +163,7 @@ RECIPE = Recipe(
     scales={
         "smoke": Scale(
             "half a minute on one core",
-            (_setting("cifar10", "scikit-learn's 8x8 digits in place of CIFAR-10"),),
+            (_setup("cifar10", "scikit-learn's 8x8 digits in place of CIFAR-10"),),
             seeds=(0, 1, 2, 3, 4),
         ),
         "small": Scale("4 minutes on one core", _CIFAR, seeds=(0, 1, 2)),

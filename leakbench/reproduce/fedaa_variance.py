@@ -9,7 +9,7 @@ from leakbench.base.errors import NotMeasured
 from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run
 from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, HELP, islands
-from leakbench.reproduce.fedaa_settings import ABLATED, COMPARED, TWICE, at, cases
+from leakbench.reproduce.fedaa_setups import ABLATED, COMPARED, TWICE, at, cases
 from leakbench.reproduce.orders import Less
 from leakbench.reproduce.recipe import Measure, Recipe
 

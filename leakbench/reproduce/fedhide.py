@@ -8,7 +8,7 @@ from typing import Any
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Collapses, Equals, Falls, Keeps, Less
-from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.statements import Order
 
 SIGMAS, COSINES = (0.1, 0.2, 0.3, 0.4, 0.5), (0.5, 0.4, 0.3, 0.2, 0.1)
@@ -74,8 +74,8 @@ def _params(**shared: Any) -> dict[str, dict[str, Any]]:
 SCALES = {
     "smoke": Scale(
         time="5 minutes on two cores",
-        settings=(
-            Setting(
+        setups=(
+            Setup(
                 dataset="cifar100",
                 task="digit-pairs",
                 rounds=3000,
@@ -94,8 +94,8 @@ SCALES = {
     ),
     "small": Scale(
         time="a quarter of an hour a run and core, 18 runs",
-        settings=(
-            Setting(
+        setups=(
+            Setup(
                 dataset="cifar100",
                 task="cifar100",
                 rounds=3000,
@@ -114,8 +114,8 @@ SCALES = {
     ),
     "full": Scale(
         time="about a day a run on one GPU, three seeds",
-        settings=(
-            Setting(
+        setups=(
+            Setup(
                 dataset="cifar100",
                 task="cifar100",
                 rounds=100_000,

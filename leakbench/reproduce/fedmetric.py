@@ -8,7 +8,7 @@ from typing import Any
 from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Best, Equals, Falls, Keeps, Less
 from leakbench.reproduce.prototype_views import log10_sphere_ratios
-from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.statements import Order
 
 LAMBDAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -63,7 +63,7 @@ def _sampled(sample: int) -> dict[str, dict[str, Any]]:
     return {"fedmetric": {"sample": sample}}
 
 
-MNIST_SMOKE = Setting(
+MNIST_SMOKE = Setup(
     dataset="mnist",
     task="mnist",
     rounds=300,
@@ -71,7 +71,7 @@ MNIST_SMOKE = Setting(
     params=_sampled(64),
     differs=(_TESTED,),
     needs="mnist",
-    otherwise=Setting(
+    otherwise=Setup(
         dataset="mnist",
         task="digits",
         rounds=300,
@@ -84,7 +84,7 @@ MNIST_SMOKE = Setting(
         ),
     ),
 )
-CIFAR_SMOKE = Setting(
+CIFAR_SMOKE = Setup(
     dataset="cifar10",
     task="cifar10",
     rounds=100,
@@ -96,7 +96,7 @@ CIFAR_SMOKE = Setting(
     ),
     needs="cifar10",
 )
-MNIST_SMALL = Setting(
+MNIST_SMALL = Setup(
     dataset="mnist",
     task="mnist",
     rounds=3000,
@@ -104,7 +104,7 @@ MNIST_SMALL = Setting(
     differs=(_TESTED,),
     needs="mnist",
 )
-CIFAR_SMALL = Setting(
+CIFAR_SMALL = Setup(
     dataset="cifar10",
     task="cifar10",
     rounds=3000,
@@ -113,8 +113,8 @@ CIFAR_SMALL = Setting(
     differs=("ResNet-8, not ResNet-32", _TESTED),
     needs="cifar10",
 )
-MNIST = Setting(dataset="mnist", task="mnist", rounds=10_000, differs=(_TESTED,), needs="mnist")
-CIFAR = Setting(
+MNIST = Setup(dataset="mnist", task="mnist", rounds=10_000, differs=(_TESTED,), needs="mnist")
+CIFAR = Setup(
     dataset="cifar10", task="cifar10", rounds=100_000, differs=(_TESTED,), needs="cifar10"
 )
 
@@ -122,10 +122,7 @@ _RECORD = Policy(probes=0, audited=1, last=50)
 
 
 def _scales(
-    smoke: Sequence[Setting],
-    small: Sequence[Setting],
-    full: Sequence[Setting],
-    times: Sequence[str],
+    smoke: Sequence[Setup], small: Sequence[Setup], full: Sequence[Setup], times: Sequence[str]
 ) -> dict[str, Scale]:
     return {
         "smoke": Scale(times[0], tuple(smoke), record=_RECORD),

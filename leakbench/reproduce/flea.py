@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Falls, Less
-from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 
 TABLE = (
     Case("FedAvg", "fedavg"),
@@ -47,9 +47,9 @@ _SUBJECTS = "some of the official test subjects kept as auxiliary data"
 _NARROW, _NARROWEST = (f"HARNet of {w} to {4 * w} channels, not 64 to 256" for w in (32, 16))
 
 
-def _har(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setting:
+def _har(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setup:
     task = {"evaluations": min(rounds, 100), **task_params}
-    return Setting(
+    return Setup(
         dataset="uci-har",
         task="uci-har",
         rounds=rounds,
@@ -63,7 +63,7 @@ _QUA3 = {"split": "qua", "split_param": 3.0, "utility": "accuracy"}
 _PAPER_NET = {"model": "mobilenetv2", "width": 32}
 _FEWER_TEST = "1,000 of the 10,000 test images kept as auxiliary data"
 _LAYER = {"flea": {"layer": "block1"}}
-CIFAR = Setting(
+CIFAR = Setup(
     dataset="cifar10",
     task="cifar10",
     rounds=100,
@@ -202,7 +202,7 @@ _MARKED = (
 )
 
 
-def _sensors(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setting:
+def _sensors(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setup:
     said = (*differs, _MARKED, "the paper's study is on CIFAR-10 alone")
     return _har(rounds, said, context="bump", **{"evaluations": 10, **task_params})
 
@@ -215,7 +215,7 @@ def _images(
     *,
     paper_net: bool = True,
     **task_params: Any,
-) -> Setting:
+) -> Setup:
     task = {
         **_QUA3,
         "clients": clients,
@@ -224,7 +224,7 @@ def _images(
         "evaluations": 10,
         **task_params,
     }
-    return Setting(
+    return Setup(
         dataset="cifar10",
         task="cifar10",
         rounds=rounds,
@@ -246,7 +246,7 @@ _SMALL_NET = (
     "ResNet-8 of 16 to 64 channels, whose first convolution is shared, not MobileNetV2",
     "50 clients, not 100",
 )
-DIGITS = Setting(
+DIGITS = Setup(
     dataset="cifar10",
     task="digits",
     rounds=30,
@@ -343,7 +343,7 @@ _ALONG = tuple(weighted(lam2=v).label if v != 3 else PLAIN.label for v in sorted
 _SPEECH = "UrbanSound8K is not here yet: the paper's Figure 11 is on audio"
 
 
-def _weights(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setting:
+def _weights(rounds: int, differs: Sequence[str] = (), **task_params: Any) -> Setup:
     return _har(rounds, (*differs, _SPEECH), **task_params)
 
 

@@ -23,7 +23,7 @@ Attacks = tuple[tuple[str, dict[str, Any]], ...]
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeRun:
     """Where a run lies, whether it was there already, which attacks do not fit what it shared, and
     which failed (why).
     """
@@ -46,7 +46,7 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
     ]
 
 
-def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> Made:
+def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> MadeRun:
     """One run from training to its last attack; an attack that fails does not stop the others.
 
     Raises:
@@ -74,4 +74,4 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
             raise
         except LeakbenchError as error:
             failed.append(f"{choice.title}: {error}")
-    return Made(str(trained.path), trained.skipped, tuple(unfit), tuple(failed))
+    return MadeRun(str(trained.path), trained.skipped, tuple(unfit), tuple(failed))

@@ -12,7 +12,7 @@ from typing import Any
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError, suggestion
 from leakbench.record import folders as _runs
 from leakbench.record.runspec import RunSpec, make_spec
-from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Planned:
     """
 
     case: Case
-    setting: Setting
+    setup: Setup
     specs: tuple[RunSpec, ...]
     attacks: tuple[tuple[str, dict[str, Any]], ...]
     lacking: str = ""
@@ -32,7 +32,7 @@ class Planned:
     @property
     def key(self) -> tuple[str, str]:
         """(label, data set)."""
-        return self.case.label, self.setting.dataset
+        return self.case.label, self.setup.dataset
 
 
 def scale_of(recipe: Recipe, name: str) -> Scale:
@@ -69,24 +69,24 @@ def plan(
     """
     chosen = scale_of(recipe, scale)
     cases = recipe.of(scale)
-    labels, datasets = _wanted(cases, chosen.settings, only)
+    labels, datasets = _wanted(cases, chosen.setups, only)
     each = chosen.seeds if seeds is None else tuple(seeds)
 
-    def specs(case: Case, setting: Setting) -> tuple[RunSpec, ...]:
-        return () if recipe.study else tuple(_spec(case, setting, chosen, seed) for seed in each)
+    def specs(case: Case, setup: Setup) -> tuple[RunSpec, ...]:
+        return () if recipe.study else tuple(_spec(case, setup, chosen, seed) for seed in each)
 
-    def there(case: Case, setting: Setting) -> bool:
+    def there(case: Case, setup: Setup) -> bool:
         return (
             runs is not None
             and not recipe.study
-            and all(complete(s, runs) for s in specs(case, setting))
+            and all(complete(s, runs) for s in specs(case, setup))
         )
 
     out = []
-    for setting in chosen.settings:
-        asked = labels if setting.dataset in datasets else set()
-        needed = data and not all(there(c, setting) for c in cases if c.label in asked)
-        where, lacking = _resolved(setting, fetch=scale != SCALES[0]) if needed else (setting, "")
+    for setup in chosen.setups:
+        asked = labels if setup.dataset in datasets else set()
+        needed = data and not all(there(c, setup) for c in cases if c.label in asked)
+        where, lacking = _resolved(setup, fetch=scale != SCALES[0]) if needed else (setup, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
             out.append(
@@ -127,12 +127,12 @@ def complete(spec: RunSpec, runs: Path) -> bool:
 
 
 def _wanted(
-    cases: Sequence[Case], settings: Sequence[Setting], only: Sequence[str]
+    cases: Sequence[Case], setups: Sequence[Setup], only: Sequence[str]
 ) -> tuple[set[str], set[str]]:
     """Labels of cases and names of data sets."""
     kinds = [
         {_bare(n): n for n in names}
-        for names in ((c.label for c in cases), (s.dataset for s in settings))
+        for names in ((c.label for c in cases), (s.dataset for s in setups))
     ]
     for name in only:
         if not any(_bare(name) in kind for kind in kinds):
@@ -147,30 +147,30 @@ def _bare(label: str) -> str:
     return "".join(label.lower().split())
 
 
-def _resolved(setting: Setting, *, fetch: bool) -> tuple[Setting, str]:
-    """The setting that can be run, and why none can."""
+def _resolved(setup: Setup, *, fetch: bool) -> tuple[Setup, str]:
+    """The setup that can be run, and why none can."""
     from leakbench.data import sets
 
-    if not setting.needs or sets.found(setting.needs):
-        return setting, ""
-    if setting.otherwise is not None and not fetch:
-        return setting.otherwise, ""
+    if not setup.needs or sets.found(setup.needs):
+        return setup, ""
+    if setup.otherwise is not None and not fetch:
+        return setup.otherwise, ""
     try:
         if fetch:
-            sets.fetch(setting.needs)
-            return setting, ""
+            sets.fetch(setup.needs)
+            return setup, ""
     except LeakbenchError as error:
-        return setting, str(error)
-    return setting, sets.absent(setting.needs)
+        return setup, str(error)
+    return setup, sets.absent(setup.needs)
 
 
-def _spec(case: Case, setting: Setting, scale: Scale, seed: int) -> RunSpec:
+def _spec(case: Case, setup: Setup, scale: Scale, seed: int) -> RunSpec:
     return make_spec(
         case.defense,
-        task=setting.task,
-        params={**setting.params.get(case.defense, {}), **case.params},
-        task_params=setting.task_params,
-        rounds=setting.rounds,
+        task=setup.task,
+        params={**setup.params.get(case.defense, {}), **case.params},
+        task_params=setup.task_params,
+        rounds=setup.rounds,
         seed=seed,
         engine=scale.engine,
         dtype=scale.dtype,

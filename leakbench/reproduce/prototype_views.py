@@ -26,7 +26,7 @@ COORDINATES = ("set", "client", "what", "x", "y")
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanAndStd:
     """Mean and standard deviation over ``n`` clients (n - 1 in its denominator; 0 for a single
     one).
     """
@@ -36,7 +36,7 @@ class Spread:
     n: int
 
 
-def true_proxy_cosine(run: Run, round: int | None = None) -> Spread:
+def true_proxy_cosine(run: Run, round: int | None = None) -> MeanAndStd:
     """Cosine of true and proxy at ``round``, mean and standard deviation over the clients (FedHide,
     Table 3).
 
@@ -50,10 +50,10 @@ def true_proxy_cosine(run: Run, round: int | None = None) -> Spread:
     return spread(pairs(run, round).cosines().tolist())
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> MeanAndStd:
     """Mean and standard deviation of ``values``, at least one."""
     n, mean = len(values), math.fsum(values) / len(values)
-    return Spread(
+    return MeanAndStd(
         mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else 0.0, n
     )
 

@@ -62,7 +62,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setup:
     """The task on which one data set's column is made.
 
     Attributes: dataset: of the paper, in our names; its numbers are looked up under this name.
@@ -82,7 +82,7 @@ class Setting:
     differs: tuple[str, ...] = ()
     stand_in: str = ""
     needs: str = ""
-    otherwise: Setting | None = None
+    otherwise: Setup | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Scale:
     """
 
     time: str
-    settings: tuple[Setting, ...]
+    setups: tuple[Setup, ...]
     seeds: tuple[int, ...] = (0,)
     record: Policy = PLAIN
     engine: Literal["auto", "loop", "fused"] = "auto"
@@ -101,7 +101,7 @@ class Scale:
 
 
 # A data set, what a case asks of it, and the seed of the draw -> measure's key: number.
-Study = Callable[[Setting, Params, int], Mapping[str, float]]
+Study = Callable[[Setup, Params, int], Mapping[str, float]]
 
 
 @dataclass(frozen=True)

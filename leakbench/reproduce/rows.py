@@ -36,7 +36,7 @@ _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
 
 
 @dataclass(frozen=True)
-class Found:
+class CaseRuns:
     """What there is of one case: its complete runs, and what was said of the others."""
 
     runs: tuple[Run, ...] = ()
@@ -55,7 +55,10 @@ class Found:
 
 
 def table(
-    recipe: Recipe, scale: str, planned: Sequence[Planned], found: Mapping[tuple[str, str], Found]
+    recipe: Recipe,
+    scale: str,
+    planned: Sequence[Planned],
+    found: Mapping[tuple[str, str], CaseRuns],
 ) -> list[Row]:
     """Every row; where there is no number of ours, ``note`` says why.
 
@@ -66,7 +69,7 @@ def table(
     attacks = {key: choice.attack.parameters() for key, choice in made.items()}
     out = []
     for p in planned:
-        filled = _filled(recipe, p, found.get(p.key, Found()), attacks)
+        filled = _filled(recipe, p, found.get(p.key, CaseRuns()), attacks)
         about = _about(recipe, scale, p)
         for m in recipe.measures:
             metric = m.metric or parts(p.specs[0]).task.metric
@@ -76,7 +79,7 @@ def table(
     return out
 
 
-def _filled(recipe: Recipe, p: Planned, found: Found, attacks: Mapping[str, Params]) -> Fill:
+def _filled(recipe: Recipe, p: Planned, found: CaseRuns, attacks: Mapping[str, Params]) -> Fill:
     """What puts the number of a measure into its row, or why there is none."""
     if recipe.study:
         why = p.lacking or "not run: left out by --only" * (not p.wanted)
@@ -96,15 +99,15 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     return Row(
         recipe=recipe.name,
         scale=scale,
-        dataset=p.setting.dataset,
-        task=p.setting.task,
+        dataset=p.setup.dataset,
+        task=p.setup.task,
         label=p.case.label,
         method=p.case.defense,
         params=dict(p.case.params),
         measure="",
         metric="",
-        rounds=p.setting.rounds or None,
-        differs=(*own, *sentences(recipe.paper, p.setting, p.specs, p.case.params)),
+        rounds=p.setup.rounds or None,
+        differs=(*own, *sentences(recipe.paper, p.setup, p.specs, p.case.params)),
     )
 
 
@@ -117,11 +120,11 @@ def _claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
     spec = p.specs[0]
     own = {k: v for k, v in spec.defense.params.items() if k == "fraction"}
     fields = dict(spec.task.params) | own | {"rounds": spec.rounds}
-    return claims.find(spec.defense.name, spec.defense.params, p.setting.dataset, metric, fields)
+    return claims.find(spec.defense.name, spec.defense.params, p.setup.dataset, metric, fields)
 
 
 def _stand_in(p: Planned) -> set[str]:
-    return {"stand_in_data"} if p.setting.stand_in else set()
+    return {"stand_in_data"} if p.setup.stand_in else set()
 
 
 class _OfStudy:
@@ -131,7 +134,7 @@ class _OfStudy:
 
     def __init__(self, planned: Planned, study: Study) -> None:
         seeds, (commit, dirty) = planned.seeds, provenance.source()
-        self.draws = {s: study(planned.setting, planned.case.params, s) for s in seeds}
+        self.draws = {s: study(planned.setup, planned.case.params, s) for s in seeds}
         self.made = {
             "flags": frozenset(flags.of_seeds(len(seeds)) | _stand_in(planned)),
             "seeds": seeds,
@@ -150,7 +153,7 @@ class _OfRuns:
     """One case's numbers, pooled over its seeds as every table of leakbench pools them."""
 
     def __init__(
-        self, planned: Planned, found: Found, setting: Setting, attacks: Mapping[str, Params]
+        self, planned: Planned, found: CaseRuns, setting: Setting, attacks: Mapping[str, Params]
     ) -> None:
         self.planned, self.found, self.attacks = planned, found, attacks
         self.setting, self.marks = setting, _stand_in(planned)

@@ -8,12 +8,14 @@ import pytest
 import torch
 from helpers.small_runs import (
     FEATURES,
+    PLAIN,
     TASK,
     again,
     build,
     copied,
     plugged,
     results,
+    source,
     trained,
     tree_of,
     units,
@@ -38,42 +40,6 @@ CHEAP = {
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
-MODULE = '''
-"""An attack for tests."""
-
-from leakbench.attacking.attack import Attack
-from leakbench.attacking.guess import Guess
-from leakbench.metrics.prototypes import P_LEAK
-from leakbench.attacking.view import ThreatModel
-
-
-class Mine(Attack):
-    """Mine."""
-
-    about = "a test"
-    metrics = (P_LEAK,)
-
-    @property
-    def threat(self):
-        return ThreatModel(kinds=("prototype",), rounds="last"){threat}
-
-    def run(self, view, rng):
-        {run}
-
-    def blind(self, view, rng):
-        import torch
-        sent = [m for m in view.messages("prototype") if m.sender != "server"]
-        made = [{{"prototype": torch.randn(8, generator=rng)}} for _ in sent]
-        return [Guess(m.sender, view.round, w) for m, w in zip(sent, made)]
-'''
-PLAIN = (
-    'return [Guess(m.sender, view.round, {"prototype": m.payload}) for m in'
-    ' view.messages("prototype") if m.sender != "server"]'
-)
-
-
-def source(run: str = PLAIN, threat: str = "") -> str:
-    return MODULE.format(run=run, threat=threat)
 
 
 def settings():

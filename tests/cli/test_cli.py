@@ -12,16 +12,18 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, trained, tree_of
+from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, source, trained, tree_of
 
 import leakbench
 from leakbench import api, pipeline
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_csv, read_json, write_json
+from leakbench.base.meaning import Meaning, Topic
 from leakbench.cli import keys, options, run, summary
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS, TRADEOFF
@@ -505,8 +507,6 @@ class TestAttack:
         assert found == {("prototype_leakage", None, 5), ("gradient_inversion", 3, 0)}
 
     def test_a_failing_attack_does_not_stop_the_others(self, cli, made, tmp_path):
-        from test_attacking import source
-
         where = copied(folders.find([made])[0], tmp_path).path
         with plugged("attacks", tmp_path, mine=source("return 1 / 0")):
             code, out, err = cli("attack", where, "-a", "mine", "-a", "prototype_leakage")
@@ -596,6 +596,26 @@ class TestReport:
             ),
             "fedgn(sigma=0.1)",
         ]
+
+    def test_first_come_the_metrics_that_judge_whoever_made_them(self):
+        one, two = Topic(name="one", order=2, ask="?"), Topic(name="two", order=1, ask="?")
+
+        def number(name, topic=None, rank=0, **more):
+            about = {"direction": "up", "low": 0.0, "high": 1.0, "unit": "client"}
+            meaning = Meaning(name=name, topic=topic, rank=rank, **about, **more)
+            return SimpleNamespace(metric=name, meaning=meaning)
+
+        numbers = [
+            *(number("third", one, 3), number("judge", one, 1, public="third")),
+            *(number("good", two, 2, as_good=0.9), number("better", two, 4, as_good=0.5)),
+            *(number("same", two, 3), number("of_a_stranger"), number("second", one, 2)),
+            number("lowest", two),
+        ]
+        setting = SimpleNamespace(numbers=numbers)
+        assert summary.first([setting]) == ["lowest", "good", "judge", "third", "of_a_stranger"]
+        # What a task does not have judges nothing there.
+        assert summary.first([SimpleNamespace(numbers=numbers[:1])]) == ["third"]
+        assert summary.first([]) == []
 
     def test_json(self, cli, made, tmp_path):
         code, out, _ = cli("report", made, "-o", tmp_path / "rep", "--format", "html", "--json")

@@ -190,6 +190,45 @@ class FedFeatures(Defense):
 '''
 
 
+_ATTACK = '''
+"""An attack for tests."""
+
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guess import Guess
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.attacking.view import ThreatModel
+
+
+class Mine(Attack):
+    """Mine."""
+
+    about = "a test"
+    metrics = (P_LEAK,)
+
+    @property
+    def threat(self):
+        return ThreatModel(kinds=("prototype",), rounds="last"){threat}
+
+    def run(self, view, rng):
+        {run}
+
+    def blind(self, view, rng):
+        import torch
+        sent = [m for m in view.messages("prototype") if m.sender != "server"]
+        made = [{{"prototype": torch.randn(8, generator=rng)}} for _ in sent]
+        return [Guess(m.sender, view.round, w) for m, w in zip(sent, made)]
+'''
+PLAIN = (
+    'return [Guess(m.sender, view.round, {"prototype": m.payload}) for m in'
+    ' view.messages("prototype") if m.sender != "server"]'
+)
+
+
+def source(run: str = PLAIN, threat: str = "") -> str:
+    """An attack's module; ``run``: the lines of its method of that name."""
+    return _ATTACK.format(run=run, threat=threat)
+
+
 def noise(seed: int, *shape: int) -> torch.Tensor:
     """Uniform on [0, 1], the same each time."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

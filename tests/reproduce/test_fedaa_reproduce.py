@@ -27,7 +27,7 @@ from leakbench.reproduce import (
     statements,
     write,
 )
-from leakbench.reproduce.fedaa_settings import DIGITS, DIGITS_10, RECORD, at
+from leakbench.reproduce.fedaa_setups import DIGITS, DIGITS_10, RECORD, at
 from leakbench.reproduce.orders import Equals, Falls, Less
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import SCALES, Scale
@@ -68,9 +68,7 @@ class TestWhatIsRun:
                 assert own["epochs"] + own.get("second_epochs", 0) == 11
                 assert p.case.label.endswith(f", C = {own['fraction']:g}")
                 # Of Li et al.
-                best = (
-                    1.0 if p.setting.dataset == "cifar100" and p.setting.task != "digits" else 5.0
-                )
+                best = 1.0 if p.setup.dataset == "cifar100" and p.setup.task != "digits" else 5.0
                 assert own.get("mu") == {"fedprox": 0.01, "moon": best, "fedaa": 0.01}.get(
                     spec.defense.name
                 )
@@ -103,11 +101,11 @@ class TestWhatIsRun:
                 )
                 assert (task["model"], task["width"], task["clients"]) == ("cnn", 64, clients)
                 assert own.get("hidden", 512) == 512
-            said = differs.sentences("fedaa", p.setting, p.specs, p.case.params)
+            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
             # Of which the paper is silent.
-            contrast = p.case.defense == "moon" and p.setting.dataset == "cifar100"
+            contrast = p.case.defense == "moon" and p.setup.dataset == "cifar100"
             ours = ["mu = 1.0 (by default 5.0: weight of the contrast)"] if contrast else []
-            assert [s for s in said if s not in p.setting.differs] == ours
+            assert [s for s in said if s not in p.setup.differs] == ours
 
     def test_rows_are_those_of_the_tables(self):
         def columns(name, fraction):
@@ -171,7 +169,7 @@ class TestWhatIsRun:
 
     def test_stand_ins_and_what_is_smaller_are_said(self):
         for p in planned("fedaa-table2", "smoke"):
-            said = differs.sentences("fedaa", p.setting, p.specs, p.case.params)
+            said = differs.sentences("fedaa", p.setup, p.specs, p.case.params)
             assert (
                 said[0]
                 == "stand-in data: scikit-learn's 8x8 digits, 11 a client, in place of CIFAR-10"
@@ -184,7 +182,7 @@ class TestWhatIsRun:
                 s.startswith(("own_lr", "average", "steps", "epochs", "mu")) for s in said
             )
         for p in planned("fedaa-table1", "small"):
-            assert any("8 and 32 filters, not 64 and 256" in s for s in p.setting.differs)
+            assert any("8 and 32 filters, not 64 and 256" in s for s in p.setup.differs)
 
 
 class TestThePapersNumbers:
@@ -198,7 +196,7 @@ class TestThePapersNumbers:
             "records"
         ]
         number = name[-1]
-        shown = {(p.setting.dataset, p.case.params["fraction"]) for p in planned(name, scale)}
+        shown = {(p.setup.dataset, p.case.params["fraction"]) for p in planned(name, scale)}
         wanted = [
             r
             for r in records
@@ -450,7 +448,7 @@ def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
 class TestFigure8:
     def ask(self, x, y, n=60, seed=0):
         return fedaa_names.correlation(
-            fedaa_names.RECIPE.scales["smoke"].settings[0], {"x": x, "y": y, "n": n}, seed
+            fedaa_names.RECIPE.scales["smoke"].setups[0], {"x": x, "y": y, "n": n}, seed
         )
 
     def sets(self, n, seed):
@@ -523,9 +521,7 @@ class TestFigure8:
         noise = by["raw data and Gaussian 1, n = 500", "r2"]
         each = [
             fedaa_names.correlation(
-                recipe.scales["smoke"].settings[0],
-                {"x": "raw data", "y": "Gaussian 1", "n": 500},
-                s,
+                recipe.scales["smoke"].setups[0], {"x": "raw data", "y": "Gaussian 1", "n": 500}, s
             )
             for s in (0, 1)
         ]
@@ -562,11 +558,11 @@ class TestFigure8:
         self, cli, monkeypatch, tmp_path
     ):
         recipe, one = catalogue.find("fedaa-figure8"), "raw data and own names, n = 100"
-        both = (*recipe.scales["smoke"].settings, replace(recipe.scales["small"].settings[1]))
+        both = (*recipe.scales["smoke"].setups, replace(recipe.scales["small"].setups[1]))
         monkeypatch.setitem(
             catalogue.RECIPES,
             recipe.name,
-            replace(recipe, scales={"smoke": replace(recipe.scales["smoke"], settings=both)}),
+            replace(recipe, scales={"smoke": replace(recipe.scales["smoke"], setups=both)}),
         )
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "nowhere"))
         code, _, err = cli(recipe.name, "--seeds", "0", "--only", one)

@@ -87,7 +87,7 @@ class TestCosine:
         assert torch.allclose(found.cosines(), by_hand, atol=1e-12)
 
     def test_of_a_single_client(self):
-        assert spread([0.5]) == prototype_views.Spread(0.5, 0.0, 1)
+        assert spread([0.5]) == prototype_views.MeanAndStd(0.5, 0.0, 1)
 
     def test_where_nothing_is_shared_that_is_said(self, tmp_path):
         with pytest.raises(NotMeasured, match="no true prototype"):

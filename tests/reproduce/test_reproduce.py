@@ -25,14 +25,14 @@ from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.flea import BEST
-from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setting
+from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
 from leakbench.reproduce.row import Measurement, Row
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 SMOKE = Scale(
     time="no time",
-    settings=(
-        Setting(
+    setups=(
+        Setup(
             "cifar100",
             "digits",
             12,
@@ -176,9 +176,9 @@ class TestCommand:
         ],
     )
     def test_only_names_rows_and_data_sets(self, only, wanted):
-        two = replace(SMOKE, settings=tuple(replace(SMOKE.settings[0], dataset=d) for d in "ab"))
+        two = replace(SMOKE, setups=tuple(replace(SMOKE.setups[0], dataset=d) for d in "ab"))
         planned = plan.plan(replace(TINY, scales={"smoke": two}), "smoke", only=only)
-        assert {f"{p.case.label}/{p.setting.dataset}" for p in planned if p.wanted} == wanted
+        assert {f"{p.case.label}/{p.setup.dataset}" for p in planned if p.wanted} == wanted
 
     def test_seeds_are_pooled(self, tiny, cli):
         code, out, _ = cli("tiny-table", "--seeds", "0-1", "--only", "FedGN(0.5)", "--json")
@@ -216,8 +216,8 @@ class TestCommand:
         monkeypatch.setenv("LEAKBENCH_DATA", str(data))
         monkeypatch.setattr(image_sets, "_download", refuse)
         write_images("mnist", data)
-        setting = Setting("mnist", "mnist", 12, {**TASK, "aux_per_class": 1}, needs="mnist")
-        scales = {n: replace(x, settings=(setting,)) for n, x in TINY.scales.items()}
+        setup = Setup("mnist", "mnist", 12, {**TASK, "aux_per_class": 1}, needs="mnist")
+        scales = {n: replace(x, setups=(setup,)) for n, x in TINY.scales.items()}
         monkeypatch.setitem(catalogue.RECIPES, TINY.name, replace(TINY, scales=scales))
         assert cli(TINY.name, "--scale", scale, "-q")[::2] == (0, "")
         shutil.rmtree(data)
@@ -327,11 +327,11 @@ class TestRecipes:
         folders = [s.folder() for p in planned for s in p.specs]
         assert len(set(folders)) == len(folders)
         for p in planned:
-            differs.sentences(recipe.paper, p.setting, p.specs)
-            if p.setting.otherwise:
+            differs.sentences(recipe.paper, p.setup, p.specs)
+            if p.setup.otherwise:
                 other = replace(
                     recipe,
-                    scales={scale: replace(recipe.scales[scale], settings=(p.setting.otherwise,))},
+                    scales={scale: replace(recipe.scales[scale], setups=(p.setup.otherwise,))},
                 )
                 assert plan.plan(other, scale, data=False)
 
@@ -371,7 +371,7 @@ class TestRecipes:
             "records"
         ]
         recipe = catalogue.find(name)
-        datasets = {s.dataset for s in recipe.scales["full"].settings}
+        datasets = {s.dataset for s in recipe.scales["full"].setups}
         wanted = sorted(
             (
                 r["dataset"],
@@ -460,9 +460,9 @@ class TestRecipes:
     ):
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
         planned = plan.plan(catalogue.find("fedmetric-table2"), "smoke")
-        by = {p.setting.dataset: p for p in planned}
-        assert by["mnist"].setting.task == "digits"
-        assert by["mnist"].setting.stand_in
+        by = {p.setup.dataset: p for p in planned}
+        assert by["mnist"].setup.task == "digits"
+        assert by["mnist"].setup.stand_in
         assert by["mnist"].specs[0].task.params["utility"] == "auroc"
         assert "LEAKBENCH_DATA" in by["cifar10"].lacking
         assert str(tmp_path) in by["cifar10"].lacking
@@ -702,10 +702,10 @@ class TestOrders:
 
 class TestWords:
     def test_what_differs_is_read_off_the_papers_own_setup(self):
-        setting = replace(SMOKE.settings[0], stand_in="", differs=())
-        recipe = replace(TINY, scales={"smoke": replace(SMOKE, settings=(setting,))})
+        setup = replace(SMOKE.setups[0], stand_in="", differs=())
+        recipe = replace(TINY, scales={"smoke": replace(SMOKE, setups=(setup,))})
         planned = {p.case.label: p for p in plan.plan(recipe, "smoke")}
-        said = differs.sentences("fedhide", setting, planned["FedGN(0.5)"].specs)
+        said = differs.sentences("fedhide", setup, planned["FedGN(0.5)"].specs)
         assert "clients 10, not 100" in said
         assert "fraction 1, not 0.1" in said
         assert "lam 1, not 10" in said
@@ -715,7 +715,7 @@ class TestWords:
         assert not any(
             "sigma" in s
             for s in differs.sentences(
-                "fedhide", setting, planned["FedGN(0.5)"].specs, {"sigma": 0.5}
+                "fedhide", setup, planned["FedGN(0.5)"].specs, {"sigma": 0.5}
             )
         )
         assert not any(s.startswith(("lr ", "batch", "local steps")) for s in said)  # these agree
@@ -724,11 +724,11 @@ class TestWords:
         for name in ("fedhide-table4", "fedmetric-table2"):
             recipe = catalogue.find(name)
             for p in plan.plan(recipe, "full", data=False):
-                said = differs.sentences(recipe.paper, p.setting, p.specs, p.case.params)
+                said = differs.sentences(recipe.paper, p.setup, p.specs, p.case.params)
                 said = [
                     s
                     for s in said
-                    if s not in p.setting.differs and not s.startswith(("lr ", "own_lr "))
+                    if s not in p.setup.differs and not s.startswith(("lr ", "own_lr "))
                 ]
                 # What the task sets because the methods' own values do not learn there; told with
                 # what the value is by default.
@@ -752,7 +752,7 @@ class TestWords:
         )
         used = [
             dict(s.params["fedhide"])
-            for s in catalogue.find("fedhide-table4").scales["smoke"].settings
+            for s in catalogue.find("fedhide-table4").scales["smoke"].setups
         ]
         named = [", ".join(f"{k} {p[k]:g}" for k in ("own_lr", "lam", "lr")) for p in used]
         assert named
@@ -763,7 +763,7 @@ class TestWords:
         )
 
     def test_setup_of_the_papers(self):
-        found = differs.setup("fedhide", "cifar100")
+        found = differs.printed("fedhide", "cifar100")
         assert found["rounds"] == 100_000
         assert found["negative_weight_lambda"] == 10
-        assert differs.setup("fedmetric", "mnist")["rounds"] == 10_000
+        assert differs.printed("fedmetric", "mnist")["rounds"] == 10_000

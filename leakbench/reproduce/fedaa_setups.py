@@ -1,4 +1,4 @@
-"""FedAA's methods and settings, for the recipes of its tables and figures: data islands and mobile
+"""FedAA's methods and setups, for the recipes of its tables and figures: data islands and mobile
 terminals at three scales.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakbench.record.policy import Policy
-from leakbench.reproduce.recipe import Case, Params, Setting
+from leakbench.reproduce.recipe import Case, Params, Setup
 
 # What a user would change to make it smaller or larger.
 SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 30, 20, 0.02
@@ -102,20 +102,20 @@ class _Images:
     mu: float = 5.0
 
     @property
-    def full(self) -> Setting:
+    def full(self) -> Setup:
         """As in the paper."""
-        return self._setting(100, PAPERS, {"width": 64, "evaluations": 100}, ())
+        return self._setup(100, PAPERS, {"width": 64, "evaluations": 100}, ())
 
     @property
-    def smaller(self) -> Setting:
+    def smaller(self) -> Setup:
         """For two cores."""
-        return self._setting(
+        return self._setup(
             self.small_rounds, SMALL, {"width": SMALL_WIDTH, **self.small}, (_NARROW, *self.words)
         )
 
-    def _setting(
+    def _setup(
         self, rounds: int, training: Mapping[str, Params], params: Params, differs: tuple[str, ...]
-    ) -> Setting:
+    ) -> Setup:
         task: dict[str, Any] = {"model": "cnn", **self.params, **params}
         task.setdefault("aux_per_class", self.aux_per_class)
         classes = 100 if self.task == "cifar100" else 10
@@ -124,7 +124,7 @@ class _Images:
             " auxiliary data"
         )
         each = {**training, "moon": {**training["moon"], "mu": self.mu}}
-        return Setting(
+        return Setup(
             self.dataset, self.task, rounds, task, each, (said, *differs), needs=self.dataset
         )
 
@@ -163,11 +163,11 @@ CIFAR100_MOBILE = _Images(
 )
 
 
-def _digits(dataset: str, rounds: int, lr: float, stand_in: str, **task_params: Any) -> Setting:
+def _digits(dataset: str, rounds: int, lr: float, stand_in: str, **task_params: Any) -> Setup:
     differs = ("a LeNet of 12 channels, not 64 and 256 filters with three linear layers",)
     training = trained(lr, 32, examples=16, hidden=64)
     task = {"evaluations": rounds, **task_params}
-    return Setting(
+    return Setup(
         dataset, "digits", rounds, task, training, differs, f"scikit-learn's 8x8 digits, {stand_in}"
     )
 
