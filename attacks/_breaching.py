@@ -74,18 +74,25 @@ def invert(
 ) -> Inversion:
     """Find images whose gradient is the one shared.
 
-    Args: module: with the weights that the victim received; used in evaluation mode, not changed.
+    Args:
+        module: with the weights that the victim received; used in evaluation mode, not changed.
         gradient: name of a parameter -> its gradient; parameters that are not there count as
-        constants. loss: of the module's output and the labels. One that needs no labels (a
-        prototype's) gets whatever ``labels`` is. shape: (B, C, H, W) of the images, on [0, 1].
+            constants.
+        loss: of the module's output and the labels. One that needs no labels (a prototype's) gets
+            whatever ``labels`` is.
+        shape: (B, C, H, W) of the images, on [0, 1].
         labels: (B,) int64, or None: the package infers them from the last two gradients, a
-        classifier's weight and bias. generator: a CPU generator; the only dice. Torch's global ones
-        are left as they were. attack: "invertinggradients" (signed Adam, cosine, total variation),
-        "wei" or "beyondinfering" (L-BFGS). steps: default: the attack's own, 24,000, 300 and 400.
-        restarts: the one with the least loss counts. total_variation: weight; default: the attack's
-        own, 0.2, none and 0.24. takes: the shape of one image that the module expects, where not
-        (C, H, W): (64,) for a flat one. progress: called at every evaluation of the objective, one
-        a step (up to 25 with L-BFGS); may raise to stop.
+            classifier's weight and bias.
+        generator: a CPU generator; the only dice. Torch's global ones are left as they were.
+        attack: "invertinggradients" (signed Adam, cosine, total variation), "wei" or
+            "beyondinfering" (L-BFGS).
+        steps: default: the attack's own, 24,000, 300 and 400.
+        restarts: the one with the least loss counts.
+        total_variation: weight; default: the attack's own, 0.2, none and 0.24.
+        takes: the shape of one image that the module expects, where not (C, H, W): (64,) for a flat
+            one.
+        progress: called at every evaluation of the objective, one a step (up to 25 with L-BFGS);
+            may raise to stop.
 
     Raises:
         UnknownName: no such attack.
@@ -227,8 +234,9 @@ def _attacker(shared: _Shared, loss: Loss, config: Any, shape: Sequence[int]) ->
 def _papers(
     shared: _Shared, gradient: list[Tensor], shape: Sequence[int], labels: Tensor | None
 ) -> tuple[Any, Any]:
-    """The package's forms: what the server sent, what the user shared. Mean 0 and deviation 1:
-    images stay on [0, 1].
+    """The package's forms: what the server sent, what the user shared.
+
+    Mean 0 and deviation 1: images stay on [0, 1].
     """
     from omegaconf import OmegaConf
 

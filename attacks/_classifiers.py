@@ -1,5 +1,6 @@
-"""Two-class classifiers for attackers that make their own training pairs: an input as it is, and
-the same input marked.
+"""Two-class classifiers for attackers that make their own training pairs.
+
+An input as it is, and the same input marked.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ MARGIN = 3.0  # logit of one standard deviation of the filter's output
 
 @dataclass(frozen=True)
 class Classifier:
-    """``score``: (n, d) -> (n,), above 0 for marked. ``right``: share of its own samples kept back
-    from training that it gets right.
+    """``score``: (n, d) -> (n,), above 0 for marked.
+
+    ``right``: share of its own samples kept back from training that it gets right.
     """
 
     score: Callable[[Tensor], Tensor]
@@ -43,9 +45,13 @@ def fit(
     (the ridge-whitened mean difference of the pairs), which needs few samples, of a network with
     ReLU on the numbers that the marker moves most, and of the four linear layers.
 
-    Args: clear: (m, d) float32, m at least 2. marked: (m, d), row by row the same examples with the
-        marker. network: which of the two. rng: on the CPU. shuffled: deal clear and marked examples
-        out to the two labels at random: nothing is left to learn but chance.
+    Args:
+        clear: (m, d) float32, m at least 2.
+        marked: (m, d), row by row the same examples with the marker.
+        network: which of the two.
+        rng: on the CPU.
+        shuffled: deal clear and marked examples out to the two labels at random: nothing is left to
+            learn but chance.
     """
     if shuffled:
         both = torch.cat([clear, marked])[
@@ -141,8 +147,9 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
 
 
 def _moved(pairs: Pairs) -> Tensor:
-    """The up to 1024 numbers that the marker moves most, in standard deviations: far from the
-    marker nothing moves.
+    """The up to 1024 numbers that the marker moves most, in standard deviations.
+
+    Far from the marker nothing moves.
     """
     size = (pairs.marked - pairs.clear).square().mean(0)
     return size.topk(min(KEPT, len(size))).indices.sort().values
@@ -163,11 +170,11 @@ def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequentia
 
 
 def _filter(pairs: Pairs) -> Callable[[Tensor], Tensor]:
-    """The direction (S + ridge v)^-1 mean(marked - clear): S the covariance of the pairs' middles,
-    v its trace; the threshold is midway.
+    """The direction (S + ridge v)^-1 mean(marked - clear).
 
-    Solved among the pairs, of which there are mostly fewer than numbers. The ridge is the one of
-    the lowest loss on the pairs kept back.
+    S the covariance of the pairs' middles, v its trace; the threshold is midway. Solved among the
+    pairs, of which there are mostly fewer than numbers. The ridge is the one of the lowest loss on
+    the pairs kept back.
     """
     (x, _), (x_back, y_back) = pairs.training(), pairs.back()
     shift, middle = (pairs.marked - pairs.clear).mean(0), (pairs.marked + pairs.clear) / 2

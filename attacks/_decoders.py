@@ -41,8 +41,9 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """The attacker's own examples: features (n, ...), inputs x (n, *shape), classes y (n,) int64
-    from 0 on.
+    """The attacker's own examples.
+
+    Features (n, ...), inputs x (n, *shape), classes y (n,) int64 from 0 on.
     """
 
     features: Tensor
@@ -56,9 +57,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C',
-    C) applied.
-    """
+    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C', C) applied."""
 
     centre: Tensor
     turn: Tensor
@@ -97,14 +96,15 @@ class Trained:
     accepted: bool
 
     def __call__(self, features: Tensor, y: Tensor) -> Tensor:
-        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,), (n,
-        *shape).
+        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,),
+        (n, *shape).
         """
         return self.mixed(self.scaling(features), y)
 
     def strange(self, features: Tensor) -> bool:
-        """Are these no features as the attacker's own examples have them? Theirs have mean square
-        1.
+        """Are these no features as the attacker's own examples have them?
+
+        Theirs have mean square 1.
         """
         return not float(self.scaling(features).square().mean()) < STRANGE
 
@@ -127,8 +127,9 @@ class Trained:
 
 
 def class_means(x: Tensor, y: Tensor, classes: int) -> Tensor:
-    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class; of all where a
-    class has none.
+    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class.
+
+    Of all where a class has none.
     """
     return torch.stack(
         [x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(classes)]
@@ -191,13 +192,12 @@ def _fitted(
 
 
 def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
-    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``: their principal
-    components at variance 1.
+    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``.
 
-    Where channels are much alike (FLea's loss makes them so) what tells inputs apart lies in the
-    small components, and descent does not find it in the channels themselves. Components that never
-    change are left out; with fewer than ten numbers of each channel to tell them by, channels stay
-    themselves.
+    Their principal components at variance 1. Where channels are much alike (FLea's loss makes them
+    so) what tells inputs apart lies in the small components, and descent does not find it in the
+    channels themselves. Components that never change are left out; with fewer than ten numbers of
+    each channel to tell them by, channels stay themselves.
     """
     v = as_maps(features).transpose(0, 1).flatten(1)
     mean = v.mean(1, dtype=torch.float64)

@@ -19,12 +19,13 @@ HEAVY = 100.0  # weight of "the shares sum to 1" beside the equations
 
 
 def solved(rise: Tensor, predicted: Tensor) -> Tensor:
-    """Shares s (K,) float64, 0 or more and of sum 1, for which s - predictedᵀ s is nearest to
-    ``rise``.
+    """Shares s (K,) float64, 0 or more and of sum 1, for which s.
 
-    Args: rise: (K,), the mean over the steps of minus the gradient of the output bias: the share of
-        each class minus its mean
-            predicted probability.
+    predictedᵀ s is nearest to ``rise``.
+
+    Args:
+        rise: (K,), the mean over the steps of minus the gradient of the output bias: the share of
+            each class minus its mean predicted probability.
         predicted: (K, K), row y: the mean predicted probabilities of examples of class y.
     """
     k = len(rise)
@@ -34,8 +35,9 @@ def solved(rise: Tensor, predicted: Tensor) -> Tensor:
 
 
 def predicted(module: nn.Module, weights: Tree, aux: Examples, classes: int) -> Tensor:
-    """(K, K) float64, on the CPU: mean class probabilities of auxiliary examples of each class; of
-    a class without any, of all.
+    """(K, K) float64, on the CPU: mean class probabilities of auxiliary examples of each class.
+
+    Of a class without any, of all.
     """
     net = Net(module, weights)
     with torch.no_grad():
@@ -47,8 +49,9 @@ def predicted(module: nn.Module, weights: Tree, aux: Examples, classes: int) -> 
 
 
 def taken(view: View, m: Message) -> tuple[int, int]:
-    """(local steps, examples in a pass) behind the update ``m``; 0 steps where that cannot be told:
-    by epochs it takes a count.
+    """(local steps, examples in a pass) behind the update ``m``.
+
+    0 steps where that cannot be told: by epochs it takes a count.
     """
     method = view.loss_method()
     training = next(t for t in trainings(method, m.round) if t.phase == m.phase)
@@ -67,11 +70,11 @@ def taken(view: View, m: Message) -> tuple[int, int]:
 
 
 def calibrated(view: View, m: Message, bias: str) -> Tensor | str:
-    """The shares (K,) of the classes behind ``m``, or why they cannot be told. ``bias``: the name
-    of the output bias.
+    """The shares (K,) of the classes behind ``m``, or why they cannot be told.
 
-    A single step was taken at the weights received, so predictions are theirs; of several most are
-    near the weights that they led to. A share of less than half an example is none.
+    ``bias``: the name of the output bias. A single step was taken at the weights received, so
+    predictions are theirs; of several most are near the weights that they led to. A share of less
+    than half an example is none.
     """
     steps, examples = taken(view, m)
     models = [

@@ -1,5 +1,6 @@
-"""Two ways to match a gradient: L-BFGS of our own for small smooth nets, and the `breaching`
-package.
+"""Two ways to match a gradient.
+
+L-BFGS of our own for small smooth nets, and the `breaching` package.
 """
 
 from __future__ import annotations
@@ -132,8 +133,9 @@ class _Given:
 
 
 class _Loss:
-    """The method's loss of an output and labels, as breaching wants it; ``private`` stands in for
-    what it does not know.
+    """The method's loss of an output and labels, as breaching wants it.
+
+    ``private`` stands in for what it does not know.
     """
 
     def __init__(self, replay: Replay, private: Mapping[str, Tensor]) -> None:

@@ -59,10 +59,9 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
 
 def fewest(recording: Recording, *, probe: bool) -> int:
     """The fewest local steps that any audited update is made of; 0 if none or if it cannot be told.
-    Of probes: one, or they are none.
 
-    A probe is what a client with a single example would have sent: a step, if the training is one
-    step or one epoch.
+    Of probes: one, or they are none. A probe is what a client with a single example would have
+    sent: a step, if the training is one step or one epoch.
     """
     method = recording.method
     if probe:
@@ -78,8 +77,9 @@ def fewest(recording: Recording, *, probe: bool) -> int:
 
 
 def _sizes(method: Defense, t: int, phase: int, examples: int, *, probe: bool) -> list[int]:
-    """The examples of each local step behind an update of round ``t``; empty where there was none
-    or that cannot be told.
+    """The examples of each local step behind an update of round ``t``.
+
+    Empty where there was none or that cannot be told.
     """
     training = next((e for e in trainings(method, t) if e.phase == phase), None)
     if training is None or not examples:

@@ -72,7 +72,7 @@ class SplitTask(Task):
         return self.split == "class"
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """What this task states for ``method``, among it FLea's training, or FedAA's under shards."""
+        """What this task states for ``method``: FLea's local training, under shards FedAA's."""
         values = super().defaults(method)
         if self.split == "shards" and method not in SHARING:
             training = dict(self.local_under_shards)
