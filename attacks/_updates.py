@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leakbench.attacking import View
+from leakbench.attacking import Source, View
 from leakbench.federation import Defense, trainings
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
     return [b for b in known if b.message.phase == least[1]]
 
 
-def fewest(recording: Recording, *, probe: bool) -> int:
+def fewest(recording: Source, *, probe: bool) -> int:
     """The fewest local steps that any audited update is made of; 0 if none or if it cannot be told.
 
     Of probes: one, or they are none. A probe is what a client with a single example would have
@@ -69,7 +69,7 @@ def fewest(recording: Recording, *, probe: bool) -> int:
     at = [
         (t, phase, len(y))
         for (_, t, phase, p), y in recording.known("labels").items()
-        if p is None and 0 < t <= recording.spec.rounds
+        if p is None and 0 < t <= recording.rounds
     ]
     return min(
         (n for n in (len(_sizes(method, *where, probe=False)) for where in at) if n), default=0

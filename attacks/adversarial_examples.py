@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _updates
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import Batch, Net
 from leakbench.metrics import EXAMPLES
 from leakbench.record import Message, Recording
@@ -64,10 +64,10 @@ class AdversarialExamples(Attack):
         kinds = ("update", "labels", "model", "data")
         return ThreatModel(kinds=kinds, rounds="audited", knows=("method", "facts"), rung="paper")
 
-    def attacks(self, recording: Recording) -> tuple[str, ...]:
+    def attacks(self, recording: Source) -> tuple[str, ...]:
         return self.threat.kinds[:2]
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         if not hasattr(recording.method, "made"):
             return "the method makes no examples of its clients' models (it has no `made`)"
         return super().obstacle(recording)
@@ -83,11 +83,7 @@ class AdversarialExamples(Attack):
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             recording.module()(torch.zeros(1, *recording.facts.shape).to(at))
         method: Any = recording.method
-        sent = next(
-            s
-            for s in recording.run.meta["sent"]
-            if (s["kind"], s["sender"]) == ("labels", "client")
-        )
+        sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("labels", "client"))
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples
         made = 2 * len(recording.stages) * recording.spec.record.audited
         return float(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.base import MethodError
 from leakbench.data import paste
 from leakbench.federation import Net
@@ -84,31 +84,30 @@ class Context(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         kinds = self._sent(recording)
         if not kinds:
             return (
                 f"clients send the {self.threat.observer} no {', '.join(SENT[:-1])} or {SENT[-1]}"
             )
         if not recording.facts.context:
-            marker = "bump" if recording.parts.task.signal else "square"
             return (
                 "its task plants no context marker to look for: train with -s"
-                f" task.context={marker}"
+                " task.context=square (of sensors: bump)"
             )
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
         if field and not hasattr(recording.method, field):
             return f"the method has no field `{field}`, so how its {kinds[0]} are made is not known"
         return ""
 
-    def attacks(self, recording: Recording) -> tuple[str, ...]:
+    def attacks(self, recording: Source) -> tuple[str, ...]:
         return self._sent(recording)[:1]
 
-    def stages_of(self, recording: Recording) -> tuple[str, ...]:
+    def stages_of(self, recording: Source) -> tuple[str, ...]:
         """Features change with the model; what was sent once stays the same."""
         once = all(
             s["rounds"] == 1
-            for s in recording.run.meta["sent"]
+            for s in recording.sent
             if s["kind"] in self.attacks(recording) and s["sender"] == "client"
         )
         return ("final",) if once else self.at
@@ -121,7 +120,7 @@ class Context(Attack):
     def seconds(self, recording: Recording) -> float:
         passed = [
             s
-            for s in recording.run.meta["sent"]
+            for s in recording.sent
             if s["kind"] in self.attacks(recording) and s["sender"] == "client"
         ]
         size = max((s["bytes"] // s["messages"] for s in passed), default=0)
@@ -155,16 +154,10 @@ class Context(Attack):
             for k in range(self.draws)
         ]
 
-    def _sent(self, recording: Recording) -> tuple[str, ...]:
+    def _sent(self, recording: Source) -> tuple[str, ...]:
         """What clients send the server that can be attacked, the barest first."""
-        passed = recording.run.meta["sent"]
-        return tuple(
-            k
-            for k in SENT
-            if any(
-                (s["kind"], s["sender"], s["receiver"]) == (k, "client", "server") for s in passed
-            )
-        )
+        passed = {(s["kind"], s["sender"], s["receiver"]) for s in recording.sent}
+        return tuple(k for k in SENT if (k, "client", "server") in passed)
 
     def _victims(self, view: View) -> list[Message]:
         """Each client's newest message with rows in it; features of the attacked round alone."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from attacks import _decoders
 from attacks._decoder_nets import WIDTH
 from attacks._decoders import Known, Trained
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
 from leakbench.record import Message, Recording
@@ -115,14 +115,14 @@ class Decoder(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         why = super().obstacle(recording)
         if why:
             return why
-        method, meta = recording.method, recording.run.meta
+        method = recording.method
         if not hasattr(method, "layer"):
             return "the method has no field `layer`, so how its features are made is not known"
-        if "known/aux_data.safetensors" not in meta["files"]:
+        if not recording.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         if self.average > 1 and getattr(method, "subset", "") != "fixed":
             return (
@@ -130,7 +130,7 @@ class Decoder(Attack):
                 " nothing to average: use average=1"
             )
         if self.average > 1 and not any(
-            s["kind"] == "labels" and s["sender"] == "client" for s in meta["sent"]
+            s["kind"] == "labels" and s["sender"] == "client" for s in recording.sent
         ):
             return (
                 "clients send no labels by which the rows of two messages could be told to belong"

@@ -12,10 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import SERVER
 from leakbench.metrics import EXPOSURE, EXPOSURE_UNDIRECTED
-from leakbench.record import Recording
 
 PASSED_ON = ("features", "mean_data", "data")
 """The kinds of which a server can pass on to clients what other clients sent."""
@@ -61,16 +60,16 @@ class Exposure(Attack):
     def threat(self) -> ThreatModel:
         return ThreatModel(kinds=PASSED_ON, rounds="all", knows=("facts",), rung="transcript")
 
-    def attacks(self, recording: Recording) -> tuple[str, ...]:
+    def attacks(self, recording: Source) -> tuple[str, ...]:
         return _sent_singly(recording) or PASSED_ON[:1]
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         if not _sent_singly(recording):
             return (
                 "no client sends the server features, means of data or data that are not summed on"
                 " the way"
             )
-        if "excerpt" in recording.run.meta:  # what is not in the table would count as never sent
+        if recording.partial:  # what is not in the table would count as never sent
             return "this run is an excerpt: who sent what to whom is not all there"
         return "" if recording.facts.clients > 1 else "there is one client only"
 
@@ -93,12 +92,10 @@ class Exposure(Attack):
         ]
 
 
-def _sent_singly(recording: Recording) -> tuple[str, ...]:
+def _sent_singly(recording: Source) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
     sent = {
-        s["kind"]
-        for s in recording.run.meta["sent"]
-        if s["sender"] == "client" and s["receiver"] == "server"
+        s["kind"] for s in recording.sent if s["sender"] == "client" and s["receiver"] == "server"
     }
     return tuple(k for k in PASSED_ON if k in sent)
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching, _updates
-from leakbench.attacking import Attack, Guess, Metric, Replay, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Replay, Source, ThreatModel, View
 from leakbench.federation import party
 from leakbench.metrics import RECONSTRUCTION
 from leakbench.record import Message, Recording
@@ -95,7 +95,7 @@ class GradientInversion(Attack):
     def floor_threat(self) -> ThreatModel:
         return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         m, probe = recording.method, self.message == "probe"
         why = super().obstacle(recording)
         if why:

@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attacks import _label_shares, _updates
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 
 class LabelInference(Attack):
@@ -92,7 +92,7 @@ class LabelInference(Attack):
             update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))}
         )
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         why = super().obstacle(recording)
         if why or self.source == "message":
             return why
@@ -112,7 +112,7 @@ class LabelInference(Attack):
             )
         return self._uncalibrated(recording) if self.source == "calibrated" else ""
 
-    def _uncalibrated(self, recording: Recording) -> str:
+    def _uncalibrated(self, recording: Source) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""
         m = recording.method
         if m.optimizer != "sgd":
@@ -126,9 +126,7 @@ class LabelInference(Attack):
                 "a part of the network never leaves the client, so what it predicts cannot be told"
             )
         trained = [t for t in trainings(m, 1) if t.steps or t.epochs]
-        counted = any(
-            (s["kind"], s["sender"]) == ("count", "client") for s in recording.run.meta["sent"]
-        )
+        counted = any((s["kind"], s["sender"]) == ("count", "client") for s in recording.sent)
         return (
             ""
             if not trained or trained[0].steps or counted

@@ -8,10 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 
 class PrototypeLeakage(Attack):
@@ -44,7 +44,7 @@ class PrototypeLeakage(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         one_each = recording.facts.clients == recording.facts.classes
         return super().obstacle(recording) or (
             ""

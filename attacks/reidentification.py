@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.base import UsageError
 from leakbench.federation import SERVER
 from leakbench.metrics import REIDENTIFIED
@@ -92,7 +92,7 @@ class Reidentification(Attack):
             rung="method",
         )
 
-    def obstacle(self, recording: Recording) -> str:
+    def obstacle(self, recording: Source) -> str:
         why = super().obstacle(recording)
         if why:
             return why
@@ -108,11 +108,7 @@ class Reidentification(Attack):
         )
 
     def seconds(self, recording: Recording) -> float:
-        sent = next(
-            s
-            for s in recording.run.meta["sent"]
-            if (s["kind"], s["sender"]) == ("features", "client")
-        )
+        sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("features", "client"))
         pairs = recording.facts.clients * sent["messages"] / sent["rounds"]
         return float(1 + 2 * pairs * (2e-3 + 1e-8 * sent["bytes"] / sent["messages"]))
 

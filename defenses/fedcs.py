@@ -18,6 +18,7 @@ class FedCS(Prototypes):
     """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 6"
+    principal: ClassVar[tuple[str, ...]] = ("cos_theta",)
 
     cos_theta: float = Field(
         0.5, ge=-1, le=1, description="cosine of proxy and prototype (the paper: 0.1 to 0.5)"

@@ -18,6 +18,7 @@ class FedGN(Prototypes):
     """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 5"
+    principal: ClassVar[tuple[str, ...]] = ("sigma",)
 
     sigma: float = Field(
         0.1,

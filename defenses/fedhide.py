@@ -19,6 +19,7 @@ class FedHide(Prototypes):
     """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 4"
+    principal: ClassVar[tuple[str, ...]] = ("alpha", "k")
 
     alpha: float = Field(
         0.1, ge=0, le=1, description="weight of the true prototype (the paper: 0.1, 0.01)"

@@ -17,6 +17,7 @@ class FedProx(Defense):
     """
 
     paper: ClassVar[str] = "Li et al., MLSys 2020, Eq. 2"
+    principal: ClassVar[tuple[str, ...]] = ("mu",)
 
     mu: float = Field(0.1, ge=0, description="weight of the proximal term")
     steps: int = Field(3, ge=0, description="local steps; 0: by epochs")

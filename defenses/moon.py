@@ -27,6 +27,7 @@ class MOON(ElevenEpochs):
 
     fusible: ClassVar[bool] = False  # the trained model is kept for the next round
     paper: ClassVar[str] = "Li et al., CVPR 2021, Eq. 3 and 4, Algorithm 1"
+    principal: ClassVar[tuple[str, ...]] = ("mu",)
 
     mu: float = Field(5.0, ge=0, description="weight of the contrast")
     temperature: float = Field(0.5, gt=0, description="tau: of the contrast")

@@ -20,7 +20,11 @@ from leakbench.record.folders import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-    from leakbench.gate.gate import Verdict
+    from leakbench.gate.baseline import GateRow
+    from leakbench.gate.gate import CheckResult
+    from leakbench.results.tables import Tables
+
+Runs = Iterable[Run | str | Path]
 
 
 @dataclass(frozen=True)
@@ -150,13 +154,26 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     return Results(Path(pipeline.score(str(_path(run)), name, params, progress=lambda *_: None)))
 
 
+def tables(runs: Runs) -> Tables:
+    """Every number of ``runs``, read once: `report`, `check` and `update` take it in their place,
+    and its ``to_frame("tradeoff")`` is a pandas frame.
+
+    Raises:
+        UsageError: there is no run, or two are the same seed of one setting.
+        BrokenFile: an artifact is damaged.
+    """
+    from leakbench.reporting import write
+
+    return write.tables([load(_path(r)) for r in runs])
+
+
 def report(
-    runs: Iterable[Run | str | Path],
+    runs: Runs | Tables,
     out: str | Path = "report",
     *,
     title: str = "leakbench",
     formats: Sequence[str] = ("html", "csv", "json", "figures"),
-    check: Verdict | None = None,
+    check: CheckResult | None = None,
     baseline: str | Path | None = None,
     redact: bool = False,
     against: str | Path | None = None,
@@ -164,7 +181,7 @@ def report(
     """Write the tables and pages of ``runs`` to the folder ``out``; returns it.
 
     Args:
-        runs: run folders.
+        runs: run folders, or what ``tables`` read of them.
         out: where the report goes.
         title: of the page.
         formats: names of `leakbench list reports`; the CSV files are always written.
@@ -178,9 +195,10 @@ def report(
         BrokenFile: an artifact is damaged.
     """
     from leakbench.reporting import write
+    from leakbench.results.tables import Tables
 
     return write.write(
-        [load(_path(r)) for r in runs],
+        runs if isinstance(runs, Tables) else tables(runs),
         Path(out),
         title=title,
         formats=formats,
@@ -205,51 +223,51 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
 
 
 def check(
-    runs: Iterable[Run | str | Path],
-    *,
-    baseline: str | Path = "leakage.json",
-    named: Sequence[str] = (),
-) -> Verdict:
-    """Compare ``runs`` with a committed baseline: ``.exit_code`` 0 fine, 1 leaks more, 3 cannot
-    tell.
+    runs: Runs | Tables, *, baseline: str | Path = "leakage.json", named: Sequence[str] = ()
+) -> CheckResult:
+    """Compare ``runs`` (folders, or what ``tables`` read of them) with a committed baseline:
+    ``.exit_code`` 0 fine, 1 leaks more, 3 cannot tell.
 
     Raises:
         UsageError: there is no baseline, or a named row is in neither side.
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
-    from leakbench.reporting import write
 
-    return gate.check(
-        write.gated([load(_path(r)) for r in runs]), _baseline.load(Path(baseline)), named=named
-    )
+    return gate.check(_gated(runs), _baseline.load(Path(baseline)), named=named)
 
 
 def update(
-    runs: Iterable[Run | str | Path],
+    runs: Runs | Tables,
     *,
     baseline: str | Path = "leakage.json",
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
-) -> Verdict:
-    """Write the baseline from ``runs``; where a row is worse than before and ``accept`` does not
-    name it, nothing is written and ``.exit_code`` is 1.
+) -> CheckResult:
+    """Write the baseline from ``runs`` (folders, or what ``tables`` read of them); where a row is
+    worse than before and ``accept`` does not name it, nothing is written and ``.exit_code`` is 1.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
-    from leakbench.reporting import write
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    fresh, verdict = gate.update(
-        write.gated([load(_path(r)) for r in runs]), then, accept=accept, named=named
-    )
+    fresh, result = gate.update(_gated(runs), then, accept=accept, named=named)
     if fresh is not None:
         _baseline.save(path, fresh)
-    return verdict
+    return result
+
+
+def _gated(runs: Runs | Tables) -> list[GateRow]:
+    """What a baseline holds; which attacks would fit is not asked."""
+    from leakbench.gate.rows import gate_rows
+    from leakbench.results.tables import Tables, collect
+
+    read = runs if isinstance(runs, Tables) else collect([load(_path(r)) for r in runs])
+    return gate_rows(read.settings)
 
 
 def _path(run: Run | str | Path) -> Path:

@@ -1,13 +1,19 @@
-"""What flags, rungs, stages and missing numbers are called on a page."""
+"""What every format says in the same words: numbers with their intervals, attacks, notes, a setting
+in one line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from leakbench.judging import METHODS, Number, plain, words
-from leakbench.results import Row
+from leakbench.base import Meaning
+from leakbench.judging import ORACLES, Judged, real
+from leakbench.reporting import Picture, ReportData
+from leakbench.results import ANY, CASCADE, Claim, Number, Setting, Utility, when
+from leakbench.statistics import Estimate
 
+# In the order in which the files list them.
 FLAGS = {
     "control_failed": "the attack fails even with nothing defended: too weak to judge",
     "dead_run": "dead run",
@@ -15,8 +21,7 @@ FLAGS = {
     "few_seeds": "two seeds",
     "few_units": "few units: rare leaks can be missed",
     "failed_units": "the attack failed on some units; they count as blind guesses",
-    "oracle_prototypes": "the attack was given the true prototypes",
-    "oracle_labels": "the attack was given the true labels",
+    **{flag: f"the attack was given {what}" for flag, what in ORACLES.items()},
     "probe": "probe: a message nobody sends",
     "loss_did_not_fall": "the attack's loss did not fall",
     "gradient_vanished": "the update is almost zero",
@@ -31,7 +36,7 @@ RUNGS = {
     "method": "knows the method",
     "public": "has public data",
 }
-ATTACKS = {"cascade": "best real attacker (cascade)", "any_attack": "worst case (any attack)"}
+ATTACKS = {CASCADE: "best real attacker (cascade)", ANY: "worst case (any attack)"}
 STAGES = {
     "untrained": "before training",
     "early": "early",
@@ -43,53 +48,145 @@ PROBE = (
     "A probe is an update from a single image, made for this audit: nobody sends it. It says what"
     " one image would give away, and gives no verdict on the messages that are really sent."
 )
+NOT_RECORDED = "command not recorded"
 
 
-def notes(flags: str) -> str:
+def notes(flags: Iterable[str]) -> str:
     """Flags in words."""
-    return "; ".join(FLAGS.get(f, f) for f in flags.split("|") if f) or "nothing to note"
+    given = set(flags)
+    known = [text for flag, text in FLAGS.items() if flag in given]
+    return "; ".join([*known, *sorted(given - FLAGS.keys())]) or "nothing to note"
 
 
-def attack(row: Row) -> str:
-    """The name of a row's attack."""
-    return attack_words(str(row["attack"]))
-
-
-def attack_words(name: str) -> str:
+def attack(name: str) -> str:
     """An attack's name in words."""
     return ATTACKS.get(name, name.replace("_", " "))
 
 
-def number_text(metric: str, row: Number | None) -> str:
-    """As in "0.94 (0.90 to 0.97)", or that there is none."""
-    return "not run" if row is None else interval_text(metric, row.value, row.low, row.high)
+def command(number: Number) -> str:
+    """What makes a number again."""
+    if number.attacker.made:
+        return "made from the attacks' units: leakbench report"
+    return number.command or NOT_RECORDED
 
 
-def interval_text(metric: str, value: float, low: float, high: float) -> str:
-    """A value with its interval, the unit once."""
-    unit = words(metric).suffix
-    first, a, b = (plain(metric, v).removesuffix(unit) for v in (value, low, high))
-    return f"{first} ({a} to {b}){unit}"
+def about(meaning: Meaning) -> str:
+    """A metric in a sentence."""
+    return meaning.about or f"{meaning.heading}: defined by the plugin that measures it."
 
 
-def why_missing(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """missing.csv as sentences, one reason once: (reason, what it concerns)."""
+def bare(meaning: Meaning, value: float) -> str:
+    """Without its unit."""
+    return meaning.text(value).removesuffix(meaning.suffix)
+
+
+def interval(meaning: Meaning, e: Estimate) -> str:
+    """As in "0.94 (0.90 to 0.97)", the unit once."""
+    value, low, high = (bare(meaning, v) for v in (e.value, e.low, e.high))
+    return f"{value} ({low} to {high}){meaning.suffix}"
+
+
+def span(meaning: Meaning, e: Estimate) -> str:
+    """As in "0.90 to 0.97"; an interval without width was not sampled."""
+    return "exact" if e.low == e.high else f"{bare(meaning, e.low)} to {meaning.text(e.high)}"
+
+
+def reach(meaning: Meaning, values: Iterable[float]) -> str:
+    """From the lowest to the highest, as in "0.88 to 0.93"."""
+    found = list(values)
+    low, high = meaning.text(min(found)), meaning.text(max(found))
+    return low if low == high else f"{low.removesuffix(meaning.suffix)} to {high}"
+
+
+def number(n: Number | None) -> str:
+    """With its interval, or that there is none."""
+    return "not run" if n is None else interval(n.meaning, n.value)
+
+
+def utility(u: Utility | None) -> str:
+    """As in "0.905 (0.885 to 0.925)"."""
+    return "not measured" if u is None else interval(u.meaning, u.value)
+
+
+def claim(meaning: Meaning, found: Claim) -> str:
+    """A paper's number with its source."""
+    return f"{meaning.text(found.value)} ({found.source})"
+
+
+def claimed(setting: Setting, metric: str, stage: str = "final") -> Number | None:
+    """The setting's number in a metric that has its paper's beside it, the strongest attacker's."""
+    found = [n for n in setting.numbers if n.metric == metric and when(n.stage) == stage]
+    return next((n for n in reversed(found) if n.claim), None)
+
+
+def lacking(judged: Judged) -> str:
+    """Why there is no number, in a few words; "" where there is one."""
+    told = {1: f"sends no {judged.case.kind}", 2: "not attacked"}
+    return told.get(judged.verdict.rule, "")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A setting on one question, a line in a table: never empty, a dash or a bare zero."""
+
+    name: str
+    utility: str
+    paper: str
+    real: str
+    worst: str
+    verdict: str
+
+
+def summary(judged: Judged) -> Summary:
+    """The numbers of a verdict with their intervals, or the reason why there are none."""
+    setting, verdict, none = judged.setting, judged.verdict, lacking(judged)
+    marks = " (reference)" * setting.reference + " (dead)" * setting.dead
+    return Summary(
+        name=setting.name + marks,
+        utility=utility(setting.final),
+        paper=none or number(verdict.paper),
+        real=none or number(real(judged)),
+        worst=none or number(verdict.worst),
+        verdict=verdict.word,
+    )
+
+
+def under(picture: Picture | None) -> str:
+    """What stands under a picture."""
+    if picture is None:
+        return "not kept"
+    if picture.sha256 is None:
+        return "attack failed"
+    if picture.role == "original":  # the example's row in the task's data stays in longer texts
+        return " ".join(picture.unit.split("/")[:2])
+    return "PSNR not measured" if picture.psnr is None else f"{picture.psnr:.0f} dB"
+
+
+def why_missing(data: ReportData) -> list[tuple[str, list[str]]]:
+    """What is missing, one reason once: (reason, what it concerns)."""
+    titles = {s.family: s.title for s in data.settings}
     found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        who = METHODS.get(row["defense"], row["defense"])
-        what = (
-            " ".join(str(row[k]).replace("_", " ") for k in ("attack", "metric") if row[k])
-            or "every number"
-        )
-        found.setdefault(str(row["reason"]), {})[f"{row['task']}: {who}, {what}"] = None
+    for m in data.missing:
+        family = m.configuration.defense
+        told = [part.replace("_", " ") for part in (m.attack, m.metric) if part]
+        what = " ".join(told) or "every number"
+        whom = f"{m.configuration.task}: {titles.get(family, family)}, {what}"
+        found.setdefault(m.reason, {})[whom] = None
     return [(reason, list(whom)) for reason, whom in found.items()]
 
 
-def megabytes(count: Any) -> str:
+def several(names: Sequence[str], most: int) -> str:
+    """As in "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def megabytes(count: float) -> str:
     """Bytes for people."""
-    size = float(count)
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("KB", "MB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} GB"

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakbench.record import TABLES
+from leakbench import results
 from leakbench.reporting import Report, ReportData
-from leakbench.results import tables as results
 
 
 class Csv(Report):
@@ -16,5 +15,4 @@ class Csv(Report):
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
         """One file per table."""
-        tables = {name: [dict(row) for row in getattr(data, name)] for name in TABLES}
-        return results.write(results.Tables(**tables), out)
+        return results.write(data.tables, out)

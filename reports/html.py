@@ -6,37 +6,35 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakbench.base import printable, write_bytes
-from leakbench.judging import METRICS, all_judged, headline
+from leakbench.judging import ATTACKERS, GHOST, WORST
 from leakbench.reporting import Report, ReportData
-from leakbench.results import setting_key
-from reports import _against
-from reports._attackers import ATTACKERS, GHOST, WORST
-from reports._cards import cards
-from reports._chart import plot_fills
-from reports._chart_data import block, chart_data
-from reports._ladder import ladder
-from reports._maps import maps
-from reports._page import View, tasks_of, view
-from reports._pictures import attack_name, gallery
-from reports._points import half_fill, shapes
-from reports._records import records
-from reports._rounds import rounds
-from reports._strip import strip
-from reports._summary import table
-from reports._sure import how_sure
-from reports._tables import number_rows
-from reports._words import PROBE, RUNGS, megabytes, why_missing
+from reports._chart.chart import plot_fills
+from reports._chart.data import block, chart_data
+from reports._chart.points import half_fill, shapes
+from reports._page import moved
+from reports._page.cards import cards
+from reports._page.ladder import ladder
+from reports._page.maps import maps
+from reports._page.numbers import number_rows
+from reports._page.pictures import gallery
+from reports._page.question import View, tasks_of, view
+from reports._page.records import records
+from reports._page.rounds import rounds
+from reports._page.strip import strip
+from reports._page.summary import table
+from reports._page.sure import how_sure
+from reports._words import PROBE, RUNGS, about, several, why_missing
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "_page" / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "against", "screens")
 SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "sort")
-MOST_MOVED = 12  # lines of what moved that are not folded
+MOST_VALUES = 6  # of what is told of the runs
 
 
 class Html(Report):
@@ -61,12 +59,10 @@ def render(data: ReportData) -> str:
     """
     import jinja2
 
-    settings, questions = all_judged(data)
-    marks = shapes([s.family for s in settings])
-    views = [view(i, q, questions, marks) for i, q in enumerate(questions)]
-    final = [v for v in views if v.question.stage == "final"]
-    records_ = records(data, settings, questions)
-    charts = block(chart_data({v.ident: v.scenes for v in views if v.scenes}))
+    marks = shapes([s.family for s in data.settings])
+    views = [view(f"q{i}", question, data, marks) for i, question in enumerate(data.questions)]
+    final = [v for v in views if not v.early]
+    ladders = [ladder(v.ident, v.question, marks) for v in sorted(final, key=_judged)]
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -75,52 +71,45 @@ def render(data: ReportData) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"megabytes": megabytes, "attack_name": attack_name}
+    every = records(data)
     page = env.get_template("index.html.jinja").render(
         data=data,
         style=style,
         script=script,
         policy=policy(style, script),
-        first=headline(None) if not questions else None,
         views=views,
         rungs=RUNGS,
-        charts=charts,
+        charts=block(chart_data({v.ident: v.scenes for v in views if v.scenes})),
         switch=tasks_of(views),
         attackers=[a for a in ATTACKERS if any(a in v.attackers for v in views)],
         worst=next(a for a in ATTACKERS if a.key == WORST),
         ghost=GHOST,
         probe=PROBE,
-        ladders=[
-            found
-            for v in sorted(final, key=_judged)
-            if (found := ladder(v.ident, v.question, marks))
-        ],
-        tables=[table(v.ident, v.question, _claims(data, v.question.metric), marks) for v in final],
-        cards=cards(data, questions, records_, marks),
-        records=records_,
-        numbers=number_rows(data, settings),
-        metrics=[(METRICS[m].title, METRICS[m].meaning) for m in METRICS if m in _metrics(data)],
-        rounds=rounds(data, settings, questions),
-        maps=maps(data.maps, settings),
-        gallery=gallery(data, settings, questions),
-        missing=why_missing(data.missing),
-        sure=how_sure(data, settings, questions),
+        ladders=[found for found in ladders if found],
+        tables=[table(v.ident, v.question, marks) for v in final],
+        cards=cards(data, every, marks),
+        records=every,
+        numbers=number_rows(data),
+        metrics=_metrics(data),
+        rounds=rounds(data),
+        maps=maps(data),
+        gallery=gallery(data),
+        missing=why_missing(data),
+        sure=how_sure(data),
         fills=half_fill() + plot_fills(),
-        check=strip(data.check, settings),
-        moved=_moved(data),
+        check=strip(data.check),
+        moved=moved.section(data.against) if data.against else None,
         provenance=_provenance(data),
-        seeds=sorted({s.seeds for s in settings}),
-        tasks=sorted({s.task for s in settings}),
-        settings=settings,
+        seeds=sorted({len(s.seeds) for s in data.settings}),
+        tasks=sorted({s.task for s in data.settings}),
     )
     return printable(page)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:
     """The page's own style or script, of the files named."""
-    return "".join(
-        (TEMPLATES / folder / f"{name}.{ending}").read_text(encoding="utf-8") for name in names
-    )
+    files = [TEMPLATES / folder / f"{name}.{ending}" for name in names]
+    return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def policy(style: str, script: str = "") -> str:
@@ -128,11 +117,11 @@ def policy(style: str, script: str = "") -> str:
     nothing else.
     """
     own = {"style-src": style} | ({"script-src": script} if script else {})
-    digests = {
-        k: base64.b64encode(hashlib.sha256(v.encode()).digest()).decode() for k, v in own.items()
-    }
-    allowed = "; ".join(f"{k} 'sha256-{digest}'" for k, digest in digests.items())
-    return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+    allowed = ""
+    for name, text in own.items():
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        allowed += f"{name} 'sha256-{digest}'; "
+    return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
 
 
 def _judged(view: View) -> tuple[bool, int]:
@@ -140,63 +129,30 @@ def _judged(view: View) -> tuple[bool, int]:
     return view.question.probe, -sum(j.verdict.judged for j in view.question.judged)
 
 
-def _claims(data: ReportData, metric: str) -> dict[str, Any]:
-    """``setting_key`` -> the row of tradeoff.csv that has its paper's number in ``metric``."""
-    ends = [
-        r
-        for r in data.tradeoff
-        if r["metric"] == metric and r["stage"] in ("final", "all") and not r["probe"]
-    ]
-    return {setting_key(r): r for r in ends if r["claimed"] not in ("", None)}
-
-
-def _metrics(data: ReportData) -> set[str]:
-    return {r["metric"] for r in (*data.tradeoff, *data.utility)}
-
-
-def _moved(data: ReportData) -> dict[str, Any] | None:
-    """What moved since another report: the lines that matter first, then all others."""
-    if data.against is None:
-        return None
-    lines = [_against.line(r) for r in data.against.rows]
-    first = [n for n in lines if n.first]
-    return {
-        "said": _against.verdict(data.against),
-        "first": first[:MOST_MOVED],
-        "rest": [*first[MOST_MOVED:], *(n for n in lines if not n.first)],
-    }
+def _metrics(data: ReportData) -> list[tuple[str, str]]:
+    """(name, what it says) of every metric, in the order of the questions."""
+    place = {m.name: (m.question.order, m.question.name, m.rank) for m in data.metrics.values()}
+    ordered = sorted(data.metrics.values(), key=lambda m: (place[m.name], m.name))
+    return [(m.heading, about(m)) for m in ordered]
 
 
 def _provenance(data: ReportData) -> list[tuple[str, str]]:
     """Where the runs came from: (what, the values that occur)."""
-
-    def seen(values: Any) -> str:
-        found = sorted({str(v) for v in values if v not in (None, "")})
-        return (
-            ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
-            if found
-            else "not recorded"
-        )
-
-    runs = data.runs
-    names = sorted({n for r in runs for n in r.get("versions", {})})
+    runs, made = data.runs, data.made
+    commits = [f"{r.get('commit')}{', with changes' * bool(r.get('dirty'))}" for r in runs]
     out = [
-        ("report made", data.made),
-        (
-            "leakbench",
-            f"{data.version}, commit {data.commit}{', with changes' if data.dirty else ''}",
-        ),
-    ]
-    out += [
+        ("report made", made.at),
+        ("leakbench", f"{made.version}, commit {made.commit}{', with changes' * made.dirty}"),
         ("runs", str(len(runs))),
-        ("engines", seen(r.get("engine") for r in runs)),
-        ("devices", seen(r.get("device") for r in runs)),
+        ("engines", _seen(r.get("engine") for r in runs)),
+        ("devices", _seen(r.get("device") for r in runs)),
+        ("number format", _seen(r.get("dtype") for r in runs)),
+        ("commits of the runs", _seen(commits)),
     ]
-    out += [("number format", seen(r.get("dtype") for r in runs))]
-    out += [
-        (
-            "commits of the runs",
-            seen(f"{r.get('commit')}{', with changes' if r.get('dirty') else ''}" for r in runs),
-        )
-    ]
-    return out + [(n, seen(r.get("versions", {}).get(n) for r in runs)) for n in names]
+    names = sorted({name for r in runs for name in r.get("versions", {})})
+    return out + [(n, _seen(r.get("versions", {}).get(n) for r in runs)) for n in names]
+
+
+def _seen(values: Iterable[Any]) -> str:
+    found = sorted({str(v) for v in values if v not in (None, "")})
+    return several(found, MOST_VALUES) or "not recorded"

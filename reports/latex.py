@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leakbench.base import one_line, write_bytes
-from leakbench.judging import METHODS, Judged, Question, all_judged, plain, words
+from leakbench.judging import Judged, Question
 from leakbench.reporting import Report, ReportData
-from leakbench.results import Row, setting_key
-from reports._row_text import Summary, summary
+from leakbench.results import Number, Utility
+from reports._words import about, claimed, summary
 
 ROWS = 40  # of a table; more go into further tables
 COLUMNS = (
@@ -85,93 +85,66 @@ class Latex(Report):
 
 def render(data: ReportData) -> str:
     """One table per question, and a comment that says what the columns are."""
-    claimed = _claims(data)
-    parts = [HEAD.format(version=escape(data.version), made=escape(data.made))]
-    for question in all_judged(data)[1]:
-        parts += _tables(question, claimed)
+    parts = [HEAD.format(version=escape(data.made.version), made=escape(data.made.at))]
+    for question in data.questions:
+        parts += _tables(question)
     if len(parts) == 1:
         parts.append("% No attack has been run: there is no table.\n")
     return "\n".join(parts)
 
 
-def _claims(data: ReportData) -> dict[tuple[str, str], Row]:
-    """(setting, metric) -> the row with the paper's number, the utility's or that of the paper's
-    own attack.
-    """
-    rows = [r for r in data.utility if r["statistic"] == "final"]
-    rows += [r for r in data.tradeoff if r["rung"] == "paper" or r["attack"] == "any_attack"]
-    out: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        if row.get("claimed") not in ("", None):
-            out.setdefault((setting_key(row), row["metric"]), row)
-    return out
-
-
-def _tables(question: Question, claimed: dict[tuple[str, str], Row]) -> Iterator[str]:
+def _tables(question: Question) -> Iterator[str]:
     judged = question.judged
     for start in range(0, len(judged), ROWS):
-        yield _table(question, judged[start : start + ROWS], claimed, again=start > 0)
+        yield _table(question, judged[start : start + ROWS], again=start > 0)
 
 
-def _table(
-    question: Question,
-    judged: Sequence[Judged],
-    claimed: dict[tuple[str, str], Row],
-    *,
-    again: bool,
-) -> str:
+def _table(question: Question, judged: Sequence[Judged], *, again: bool) -> str:
+    unit = about(question.meaning)
+    told = f"{question.task}, {question.label}: {unit} In brackets: 95 % intervals."
     lines = [
         "\\begin{table}",
-        f"\\caption{{{_caption(question)}{' (continued)' if again else ''}}}",
+        f"\\caption{{{escape(told)}{' (continued)' * again}}}",
         "\\centering\\footnotesize",
         "\\begin{tabular}{lccccccl}",
         "\\toprule",
-        " & ".join(escape(c) for c in COLUMNS) + " \\\\",
+        _row(COLUMNS),
         "\\midrule",
     ]
     sources: dict[str, None] = {}
-    family = ""
-    for j in judged:
-        if family not in ("", j.setting.family):
+    for i, j in enumerate(judged):
+        if i and judged[i - 1].setting.family != j.setting.family:
             lines.append("\\addlinespace")
-        family = j.setting.family
-        claims = [
-            _claim(claimed.get((j.setting.key, m)), m)
-            for m in (j.setting.utility.metric if j.setting.utility else "", question.metric)
-        ]
-        sources |= dict.fromkeys(s for _, s in claims if s)
-        lines.append(" & ".join(_cells(summary(j), claims[0][0], claims[1][0])) + " \\\\")
+        row = summary(j)
+        gain, gain_source = _claim(j, j.setting.final)
+        leak, leak_source = _claim(j, claimed(j.setting, question.metric, question.stage))
+        sources |= dict.fromkeys(s for s in (gain_source, leak_source) if s)
+        cells = (row.name, row.utility, gain, row.paper, leak, row.real, row.worst, row.verdict)
+        lines.append(_row(cells))
     lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}"]
     return "\n".join([*lines, *(f"% {escape(s)}" for s in sources)]) + "\n"
 
 
-def _cells(row: Summary, utility: str, leakage: str) -> list[str]:
-    cells = (row.name, row.utility, utility, row.paper, leakage, row.real, row.worst, row.verdict)
-    return [escape(c) for c in cells]
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(escape(c) for c in cells) + " \\\\"
 
 
-def _claim(row: Row | None, metric: str) -> tuple[str, str]:
+def _claim(judged: Judged, found: Number | Utility | None) -> tuple[str, str]:
     """The paper's number and where it stands."""
-    if row is None:
+    if found is None or found.claim is None:
         return NONE, ""
-    who = METHODS.get(row["defense"], row["defense"])
-    return plain(metric, float(row["claimed"])), f"{who}, {metric}: {row['claimed_source']}"
-
-
-def _caption(question: Question) -> str:
-    unit = words(question.metric)
-    told = f"{question.task}, {question.label}: {unit.meaning} In brackets: 95 % intervals."
-    return escape(told)
+    meaning, claim = found.meaning, found.claim
+    return meaning.text(claim.value), f"{judged.setting.title}, {meaning.name}: {claim.source}"
 
 
 def escape(text: str) -> str:
     """Text that LaTeX sets as it is; no command, no comment, no ligature of its own."""
-    told = "".join(
-        SPELT.get(c) or (c if _known(c) else f"(U+{ord(c):04X})") for c in one_line(text)
-    )
-    return re.sub("-(?=-)", "-{}", told)
+    return re.sub("-(?=-)", "-{}", "".join(map(_letter, one_line(text))))
 
 
-def _known(c: str) -> bool:
-    """ASCII, and the letters of Latin-1 and Latin Extended-A that T1 fonts have."""
-    return bool(re.match(r"[\x20-\x7e\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e]", c))
+def _letter(c: str) -> str:
+    """ASCII stays, and the letters of Latin-1 and Latin Extended-A that T1 fonts have."""
+    if c in SPELT:
+        return SPELT[c]
+    known = re.match(r"[\x20-\x7e\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e]", c)
+    return c if known else f"(U+{ord(c):04X})"

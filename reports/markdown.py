@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.base import one_line, write_bytes
-from leakbench.judging import Question, Span, all_judged, headline, lede
+from leakbench.judging import Question, Span
 from leakbench.reporting import (
     URGENT,
+    Against,
     Check,
     CheckRow,
     Report,
@@ -21,9 +22,8 @@ from leakbench.reporting import (
     moved_text,
     value_text,
 )
-from reports import _against
-from reports._row_text import summary
-from reports._words import PROBE
+from reports._page import moved
+from reports._words import PROBE, summary
 
 MOST = 60_000  # bytes, so characters too
 TAIL = 1_500  # kept free for what has to be said in any case
@@ -74,54 +74,43 @@ class Sheet:
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], more: str = "rows"
     ) -> None:
         """A table of as many rows as fit."""
-        note = len(f"… and {len(rows)} more {more}, left out to keep this short.".encode()) + 4
+        told = f"… and {{}} more {more}, left out to keep this short.".format
+        note = len(told(len(rows)).encode()) + 4
         self.left -= note
         done = 0
         if self.add("| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)):
-            for row in rows:
-                if not self.add("| " + " | ".join(row) + " |"):
-                    break
+            while done < len(rows) and self.add("| " + " | ".join(rows[done]) + " |"):
                 done += 1
         self.left += note
-        self.add(
-            "",
-            *(
-                [f"… and {len(rows) - done} more {more}, left out to keep this short.", ""]
-                if done < len(rows)
-                else []
-            ),
-        )
+        left = len(rows) - done
+        self.add("", *([told(left), ""] if left else []))
 
 
 def render(data: ReportData, page: Path) -> str:
     """The summary; every string that comes from a run folder is escaped."""
-    _, questions = all_judged(data)
     sheet = Sheet(MOST - TAIL)
     if data.check:
         _check(sheet, data.check)
     else:
         sheet.add(f"## {plain(data.title)}", "")
-    if not questions:
-        sheet.add(spans(headline(None)), "")
-    for question in questions:
-        if not _question(sheet, question, main=question is questions[0]):
+    if not data.questions:
+        sheet.add(spans(data.headline), "")
+    for i, question in enumerate(data.questions):
+        if not _question(sheet, question, main=i == 0):
             sheet.lines += ["… and more questions, left out to keep this short.", ""]
             break
     if data.against:
-        _moved(sheet, data)
+        _moved(sheet, data.against)
     note = " Private images were left out of it (`--redact`)." if data.redacted else ""
-    made = f"Made by leakbench {plain(data.version)} at {plain(data.made)}"
+    made = f"Made by leakbench {plain(data.made.version)} at {plain(data.made.at)}"
     sheet.lines += [f"The whole report: {code(str(page)[-400:])}.{note}", "", f"<sub>{made}.</sub>"]
     return "\n".join(sheet.lines) + "\n"
 
 
 def _check(sheet: Sheet, check: Check) -> None:
     """The strip's first line with a sign and the word, its lines, all rows folded."""
-    sheet.add(
-        f"## {SIGNS.get(check.exit, '⚠️')}"
-        f" {plain(check.heading or f'Check ended with exit {check.exit}')}",
-        "",
-    )
+    head = check.heading or f"Check ended with exit {check.exit}"
+    sheet.add(f"## {SIGNS.get(check.exit, '⚠️')} {plain(head)}", "")
     if check.against:
         sheet.add(f"against {plain(check.against)}", "")
     urgent = [r for r in check.rows if r.verdict in URGENT]
@@ -149,10 +138,8 @@ def _cells(row: CheckRow, said: bool | None) -> list[str]:
     """
     settle = () if said is None else how_to_settle(row, said)
     told = ": ".join([*settle[:1], *(code(c, cell=True) for c in settle[1:])])
-    why = (
-        ". ".join(t for t in (plain(row.why).removesuffix("."), told) if t)
-        or "compared over units and seeds"
-    )
+    parts = [t for t in (plain(row.why).removesuffix("."), told) if t]
+    why = ". ".join(parts) or "compared over units and seeds"
     return [
         f"**{plain(row.verdict)}**",
         plain(row.row),
@@ -168,7 +155,7 @@ def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
     told = [
         f"### {title}",
         "",
-        f"**{spans(headline(question))}** {spans(lede(question))}".strip(),
+        f"**{spans(question.headline)}** {spans(question.lede)}".strip(),
         "",
     ]
     told += [PROBE, ""] if question.probe else []
@@ -185,18 +172,15 @@ def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
     return True
 
 
-def _moved(sheet: Sheet, data: ReportData) -> None:
+def _moved(sheet: Sheet, found: Against) -> None:
     """What moved since another report."""
-    found = data.against
-    assert found  # noqa: S101 (asked for by the caller)
-    sheet.add(f"### What moved against {plain(found.name)}", "", plain(_against.verdict(found)), "")
+    sheet.add(f"### What moved against {plain(found.name)}", "", plain(moved.verdict(found)), "")
     if found.differs:
         sheet.add("Not like with like:", "", *(f"* {plain(d)}" for d in found.differs[:LINES]), "")
-    lines = sorted((_against.line(r) for r in found.rows), key=lambda n: not n.first)
-    cells = [
-        [plain(c) for c in (n.setting, n.word, n.what, n.old, n.new, n.change, n.why)]
-        for n in lines
-    ]
+    cells = []
+    for n in sorted(moved.lines(found), key=lambda n: not n.first):
+        told = (n.setting, n.word, n.what, n.old, n.new, n.change, n.why)
+        cells.append([plain(c) for c in told])
     if cells:
         sheet.table(MOVED, cells)
     for text, only in (("Only here", found.only_now), ("Only there", found.only_then)):

@@ -12,11 +12,15 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import torch
+from torch import nn
 
 import leakbench
 from leakbench.attacking import choices
+from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.record import columns, messages
 
@@ -156,6 +160,139 @@ def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
     single = dict.fromkeys(("rounds", "engine", "dtype", "record")) | {"task": value["-t"]}
     options.amend(plan, [value["-d"]], [], [value["-s"]], single, value["--seeds"])
     assert f"# {len(list(plan.specs()))} runs" in line
+
+
+def test_the_transcript_of_the_readme_runs():
+    (code,) = [b for b in blocks(README) if "leakbench.Transcript(" in b]
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sigmoid(), nn.Linear(8, 10))
+    x, y = torch.full((1, 1, 8, 8), 0.5), torch.tensor([3])
+    gradient = torch.autograd.grad(nn.functional.cross_entropy(net(x), y), net.parameters())
+    space = {"leakbench": leakbench, "nn": nn, "net": net, "y": y}
+    space["update"] = [-0.1 * g for g in gradient]
+    exec(compile(code, "README.md", "exec"), space)
+    assert space["image"].shape == x.shape
+
+
+class TestLimits:
+    """Every point of the README's Limits, by its first words; one that is added needs a check."""
+
+    TEXT = " ".join(README.split("\n## Limits\n")[1].split("\n## ")[0].split())
+    POINTS: ClassVar[list[str]] = re.split(r"(?:^|(?<=\.)) ?\* ", TEXT)[1:]
+
+    def point(self, first: str) -> str:
+        (found,) = [p for p in self.POINTS if p.startswith(first)]
+        return found
+
+    def test_every_point_is_checked_here(self):
+        asked = set(re.findall(r'self\.point\("(.*?)"\)', Path(__file__).read_text("utf-8")))
+        assert {f for p in self.POINTS for f in asked if p.startswith(f)} == asked
+        assert len(self.POINTS) == len(asked) == 9
+
+    def test_held(self):
+        assert "No number here is a differential-privacy guarantee" in self.point("**held is")
+        named = {f for w in registry.names("wrappers") for f in _fields("wrappers", w)}
+        named |= {name for table in columns.TABLES.values() for name in table}
+        assert not named & {"epsilon", "delta", "eps"}
+
+    def test_attacks(self):
+        text, attacks = self.point("The ten attacks are passive"), registry.names("attacks")
+        assert text.split()[1] == IN_WORDS[len(attacks)]
+        metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
+        assert not [name for name in {*attacks, *metrics} if "member" in name]
+        verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
+        assert sorted(verbs) == ["know", "loss_method", "messages", "same_as", "traffic"]
+
+    def test_methods_wrappers_and_tasks(self):
+        text = self.point("There are")
+        counts = [IN_WORDS[len(registry.names(k))] for k in ("defenses", "wrappers", "tasks")]
+        assert text.startswith("There are {} methods, {} wrappers and {} tasks.".format(*counts))
+        assert set(re.findall(r"`(.*?)`", text)) == set(registry.names("tasks"))
+        method = registry.load("defenses", "fedaws")()
+        sizes = []
+        for name in re.findall(r"`(.*?)`", text.split(" are made of ")[0]):
+            task = registry.load("tasks", name).build({}, name)
+            module = task.module(task.facts(method))
+            sizes.append(sum(p.numel() for p in module.parameters()))
+        said = [int(n.replace(",", "")) for n in re.findall(r"\d+,\d+", text)]
+        assert sizes == pytest.approx(said, rel=0.1)
+
+    def test_scales(self):
+        from leakbench.reproduce.rows import COLUMNS
+        from leakbench.results import claims
+
+        text = self.point("Nothing here")
+        made = {p.stem.split("-")[0] for p in (ROOT / "results").glob("*/*.csv")}
+        assert made == set(re.findall(r"`(.*?)`", text)) == {"smoke", "small"}
+        assert "differs" in COLUMNS
+        same = ("fedgn", "cifar100", "p_leak")
+        for what in itertools.product(("fedgn", "fedprox"), ("cifar100", "digits"), same[2:]):
+            method, task, metric = what
+            found = claims.find(method, {"sigma": 0.1}, task, metric, {})
+            assert (found is not None) is (what == same), what
+        assert claims.find("fedgn", {"sigma": 0.1}, "cifar100", "psnr", {}) is None
+
+    def test_gradient_inversion(self):
+        text = self.point("Gradient inversion")
+        kind = registry.load("attacks", "gradient_inversion")
+        assert f"up to {kind().local_steps} local steps" in text
+        assert {kind(**v).message for v in kind.variants} == {"probe"}
+        net, real = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), kind(message="update")
+        for fields, fits in (
+            ({"steps": kind().local_steps}, True),
+            ({"steps": kind().local_steps + 1}, False),
+            ({"optimizer": "adam"}, False),
+        ):
+            seen = leakbench.Transcript(
+                net, nn.functional.cross_entropy, shape=(4,), batch=1, **fields
+            )
+            y = [0] * fields.get("steps", 1)
+            seen.add("update", [torch.ones_like(p) for p in net.parameters()], labels=y)
+            assert (real.obstacle(seen) == "") is fits, fields
+            assert (kind().obstacle(seen) == "") is False
+
+    def test_probes(self):
+        assert "rows made of probes are marked" in self.point("A probe")
+        assert "probe" in columns.RESULTS
+        assert "probe" in columns.FLAGS
+
+    def test_wrappers(self):
+        text = self.point("`secure_sum`")
+        assert set(re.findall(r"`(.*?)`", text)) == set(registry.names("wrappers"))
+        assert registry.load("wrappers", "secure_sum").sums
+
+    def test_seeds(self):
+        assert "Fewer than eight seldom" in self.point("Three seeds")
+        statistics = " ".join(DOCS["statistics.md"].split())
+        assert "Fewer than 8 seeds seldom settle a row whose draws changed" in statistics
+        assert "with three seeds or more the interval speaks of the method" in statistics
+
+    def test_lpips(self):
+        from leakbench.cli import doctor
+        from leakbench.metrics import lpips
+
+        assert f"images of {lpips.SMALLEST} pixels" in self.point("Perceptual")
+        assert "LPIPS weights" in inspect.getsource(doctor)
+
+
+def _fields(kind: str, name: str) -> set[str]:
+    return set(registry.load(kind, name).model_fields)
+
+
+IN_WORDS = {2: "two", 7: "seven", 10: "ten", 15: "fifteen", 16: "sixteen"}  # as the README has it
+
+
+def test_what_is_not_here_yet_is_not_here():
+    last = README.split("Of FLea's baselines ")[1].split(" are not here yet")[0]
+    missing = re.findall(r"\b(?:Fed\w+|CCVR)\b", last.split(", and FedAA's")[0])
+    assert len(missing) == 6
+    assert not {m.lower() for m in missing} & set(registry.names("defenses"))
+
+
+def test_recipes_of_the_readme_are_as_many_as_it_says():
+    from leakbench.reproduce import catalogue
+
+    (line,) = [line for line in README.splitlines() if "reproduce --list" in line]
+    assert f"# {IN_WORDS[len(catalogue.RECIPES)]} tables and figures" in line
 
 
 def test_links_lead_somewhere():

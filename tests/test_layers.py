@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +54,7 @@ MAY_OPEN = {
         "reproduce.context_curve",
         "record.training",
         "record.recorder",
-        "reproduce.excerpt_parts",
+        "record.excerpts",
     )
 }
 MAY_NAME = {"gate.rows"}  # compares the hashes of its files, as run.json lists them
@@ -361,3 +362,14 @@ def test_methods_touch_no_files(package):
         assert "open" not in {
             ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)
         }, name
+
+
+def test_no_two_classes_of_the_product_have_one_name():
+    """A reader who meets the name knows which is meant. Private ones are their module's own."""
+    homes = defaultdict(list)
+    for package in OURS:
+        for name, tree in modules(package).items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes[node.name].append(name)
+    assert {n: where for n, where in homes.items() if len(where) > 1} == {}

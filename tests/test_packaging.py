@@ -174,7 +174,7 @@ def test_the_wheel_holds_every_file_that_is_read():
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert set(packages) == {"leakbench", "attacks", "defenses", "reports"}
     needed = ["leakbench/data_files/published.json", "leakbench/data_files/aliases.json"]
-    needed += ["reports/templates/index.html.jinja", "reports/templates/style/base.css"]
+    needed += ["reports/_page/templates/index.html.jinja", "reports/_page/templates/style/base.css"]
     committed = {p.relative_to(ROOT).as_posix() for p in tracked()}
     for name in needed:
         assert name.split("/")[0] in packages

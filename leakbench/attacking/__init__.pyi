@@ -3,5 +3,7 @@ from .guess import Guess as Guess
 from .metric import Metric as Metric
 from .metric import Score as Score
 from .replay import Replay as Replay
+from .source import Source as Source
+from .transcript import Transcript as Transcript
 from .view import ThreatModel as ThreatModel
 from .view import View as View

@@ -18,6 +18,7 @@ from leakbench.base.spec import Spec
 if TYPE_CHECKING:
     import torch
 
+    from leakbench.attacking.source import Source
     from leakbench.attacking.view import ThreatModel, View
     from leakbench.record.recording import Recording
 
@@ -60,34 +61,19 @@ class Attack(Spec):
         """
         return self.threat
 
-    def obstacle(self, recording: Recording) -> str:
-        """Why this attack does not fit what the run shared, or what an excerpt or export kept of
-        that; empty where it fits.
+    def obstacle(self, recording: Source) -> str:
+        """Why this attack does not fit what was shared, or what an excerpt or export kept of that;
+        empty where it fits.
         """
-        sent = {
-            (s["kind"], s["receiver"])
-            for s in recording.run.meta["sent"]
-            if s["sender"] == "client"
-        }
+        sent = {(s["kind"], s["receiver"]) for s in recording.sent if s["sender"] == "client"}
         lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:
                 return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
-        if recording.exported and "labels" in (*self.threat.knows, *self.floor_threat.knows):
-            return (
-                "this run was exported without the labels of private batches, which the attack is"
-                " granted"
-            )
-        if "excerpt" not in recording.run.meta:
-            return ""
-        from leakbench.record.excerpts import lost
+        return recording.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
-        return lost(
-            recording.run, self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows)
-        )
-
-    def attacks(self, recording: Recording) -> tuple[str, ...]:
+    def attacks(self, recording: Source) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
         return self.threat.kinds[:1]
 
@@ -95,7 +81,7 @@ class Attack(Spec):
         """The audited rounds that are attacked; all of them where this is empty."""
         return ()
 
-    def stages_of(self, recording: Recording) -> tuple[str, ...]:
+    def stages_of(self, recording: Source) -> tuple[str, ...]:
         """The same where it depends on what the run shared."""
         return self.stages()
 

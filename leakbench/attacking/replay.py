@@ -13,6 +13,7 @@ from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.parties import Batch, Client, Net, training
+from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
 
@@ -79,7 +80,7 @@ class Replay:
         )
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
-        self.inbox = self._received(view)
+        self.inbox = Inbox(self._received(view))
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
             torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),
@@ -106,7 +107,10 @@ class Replay:
         return received
 
     def _cast(self, payload: Tree) -> Tree:
-        return tmap(lambda t: t.to(self.dtype) if t.is_floating_point() else t, payload)
+        """A copy, in the attacker's precision: layers that keep statistics write into it."""
+        return tmap(
+            lambda t: t.to(self.dtype, copy=True) if t.is_floating_point() else t.clone(), payload
+        )
 
     def _me(
         self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]

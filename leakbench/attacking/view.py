@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from leakbench.attacking.source import Source
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.spec import Spec
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.traffic import party
 from leakbench.record.messages import KINDS, Message
-from leakbench.record.recording import Recording
 
 Rung = Literal["paper", "transcript", "method", "public"]
 Knowledge = Literal["method", "facts", "labels", "aux_data", "true_prototypes", "norm_statistics"]
@@ -43,13 +43,13 @@ class View:
 
     Args:
         threat: what was declared.
-        recording: the run.
+        recording: the run, or messages in memory.
         round: the newest round that has happened for this attacker.
         control: look at what would have been sent with nothing defended.
     """
 
     def __init__(
-        self, threat: ThreatModel, recording: Recording, round: int, *, control: bool = False
+        self, threat: ThreatModel, recording: Source, round: int, *, control: bool = False
     ) -> None:
         unknown = [k for k in threat.kinds if k not in KINDS]
         if unknown:

@@ -80,7 +80,7 @@ def read_json(path: Path) -> Any:
     return value
 
 
-def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def pack_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
     """One line per row, every column, full precision, `true` and `false` for booleans.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and
@@ -88,7 +88,12 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     """
     cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
     lines = [",".join(map(_quoted, line)) + "\n" for line in cells]
-    write_bytes(path, "".join(lines).encode())
+    return "".join(lines).encode()
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write ``pack_csv``."""
+    write_bytes(path, pack_csv(columns, rows))
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:

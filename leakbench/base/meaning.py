@@ -8,14 +8,17 @@ its meaning when a metric changes.
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from leakbench.base.printable_text import one_line
+from leakbench.base.errors import UsageError
+from leakbench.base.printable_text import one_line, printable
 from leakbench.base.spec import Spec
 
 Direction = Literal["up", "down"]
+Axis = Literal["unit", "open", "log"]
 PROPORTION = 0.05  # the margin of numbers within [-1, 1] whose metric names none
 
 
@@ -39,11 +42,12 @@ class Meaning(Spec):
 
     ``direction``: in which a leakage is worse, or a utility better. ``low``, ``high``: the range of
     a unit's score, None where it has no end. ``margin``: what is too small to matter, on the scale
-    on which differences are taken (``log``: of logarithms); a number whose range lies within [-1,
-    1] has 0.05 unless it says otherwise, any other metric has to say. ``verb`` stands between "an
-    attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients"); empty
-    for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the value
-    from which a guess is as good as the original, where the range has no natural end.
+    on which differences are taken (``log``: of logarithms); a number whose range lies within
+    [-1, 1] has 0.05 unless it says otherwise, any other metric has to say. ``verb`` stands between
+    "an attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients");
+    empty for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the
+    value from which a guess is as good as the original, where the range has no natural end.
+    ``axis``: how it is drawn, from 0 to 1, over what there is, or on logarithms.
     """
 
     name: str
@@ -63,12 +67,49 @@ class Meaning(Spec):
     decimals: int = Field(2, ge=0, le=8)
     suffix: str = ""
     as_good: float | None = None
+    axis: Axis | None = Field(None, description="None: by its scale and range")
+    public: str = Field("", description="the metric of the same without what the truth gives")
     topic: Topic | None = Field(None, description="None: a topic of its own")
     rank: int = Field(0, description="place among the metrics of its topic, the lowest judges")
+
+    @classmethod
+    def recorded(cls, name: str, values: Any) -> Self:
+        """The metric ``name`` as a file tells it: what ``parameters()`` wrote, or what was written
+        before a metric stated its facts: leaks, low, high, unit, share and version alone.
+
+        Nobody stated a margin then. Beyond [-1, 1] it counts as 5 % of the range, or as 0.05 where
+        that is open. Text is one line that can do no harm; keys of later versions are passed over.
+
+        Raises:
+            ValueError: one sentence: a value is missing, of the wrong type, or contradicts another.
+        """
+        what = f"metric {one_line(name)}"
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{what}: expected an object that says how it is read.")
+        direction = values.get("direction", values.get("leaks"))
+        for key, known in (("name", name), ("leaks", direction)):
+            if values.get(key, known) != known:
+                raise ValueError(f"{what}: its {key} contradicts the rest.")
+        lacking = [k for k in ("low", "high", "unit", "share", "version") if k not in values]
+        if lacking:
+            raise ValueError(f"{what}: {lacking[0]!r} is missing.")
+        told = {**_told(cls, values), "name": name, "direction": direction}
+        if isinstance(told.get("topic"), Mapping):
+            told["topic"] = _told(Topic, told["topic"])
+        try:
+            if told.get("margin") is None:
+                told["margin"] = _margin(told["low"], told["high"])
+            return cls.build(told, what)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        except (OverflowError, RecursionError) as error:
+            raise ValueError(f"{what}: {error}.") from None
 
     @model_validator(mode="after")
     def _has_a_margin(self) -> Self:
         low, high = self.ends
+        if not low < high:
+            raise ValueError(f"the range goes from {low} to {high}: expected the lower end first")
         if self.margin is None and not (low >= -1 and high <= 1):
             raise ValueError(
                 f"metric {self.name!r} has a range beyond [-1, 1], so it has to state its margin:"
@@ -86,6 +127,13 @@ class Meaning(Spec):
         """The range, infinite where it is open."""
         low = -math.inf if self.low is None else self.low
         return low, math.inf if self.high is None else self.high
+
+    @property
+    def drawn(self) -> Axis:
+        """How an axis shows it."""
+        low, high = self.ends
+        usual: Axis = "unit" if low >= -1 and high <= 1 else "open"
+        return self.axis or ("log" if self.scale == "log" else usual)
 
     @property
     def heading(self) -> str:
@@ -129,3 +177,21 @@ class Meaning(Spec):
             small = value > 0 and self.decimals >= 2
             shown = f"under {least:.{self.decimals}f}" if small else zero
         return shown + self.suffix
+
+
+def _told(cls: type[Spec], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``values`` says of the fields of ``cls``, text on one line."""
+    line = str.maketrans("\n\t", "  ")
+    return {
+        k: printable(v).translate(line) if isinstance(v, str) else v
+        for k, v in values.items()
+        if k in cls.model_fields
+    }
+
+
+def _margin(low: Any, high: Any) -> float | None:
+    """Of a range for which none was stated; what is no number is found out later."""
+    if not all(isinstance(end, int | float) for end in (low, high)):
+        return PROPORTION
+    span = float(high) - float(low)
+    return None if (low >= -1 and high <= 1) or not span > 0 else PROPORTION * span

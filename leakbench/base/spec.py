@@ -68,8 +68,10 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
     """All problems of one validation, joined: expected, came, what to do."""
     parts = []
     for problem in error.errors(include_url=False):
-        name = ".".join(map(str, problem["loc"])) or "value"
-        if problem["type"] == "extra_forbidden":
+        name = ".".join(map(str, problem["loc"]))
+        if not name:  # of the fields together
+            parts.append(f"{problem['msg'].removeprefix('Value error, ')}.")
+        elif problem["type"] == "extra_forbidden":
             parts.append(f"unknown parameter {name!r}.{suggestion(name, cls.model_fields)}")
         elif problem["type"] == "missing":
             parts.append(f"parameter {name!r} is missing.")

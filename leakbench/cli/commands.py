@@ -202,30 +202,29 @@ def report(
     folder where none was asked for.
     """
     from leakbench import api
-    from leakbench.record import columns, folders
+    from leakbench.record import folders
 
     wanted = [f for f in formats.split(",") if f]
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
-        found = folders.find(names)
-        verdict = None if baseline is None else api.check(found, baseline=baseline)
+        tables = api.tables(folders.find(names))
+        result = None if baseline is None else api.check(tables, baseline=baseline)
         api.report(
-            found,
+            tables,
             out,
             title=title,
             formats=wanted,
-            check=verdict,
+            check=result,
             baseline=baseline,
             redact=redact,
             against=against,
         )
     made = out / "index.html" if "html" in wanted else out
-    rows = folders.read_table(out / "tradeoff.csv", columns.TRADEOFF)
     if as_json:
-        emit_json({"report": str(made), "rows": rows})
+        emit_json({"report": str(made), "rows": tables.rows("tradeoff")})
     else:
-        summary.tradeoff(rows)
+        summary.tradeoff(tables.settings)
         emit(f"\n{made}")
     if open_it:
         import webbrowser
@@ -271,13 +270,13 @@ def check(
         )
     compare = partial(api.update, accept=accept) if update else api.check
     with console.busy("reading runs and comparing"):
-        verdict = compare(folders.find(names), baseline=baseline, named=named)
+        result = compare(folders.find(names), baseline=baseline, named=named)
     if as_json:
-        emit_json({"exit": verdict.exit_code, "lines": list(verdict.lines)})
+        emit_json({"exit": result.exit_code, "lines": list(result.lines)})
     else:
-        for line in verdict.lines:
+        for line in result.lines:
             emit(line)
-    return verdict.exit_code
+    return result.exit_code
 
 
 def exit_code(done: Sequence[Outcome], console: Console) -> int:

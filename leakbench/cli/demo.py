@@ -57,7 +57,7 @@ def specs() -> list[RunSpec]:
 def run(out: Path, console: Console) -> int:
     """Train, attack, report; prints the table and where the page is."""
     from leakbench import api
-    from leakbench.record import columns, folders
+    from leakbench.record import folders
 
     console.say(
         f"training and attacking {len(PAIRS) + len(DIGITS)} federations on handwritten digits,"
@@ -68,8 +68,9 @@ def run(out: Path, console: Console) -> int:
         done = jobs.run(todo, workers=JOBS, tell=tell)
     found = [folders.load(out / "runs" / o.name) for o in done if not o.error]
     console.say("writing the report")
-    page = api.report(found, out / "report", title="leakbench demo") / "index.html"
-    summary.tradeoff(folders.read_table(page.with_name("tradeoff.csv"), columns.TRADEOFF))
+    tables = api.tables(found)
+    page = api.report(tables, out / "report", title="leakbench demo") / "index.html"
+    summary.tradeoff(tables.settings)
     emit(
         "\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report:"
         f" {page}"

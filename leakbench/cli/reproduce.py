@@ -79,7 +79,8 @@ def run(
             for o in recipe.orders_of(scale)
             if not o.datasets or d in o.datasets
         ]
-        drawn = figures.draw(recipe, scale, lines, {k: f.runs for k, f in found.items()}, out)
+        settings = {key: f.setting for key, f in found.items() if f.setting}
+        drawn = figures.draw(recipe, scale, lines, settings, out)
         files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
         if excerpts and recipe.scales[scale].excerpts:
             files += _excerpts([r for f in found.values() for r in f.runs], out / "runs", console)
@@ -88,14 +89,14 @@ def run(
             {
                 "recipe": name,
                 "scale": scale,
-                "rows": lines,
+                "rows": [r.cells for r in lines],
                 "statements": [asdict(s) for s in said],
                 "files": list(map(str, files)),
             }
         )
     else:
         for dataset in datasets:
-            mine = [r for r in lines if r["dataset"] == dataset]
+            mine = [r for r in lines if r.dataset == dataset]
             emit(
                 f"{recipe.about}\n{write.title(mine)}, {scale}; the paper's number, and ours with"
                 " its 95 % interval"

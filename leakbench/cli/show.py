@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import shlex
 from typing import Any
 
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError, suggestion
+from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, emit_json
 
+_LISTS = (
+    *("paper", "shares", "threat", "metrics", "covers", "tables"),
+    *("measures", "question", "spoken", "margin"),
+)
 KINDS = ("defenses", "attacks", "tasks", "metrics", "models", "reports", "wrappers")
 
 
@@ -37,16 +43,20 @@ def _lines(kind: str) -> dict[str, str]:
 
         return {name: _first(f) for name, f in sorted(MODELS.items())}
     if kind == "metrics":
-        metrics = {
-            m.name: m
-            for name in registry.names("attacks")
-            for m in registry.load("attacks", name).metrics
-        }
-        return {
-            n: f"per {m.unit}, {m.low:g} to {m.high:g}, leaks {m.leaks}"
-            for n, m in sorted(metrics.items())
-        }
+        return {name: _read(m) for name, m in _metrics().items()}
     return {name: _first(registry.load(kind, name)) for name in registry.names(kind)}
+
+
+def _metrics() -> dict[str, Meaning]:
+    """What every metric of every attack means, sorted by name."""
+    loaded = [registry.load("attacks", name) for name in registry.names("attacks")]
+    found = {m.name: m.meaning for attack in loaded for m in attack.metrics}
+    return dict(sorted(found.items()))
+
+
+def _read(m: Meaning) -> str:
+    low, high = m.ends
+    return f"{m.heading}: per {m.unit}, {low:g} to {high:g}, leaks {m.direction}"
 
 
 def _first(thing: Any) -> str:
@@ -62,22 +72,19 @@ def _plain(text: str) -> str:
 
 
 def one(name: str, *, as_json: bool) -> int:
-    """All about one method; of a metric or a model its line."""
+    """All about one method or metric; of a model its line."""
     known = {kind: _lines(kind) for kind in KINDS}
     kinds = [kind for kind, lines in known.items() if name in lines]
     if not kinds:
         raise UnknownName("name", name, [n for lines in known.values() for n in lines])
-    facts = [
-        _facts(k, registry.load(k, name)) if k in registry.KINDS else _line(k, known[k][name])
-        for k in kinds
-    ]
+    facts = [_about(kind, name, known[kind][name]) for kind in kinds]
     if as_json:
         emit_json(facts)
         return 0
     for about in facts:
         emit(f"{name} ({about['kind']})")
         emit(f"  {about['about']}")
-        for key in ("paper", "shares", "threat", "metrics", "covers", "tables"):
+        for key in _LISTS:
             for line in about.get(key, []):
                 emit(f"  {key}: {line}")
         for p in about["parameters"]:
@@ -88,8 +95,24 @@ def one(name: str, *, as_json: bool) -> int:
     return 0
 
 
-def _line(kind: str, about: str) -> dict[str, Any]:
-    return {"kind": kind.removesuffix("s"), "about": about, "parameters": []}
+def _about(kind: str, name: str, line: str) -> dict[str, Any]:
+    if kind in registry.KINDS:
+        return _facts(kind, registry.load(kind, name))
+    more = _meaning(_metrics()[name]) if kind == "metrics" else {}
+    return {"kind": kind.removesuffix("s"), "about": line, **more, "parameters": []}
+
+
+def _meaning(m: Meaning) -> dict[str, Any]:
+    """The facts of a metric, in words and as JSON has them."""
+    margin = f"a factor of {math.exp(m.matters):g}" if m.scale == "log" else f"{m.matters:g}"
+    good = [] if m.as_good is None else [f"from {m.text(m.as_good)} on as good as the original"]
+    return {
+        "measures": [m.about] if m.about else [],
+        "question": [f"clients {m.question.ask} ({m.question.name}, rank {m.rank})"],
+        "spoken": [f"an attacker {m.does} ... {m.noun or m.suffix.strip()}".strip()],
+        "margin": [f"{margin}{m.suffix}", *good],
+        "meaning": m.parameters(),
+    }
 
 
 def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:

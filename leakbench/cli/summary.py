@@ -4,27 +4,15 @@ attacks reach.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, table
+from leakbench.results.number import ANY, CASCADE, Configuration, Number, when
+from leakbench.results.settings import Setting
 
-Row = Mapping[str, Any]
-Setting = tuple[str, str, str, str]  # task, defense, its parameters, wrappers: as in tradeoff.csv
-
-# Shown where a reader looks first; the others say the same in other units.
-FIRST = (
-    "p_leak",
-    "p_leak_public",
-    "identification",
-    "psnr",
-    "dcor2_corrected",
-    "context_accuracy",
-    "exposure",
-    "label_overlap",
-)
 HEADS = {
     "task": "task",
     "setting": "setting",
@@ -46,86 +34,95 @@ NOTES = {
 }
 
 
-def tradeoff(rows: Sequence[Row]) -> None:
-    """A line per setting and metric at the end of training; ``rows`` as in tradeoff.csv, typed."""
-    named = labels(rows)
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for r in rows:
-        if r["stage"] in ("final", "all") and r["metric"] in FIRST:
-            groups.setdefault((*_setting(r), FIRST.index(r["metric"]), r["probe"]), []).append(r)
-    shown = [_line(groups[key], named[_setting(groups[key][0])]) for key in sorted(groups)]
-    table(shown, HEADS)
-    if shown:
+def tradeoff(settings: Sequence[Setting]) -> None:
+    """A line per setting and metric at the end of training, of the metrics that a reader looks at
+    first; the others say the same in other units.
+    """
+    named = labels(s.configuration for s in settings)
+    lines = []
+    for setting in sorted(settings, key=lambda s: s.task):
+        shown = first([s for s in settings if s.task == setting.task])
+        groups: dict[tuple[int, bool], list[Number]] = defaultdict(list)
+        for n in setting.numbers:
+            if when(n.stage) == "final" and n.metric in shown:
+                groups[shown.index(n.metric), n.probe].append(n)
+        lines += [_line(groups[at], setting.task, named[setting.key]) for at in sorted(groups)]
+    table(lines, HEADS)
+    if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
 
 
-def _line(several: Sequence[Row], setting: str) -> dict[str, Any]:
-    one = several[0]
-    paper = [
-        r for r in several if r["rung"] == "paper" and r["attack"] not in ("cascade", "any_attack")
-    ]
-    by_name = {r["attack"]: r for r in several}
-    worst = by_name.get("any_attack", one)
-    flags = {f for r in several for f in r["flags"].split("|")}
+def first(settings: Iterable[Setting]) -> list[str]:
+    """Of each topic the metric that judges it, what that is without what the truth gives, and the
+    first one that says from which value on a guess is as good as the original.
+    """
+    known = {n.metric: n.meaning for s in settings for n in s.numbers}
+    topics: dict[str, list[Meaning]] = defaultdict(list)
+    for m in sorted(known.values(), key=lambda m: (m.question.order, m.rank)):
+        topics[m.question.name].append(m)
+    out = []
+    for judge, *others in topics.values():
+        good = [m for m in (judge, *others) if m.as_good is not None]
+        wanted = {judge.name, judge.public, *(m.name for m in good[:1])}
+        out += [m.name for m in (judge, *others) if m.name in wanted]
+    return out
+
+
+def _line(numbers: Sequence[Number], task: str, setting: str) -> dict[str, Any]:
+    by_name = {n.attacker.name: n for n in numbers}
+    worst = by_name.get(ANY, numbers[0])
+    paper = [n for n in numbers if n.attacker.paper]
+    flags = {flag for n in numbers for flag in n.flags}
     return {
-        "task": one["task"],
+        "task": task,
         "setting": setting,
-        "utility": one["utility"],
-        "metric": one["metric"],
-        "paper": _value(_strongest(paper)),
-        "cascade": _value(by_name.get("cascade")),
-        "any_attack": _value(by_name.get("any_attack")),
-        "floor": worst["floor"],
-        "control": worst["control"],
-        "n": worst["n"],
+        "utility": worst.utility.value.value,
+        "metric": worst.metric,
+        "paper": _value(max(paper, key=lambda n: n.leak, default=None)),
+        "cascade": _value(by_name.get(CASCADE)),
+        "any_attack": _value(by_name.get(ANY)),
+        "floor": worst.floor.value,
+        "control": worst.control.value,
+        "n": worst.value.n,
         "note": ", ".join(text for flag, text in NOTES.items() if flag in flags),
     }
 
 
-def _strongest(rows: Sequence[Row]) -> Row | None:
-    if not rows:
-        return None
-    sign = 1 if rows[0]["leaks"] == "up" else -1
-    return max(rows, key=lambda r: sign * r["value"])
+def _value(n: Number | None) -> str:
+    if n is None:
+        return "none"
+    value, low, high = (n.meaning.text(x) for x in (n.value.value, n.value.low, n.value.high))
+    return f"{value} ({low} to {high})"
 
 
-def _value(row: Row | None) -> str:
-    return "none" if row is None else f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
-
-
-def labels(rows: Sequence[Row]) -> dict[Setting, str]:
-    """What each setting is called, in the command line's words: fedhide(alpha=0.1, k=5) +
-    clip_noise.
+def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
+    """``Configuration.key`` -> what the setting is called in the command line's words:
+    fedhide(alpha=0.1, k=5) + clip_noise.
 
     Told are the fields that a method adds to the base's, and what differs between settings that
     would else look alike.
     """
-    found: dict[Setting, list[tuple[str, dict[str, Any]]]] = {}
-    for r in rows:
-        parts = [(w["name"], w["params"]) for w in json.loads(r["wrappers"])]
-        found[_setting(r)] = [(r["defense"], json.loads(r["defense_params"])), *parts]
+    found = {c.key: c for c in configurations}
     # Of one task, with the same names.
-    families: dict[tuple[str, ...], list[Setting]] = defaultdict(list)
-    for key, parts in found.items():
-        families[key[0], *(name for name, _ in parts)].append(key)
+    families: dict[tuple[str, ...], list[Configuration]] = defaultdict(list)
+    for c in found.values():
+        families[c.task, *(name for name, _ in _parts(c))].append(c)
     told = {}
     for family in families.values():
-        for key in family:
+        for c in family:
             texts = []
-            for place, (name, params) in enumerate(found[key]):
-                own = _own(name, params) if place == 0 else set()
-                differ = {
-                    k
-                    for k, v in params.items()
-                    if any(found[other][place][1].get(k) != v for other in family)
-                }
-                texts.append(_called(name, {k: v for k, v in params.items() if k in own | differ}))
-            told[key] = " + ".join(texts)
+            for place, (name, params) in enumerate(_parts(c)):
+                others = [_parts(other)[place][1] for other in family]
+                kept = _own(name, params) if place == 0 else set()
+                kept |= {k for k, v in params.items() if any(o.get(k) != v for o in others)}
+                texts.append(_called(name, {k: v for k, v in params.items() if k in kept}))
+            told[c.key] = " + ".join(texts)
     return told
 
 
-def _setting(row: Row) -> Setting:
-    return row["task"], row["defense"], row["defense_params"], row["wrappers"]
+def _parts(c: Configuration) -> list[tuple[str, dict[str, Any]]]:
+    """The method and its wrappers, each with its parameters."""
+    return [(c.defense, c.params), *((w["name"], w["params"]) for w in c.wrappers)]
 
 
 def _called(name: str, params: Mapping[str, Any]) -> str:
@@ -139,9 +136,8 @@ def _own(name: str, params: Mapping[str, Any]) -> set[str]:
     from leakbench.base import registry
     from leakbench.federation.defense import Defense
 
-    fields = (
-        registry.load("defenses", name).model_fields if name in registry.names("defenses") else {}
-    )
+    known = name in registry.names("defenses")
+    fields = registry.load("defenses", name).model_fields if known else {}
     plain = {
         k
         for k, f in fields.items()

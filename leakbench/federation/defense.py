@@ -20,6 +20,17 @@ from leakbench.base.tree import Tree
 from leakbench.federation.parties import Batch, Client, Facts, Net, Server
 
 Sent = Mapping[str, Any] | None
+# How papers write what parameters spell out.
+LETTERS = {
+    "alpha": "α",
+    "sigma": "σ",
+    "lam": "λ",
+    "lam1": "λ1",
+    "lam2": "λ2",
+    "mu": "μ",
+    "k": "K",
+    "cos_theta": "cos",
+}
 
 
 class Choreography(Protocol):
@@ -50,6 +61,10 @@ class Defense(Spec):
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
+    # What people read: "FedHide α 0.01, K 20".
+    title: ClassVar[str] = ""  # the class's name where it states none of its own
+    principal: ClassVar[tuple[str, ...]] = ()  # parameters always told; others where they differ
+    letters: ClassVar[Mapping[str, str]] = {}  # parameter -> letter, besides the usual ones
 
     average: Literal["plain", "weighted"] = Field(
         "plain", description="weighted by the clients' counts, which are then sent"
@@ -75,6 +90,19 @@ class Defense(Spec):
         0.1, ge=0, description="local learning rate of what the client keeps for itself"
     )
     decay: float = Field(1.0, gt=0, le=1, description="factor on both rates per round")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "title" not in vars(cls):  # not its parent's: that is another method
+            cls.title = cls.__name__
+
+    @classmethod
+    def display(cls) -> dict[str, Any]:
+        """The method's display name as run.json has it, with the letters of its own parameters."""
+        known = {**LETTERS, **cls.letters}
+        letters = {name: known[name] for name in cls.model_fields if name in known}
+        return {"title": cls.title, "principal": list(cls.principal), "letters": letters}
 
     # a round --------------------------------------------------------------------------------------
     def before(self, fed: Choreography) -> None:

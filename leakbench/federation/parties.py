@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
@@ -81,7 +82,13 @@ class Net:
         weights: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
-        cut = {"start": start, "stop": stop}
+        # A network that is not made of stages takes x alone.
+        cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
+        if cut and "stop" not in signature(self.module.forward).parameters:
+            raise MethodError(
+                "the network is not made of stages, so it cannot be cut: make it of"
+                " leakbench.models.Stages."
+            )
         if weights is None:
             return functional_call(self.module, dict(self.weights), (x,), cut)
         # Else BatchNorm would write into the other model's buffers.

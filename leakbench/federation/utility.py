@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from leakbench.base.meaning import Meaning
 from leakbench.statistics.intervals import Estimate, Seed, estimate, pool
 
 UNIT = "test image"
@@ -24,15 +24,16 @@ UNIT = "test image"
 @dataclass(frozen=True)
 class UtilityMetric:
     """``score``: (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,)
-    float64, its mean is the metric.
-
-    ``share``: a unit scores 0 or 1 (ties between), so the mean counts successes.
+    float64, its mean is the metric. ``meaning``: how that is read; its direction is the better one.
     """
 
-    name: str
-    better: Literal["up", "down"]
-    share: bool
+    meaning: Meaning
     score: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def share(self) -> bool:
+        """Does a unit score 0 or 1 (ties between), so that the mean counts successes?"""
+        return self.meaning.share
 
     def estimate(self, scores: Sequence[float], unit: str = UNIT) -> Estimate:
         """The metric of one run, in [0, 1], with its interval."""
@@ -109,10 +110,56 @@ def _below(values: Tensor, others: Tensor) -> Tensor:
     return (left + right).double() / 2
 
 
+ACCURACY = Meaning(
+    name="accuracy",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit=UNIT,
+    share=True,
+    margin=0.02,
+    verb="has accuracy",
+    about="Share of test examples classified correctly.",
+    decimals=3,
+)
+AUROC = Meaning(
+    name="auroc",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit=UNIT,
+    margin=0.02,
+    title="AUROC",
+    verb="has AUROC",
+    about="Mean one-class area under the ROC curve: 0.5 is a coin, 1 is perfect.",
+    decimals=3,
+)
+# Of what no task here measures yet: a run from elsewhere may.
+EER = Meaning(
+    name="eer",
+    direction="down",
+    low=0.0,
+    high=1.0,
+    unit="test unit",
+    margin=0.02,
+    title="equal error rate",
+    verb="has equal error rate",
+    about="Error where false accepts equal false rejects: lower is better.",
+    decimals=3,
+)
+BLEU4 = Meaning(
+    name="bleu4",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit="test unit",
+    margin=0.005,
+    title="BLEU-4",
+    verb="has BLEU-4",
+    about="Overlap of four-word sequences with the reference text: 1 is the same text.",
+    decimals=3,
+)
+MEANINGS = {m.name: m for m in (ACCURACY, AUROC, EER, BLEU4)}
 METRICS = {
-    m.name: m
-    for m in (
-        UtilityMetric("accuracy", "up", True, _accuracy),
-        UtilityMetric("auroc", "up", False, _auroc),
-    )
+    m.meaning.name: m for m in (UtilityMetric(ACCURACY, _accuracy), UtilityMetric(AUROC, _auroc))
 }

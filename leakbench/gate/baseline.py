@@ -15,7 +15,10 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import SCHEMA, read_json, write_bytes
+from leakbench.base.meaning import Meaning
 from leakbench.base.spec import Spec, canonical, fingerprint
+from leakbench.results.number import Configuration
+from leakbench.statistics.intervals import Estimate
 
 UTILITY = "utility"
 ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
@@ -89,6 +92,57 @@ class GateRow(Spec):
         default=None, description="the setting's final utility, beside a leakage"
     )
     provenance: dict[str, Any] = {}
+    meaning: Meaning | None = Field(
+        default=None, exclude=True, description="the metric's; stands in the file once for all rows"
+    )
+
+    n: int | None = Field(default=None, exclude=True, description="units, where no score is known")
+
+    @property
+    def configuration(self) -> Configuration:
+        """Whose number it is."""
+        return Configuration(
+            task=self.task, defense=self.defense, params=self.defense_params, wrappers=self.wrappers
+        )
+
+    @property
+    def estimate(self) -> Estimate:
+        """Value and interval; how that was made is not recorded."""
+        n = sum(map(len, self.scores.values())) if self.n is None else self.n
+        return Estimate(self.value, self.low, self.high, n, self.unit, "")
+
+    @property
+    def has_units(self) -> bool:
+        """Are its unit scores known? A report's tables hold none."""
+        return all(self.scores.values())
+
+    @property
+    def means(self) -> Meaning:
+        """The metric's meaning, or what the row itself says of it."""
+        if self.meaning is not None:
+            return self.meaning
+        about = {
+            "direction": self.worse,
+            "low": self.range[0],
+            "high": self.range[1],
+            "share": self.share,
+            "unit": self.unit,
+            "version": self.version,
+        }
+        return Meaning.recorded(self.metric, about)
+
+    @property
+    def is_utility(self) -> bool:
+        """Is it what the setting is good for, and no leakage?"""
+        return self.attack == UTILITY
+
+    @property
+    def allowed(self) -> float | None:
+        """How much worse does not matter: the row's own margin, else its metric's; None where
+        neither is known.
+        """
+        known = None if self.meaning is None else self.meaning.matters
+        return known if self.margin is None else self.margin
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -106,7 +160,7 @@ class GateRow(Spec):
         """
         shown = fingerprint([self.defense, self.defense_params, self.wrappers])
         setting = f"{self.task}/{self.defense}-{shown}"
-        if self.attack == UTILITY:
+        if self.is_utility:
             return f"{setting}/utility/{self.metric}"
         attack = (
             self.attack
@@ -126,6 +180,12 @@ class Baseline:
     """The rows of a leakage.json, sorted by key."""
 
     rows: tuple[GateRow, ...]
+
+    @property
+    def metrics(self) -> dict[str, Meaning]:
+        """{metric: its meaning}, of all that the rows know."""
+        known = [(r.metric, r.meaning) for r in self.rows if r.meaning]
+        return dict(sorted(known, key=lambda item: item[0]))
 
     @classmethod
     def of(cls, rows: Iterable[GateRow]) -> Baseline:
@@ -174,7 +234,10 @@ def load(path: Path) -> Baseline:
             " with --update."
         )
     try:
-        return Baseline.of(GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows)
+        known = value.get("metrics", {})
+        metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
+        read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
+        return Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "a row"
@@ -193,7 +256,10 @@ def save(path: Path, baseline: Baseline) -> None:
         UsageError: the place cannot be written.
     """
     rows = ",\n".join(_text(r.parameters()) for r in baseline.rows)
-    write_bytes(path, f'{{\n "rows": [\n{rows}\n ],\n "schema": {SCHEMA}\n}}\n'.encode())
+    known = {name: meaning.parameters() for name, meaning in baseline.metrics.items()}
+    metrics = ",\n".join(f"  {json.dumps(k)}: {canonical(v)}" for k, v in known.items())
+    text = f' "metrics": {{\n{metrics}\n }},\n "rows": [\n{rows}\n ],\n "schema": {SCHEMA}\n'
+    write_bytes(path, f"{{\n{text}}}\n".encode())
 
 
 def _text(row: Mapping[str, Any]) -> str:

@@ -5,45 +5,32 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from leakbench.gate.baseline import UTILITY, GateRow
-from leakbench.statistics.differences import Difference, compare, default_margin
+from leakbench.gate.baseline import GateRow
+from leakbench.statistics.differences import Difference, compare
 
-# Their scores are compared as logarithms: ten samples fewer of twenty matter, of a thousand they do
-# not.
-LOGARITHMIC = frozenset({"samples_to_90"})
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
 }
 
 
-def margin_of(row: GateRow) -> float | None:
-    """The row's own margin, else its metric's."""
-    low, high = row.range
-    return (
-        row.margin
-        if row.margin is not None
-        else default_margin(
-            row.metric, -math.inf if low is None else low, math.inf if high is None else high
-        )
-    )
-
-
 def difference(now: GateRow, then: GateRow) -> Difference | None:
     """How far apart, with limits, or None where a side has fewer than two seeds."""
-    crossed, log = then.attack == UTILITY, then.metric in LOGARITHMIC
-    bounded = then.range == (0.0, 1.0)
-    clusters = {**then.clusters, **now.clusters}
     return compare(
         now.scores,
         then.scores,
         worse=then.worse,
         share=then.share,
-        unit_range=bounded,
-        clusters=clusters,
-        crossed=crossed,
-        log=log,
+        unit_range=then.range == (0.0, 1.0),
+        clusters={**then.clusters, **now.clusters},
+        crossed=then.is_utility,
+        log=_logarithms(now, then),
     )
+
+
+def _logarithms(now: GateRow, then: GateRow) -> bool:
+    """Are differences taken of logarithms? An older baseline does not say so."""
+    return "log" in (now.means.scale, then.means.scale)
 
 
 def blocked(now: GateRow, then: GateRow) -> str:
@@ -98,6 +85,6 @@ def unchanged(now: GateRow, then: GateRow) -> bool:
 def moved(now: GateRow, then: GateRow) -> float:
     """How far the value went against the method, whatever can be said of how sure that is."""
     a, b = now.value, then.value
-    if then.metric in LOGARITHMIC:
+    if _logarithms(now, then):
         a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
     return a - b if then.worse == "up" else b - a

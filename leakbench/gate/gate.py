@@ -12,10 +12,10 @@ from typing import Literal
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import ALWAYS_GATED, UTILITY, Baseline, GateRow, load, save
-from leakbench.gate.comparing import blocked, difference, margin_of, moved, unchanged
+from leakbench.gate.comparing import blocked, difference, moved, unchanged
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
 
-__all__ = ["Baseline", "GateRow", "Judged", "Verdict", "check", "load", "save", "update"]
+__all__ = ["Baseline", "CheckResult", "Comparison", "GateRow", "check", "load", "save", "update"]
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3
 ENOUGH = 8  # seeds that settle most rows whose draws changed
@@ -24,7 +24,7 @@ _ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new"
 
 
 @dataclass(frozen=True)
-class Judged:
+class Comparison:
     """What is said of one row.
 
     ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared). ``now``,
@@ -49,28 +49,30 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """Exit code (0 fine, 1 leaks more or utility lost, 3 cannot tell), what is printed, and the
     rows behind it.
     """
 
     exit_code: int
     lines: tuple[str, ...]
-    rows: tuple[Judged, ...] = ()
+    rows: tuple[Comparison, ...] = ()
 
 
-def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) -> Verdict:
+def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
 
-    Args: now: every row of the runs, gated or not. then: the baseline. named: names or patterns
-        (`*`) of rows to gate beside the cascade, any_attack, the utility and those the baseline
-        names.
+    Args:
+        now: every row of the runs, gated or not.
+        then: the baseline.
+        named: names or patterns (`*`) of rows to gate beside the cascade, any_attack, the utility
+            and those the baseline names.
 
     Raises:
         UsageError: a name fits no row, or two rows have the same key.
     """
     if not then.rows:
-        return Verdict(
+        return CheckResult(
             CANNOT_TELL, ("cannot tell: the baseline has no rows. Write them with --update.",)
         )
     here, there = Baseline.of(now).by_name(), then.by_name()
@@ -82,18 +84,16 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     )
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
     not_gated = "not in the baseline, so it is not gated: --update adds it"
-    rows += [Judged(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
+    rows += [Comparison(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
     count = {s: sum(r.state == s for r in rows) for s in _ORDER}
-    code = (
-        LEAKS_MORE
-        if count["leaks more"] or count["loses utility"]
-        else CANNOT_TELL
-        if count["cannot tell"] or not gated
-        else FINE
-    )
+    code = FINE
+    if count["leaks more"] or count["loses utility"]:
+        code = LEAKS_MORE
+    elif count["cannot tell"] or not gated:
+        code = CANNOT_TELL
     counts = ", ".join(f"{k} {s}" for s, k in count.items() if k) or "the baseline has no gated row"
-    return Verdict(
+    return CheckResult(
         code, (*(r.line for r in rows), f"{len(gated)} rows gated: {counts}"), tuple(rows)
     )
 
@@ -104,7 +104,7 @@ def update(
     *,
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
-) -> tuple[Baseline | None, Verdict]:
+) -> tuple[Baseline | None, CheckResult]:
     """The new baseline, or None where a gated row would be worse than before and ``accept`` does
     not name it.
 
@@ -123,7 +123,7 @@ def update(
         )
     old, here = (then or Baseline(())).by_name(), fresh.by_name()
     _known([*accept, *named], here | old)
-    verdict = check(now, then, named=named) if then and then.rows else Verdict(FINE, ())
+    verdict = check(now, then, named=named) if then and then.rows else CheckResult(FINE, ())
     judged = {r.name: r for r in verdict.rows}
     lines = []
     for name in sorted(old.keys() & here.keys()):
@@ -132,7 +132,7 @@ def update(
         if (
             gated
             and not _fits(name, accept)
-            and (sure or moved(here[name], old[name]) > (margin_of(old[name]) or 0) / 2)
+            and (sure or moved(here[name], old[name]) > (old[name].allowed or 0) / 2)
         ):
             move = f"{old[name].value:.4g} -> {here[name].value:.4g}"
             lines.append(
@@ -140,11 +140,11 @@ def update(
                 f" --update --accept {name}"
             )
     if lines:
-        return None, Verdict(LEAKS_MORE, tuple(lines), verdict.rows)
+        return None, CheckResult(LEAKS_MORE, tuple(lines), verdict.rows)
     rows = []
     for name, row in here.items():
         before = old.get(name)
-        margin = margin_of(before or row)
+        margin = (before or row).allowed
         rows.append(
             row.model_copy(
                 update={
@@ -157,7 +157,7 @@ def update(
     lines = [
         f"kept          {r.name}: not among these runs; --accept {r.name} drops it" for r in kept
     ]
-    return Baseline.of([*rows, *kept]), Verdict(
+    return Baseline.of([*rows, *kept]), CheckResult(
         FINE, (*lines, f"{len(rows)} rows written, {len(kept)} kept"), verdict.rows
     )
 
@@ -196,85 +196,61 @@ def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRo
 
 def _judge_all(
     pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]
-) -> list[Judged]:
+) -> list[Comparison]:
     """Every gated row; Holm's levels are shared among those that are compared. ``lost``: why a row
     is of fewer attacks.
     """
-    rows: list[Judged] = []
+    rows: list[Comparison] = []
     compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
     for name, (now, then) in pairs.items():
-        reason = (
-            "no such row now: run the same defenses and attacks"
-            if now is None
-            else blocked(now, then) or lost[name]
-        )
+        reason = _undecided(now, then, lost[name])
         if now is None or reason:
-            rows.append(Judged(name, "cannot tell", reason, now=now, then=then))
+            rows.append(Comparison(name, "cannot tell", reason, now=now, then=then))
         elif unchanged(now, then):
-            rows.append(
-                Judged(
-                    name,
-                    "fine",
-                    "unchanged: the same guesses, byte for byte",
-                    0.0,
-                    0.0,
-                    0.0,
-                    now,
-                    then,
-                )
-            )
-        elif (margin := margin_of(then)) is None:
-            rows.append(
-                Judged(
-                    name,
-                    "cannot tell",
-                    f"{then.metric} has no margin: write one into the baseline",
-                    now=now,
-                    then=then,
-                )
-            )
+            same = "unchanged: the same guesses, byte for byte"
+            rows.append(Comparison(name, "fine", same, 0.0, 0.0, 0.0, now, then))
+        elif then.allowed is None:
+            why = f"{then.metric} has no margin: write one into the baseline"
+            rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
         elif (d := difference(now, then)) is None:
-            text = (
-                f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}; it takes at"
-                f" least {FEWEST_SEEDS} on each side"
-            )
-            rows.append(
-                Judged(
-                    name,
-                    "cannot tell",
-                    f"{text}, {ENOUGH} or more settle most rows",
-                    now=now,
-                    then=then,
-                    seeds=ENOUGH,
-                )
-            )
+            why = _too_few(now, then)
+            rows.append(Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH))
         else:
-            compared[name] = d, margin, now, then
+            compared[name] = d, then.allowed, now, then
     levels = holm([d.p() for d, *_ in compared.values()])
-    return rows + [
-        _say(n, *parts, level) for (n, parts), level in zip(compared.items(), levels, strict=True)
-    ]
+    for (name, parts), level in zip(compared.items(), levels, strict=True):
+        rows.append(_say(name, *parts, level))
+    return rows
+
+
+def _undecided(now: GateRow | None, then: GateRow, lost: str) -> str:
+    """Why a row cannot be judged, or nothing."""
+    if now is None:
+        return "no such row now: run the same defenses and attacks"
+    return blocked(now, then) or lost
+
+
+def _too_few(now: GateRow, then: GateRow) -> str:
+    there = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}"
+    least = f"it takes at least {FEWEST_SEEDS} on each side, {ENOUGH} or more settle most rows"
+    return f"{there}; {least}"
 
 
 def _say(
     name: str, d: Difference, margin: float, now: GateRow, then: GateRow, level: float
-) -> Judged:
+) -> Comparison:
     state, low, high = judge(d, margin, level), d.lower(), d.upper()
     k, m = d.seeds
     seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
-    text = (
-        f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}],"
-        f" margin {margin:.3g}, {seeds}"
-    )
+    moved = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}]"
+    text = f"{moved}, margin {margin:.3g}, {seeds}"
     more = seeds_to_settle(d, margin, level) if state == "cannot tell" else None
-    if state == "cannot tell":
-        text += (
-            f"; about {more} seeds on each side would settle it"
-            if more
-            else "; more than 200 seeds would be needed to settle it"
-        )
+    if state == "cannot tell" and more:
+        text += f"; about {more} seeds on each side would settle it"
+    elif state == "cannot tell":
+        text += "; more than 200 seeds would be needed to settle it"
     shown: State = "loses utility" if state == "leaks more" and then.attack == UTILITY else state
-    return Judged(name, shown, text, d.d, low, high, now, then, more)
+    return Comparison(name, shown, text, d.d, low, high, now, then, more)
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

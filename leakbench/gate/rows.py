@@ -5,80 +5,92 @@ hashes it rests on.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leakbench.base.files import SCHEMA, digest, inside
+from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.baseline import UTILITY, GateRow
-from leakbench.record.columns import Row
 from leakbench.record.folders import Run
-from leakbench.results import tradeoff
-from leakbench.results import units as measured
-from leakbench.results import utility as utility_table
-from leakbench.results.configurations import Configuration, group
-from leakbench.results.units import Unit
-from leakbench.results.utility import Utility
-from leakbench.scoring import flags
+from leakbench.results.number import Evaluated, Number, Unit, Utility
+from leakbench.results.settings import Setting
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
 
 
-def gate_rows(runs: Sequence[Run]) -> list[GateRow]:
-    """The rows of all complete runs: every line of tradeoff.csv, and the final utility of every
-    configuration.
+def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
+    """Of every setting with a complete run: each number of tradeoff.csv, and the final utility.
 
     Raises:
-        BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
-        UsageError: two runs are the same seed of one configuration.
+        BrokenFile: the final model lies outside its run folder.
     """
     out = []
-    for config in group(runs):
-        if not config.runs:
-            continue
-        utilities = [utility_table.of_run(r) for r in config.runs]
-        gained, _ = utility_table.rows(config, utilities)
-        rows = [m for u in utilities for m in measured.of_run(u.run)]
-        pooled, _ = tradeoff.rows(config, rows, utilities, gained[0])
-        out += [_utility(config, utilities, gained[0]), *(_leakage(config, p) for p in pooled)]
+    for setting in settings:
+        if setting.final:
+            out.append(_utility(setting, setting.final))
+            out += [_leakage(setting, n) for n in setting.numbers]
     return out
 
 
-def _leakage(config: Configuration, pooled: tradeoff.Pooled) -> GateRow:
-    row, seeds, scale = pooled.row, pooled.seeds, pooled.seeds[0].scale
-    units = {m.run.seed: _names(m.units["attack"]) for m in seeds}
+def _leakage(setting: Setting, number: Number) -> GateRow:
+    seeds = number.parts
+    units = {m.run.seed: _named(m.units["attack"]) for m in seeds}
+    every = [u for us in units.values() for u in us.items()]
     return GateRow(
-        **_setting(config, [m.run for m in seeds]),
-        attack=row["attack"],
-        attack_params=_params(pooled),
-        rung=row["rung"],
-        metric=row["metric"],
-        stage=row["stage"],
-        probe=row["probe"],
-        worse="up" if scale.leaks == "up" else "down",
-        share=scale.share,
-        range=(
-            None if math.isinf(scale.low) else scale.low,
-            None if math.isinf(scale.high) else scale.high,
-        ),
-        unit=row["unit"],
-        **{c: row[c] for c in ("value", "low", "high", "utility")},
+        **_setting(setting, [m.run for m in seeds]),
+        **_meaning(number.meaning),
+        attack=number.attacker.name,
+        attack_params=number.attacker.params,
+        rung=number.attacker.rung,
+        stage=number.stage,
+        probe=number.probe,
+        worse=number.meaning.direction,
+        unit=number.value.unit,
+        value=number.value.value,
+        low=number.value.low,
+        high=number.value.high,
+        utility=number.utility.value.value,
         scores={s: {name: u.score for name, u in us.items()} for s, us in units.items()},
-        clusters={
-            name: u.cluster
-            for us in units.values()
-            for name, u in us.items()
-            if u.cluster != u.name
-        },
+        clusters={name: u.cluster for name, u in every if u.cluster != u.name},
         failed={s: sum(u.failed for u in us.values()) for s, us in units.items()},
-        flags=sorted(flags.split(row["flags"])),
+        flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         truths={m.run.seed: [_truth(m.run)] for m in seeds},
-        version=scale.version,
     )
+
+
+def _utility(setting: Setting, final: Utility) -> GateRow:
+    """The model's and the test data's hashes stand for guess and truth."""
+    runs = [e.run for e in setting.evaluated]
+    models = {r.seed: inside(r.path, _FINAL_MODEL) for r in runs}
+    return GateRow(
+        **_setting(setting, runs),
+        **_meaning(final.meaning),
+        attack=UTILITY,
+        rung="",
+        stage="final",
+        worse="down" if final.meaning.direction == "up" else "up",
+        unit=final.value.unit,
+        value=final.value.value,
+        low=final.value.low,
+        high=final.value.high,
+        scores={e.run.seed: _scores(e) for e in setting.evaluated},
+        flags=sorted(final.flags),
+        guesses={seed: [digest(path)] for seed, path in models.items() if path.is_file()},
+        truths={r.seed: [r.meta["test_data"]] for r in runs if r.meta.get("test_data")},
+    )
+
+
+def _meaning(meaning: Meaning) -> dict[str, Any]:
+    return {
+        "metric": meaning.name,
+        "meaning": meaning,
+        "share": meaning.share,
+        "range": (meaning.low, meaning.high),
+        "version": meaning.version,
+    }
 
 
 def _truth(run: Run) -> str:
@@ -87,73 +99,41 @@ def _truth(run: Run) -> str:
     return hashlib.sha256(canonical(listed).encode()).hexdigest()
 
 
-def _utility(config: Configuration, utilities: Sequence[Utility], final: Row) -> GateRow:
-    """The model's and the test data's hashes stand for guess and truth."""
-    about = config.one.meta["utility"]
-    models = {u.run.seed: inside(u.run.path, _FINAL_MODEL) for u in utilities}
-    return GateRow(
-        **_setting(config, [u.run for u in utilities]),
-        attack=UTILITY,
-        rung="",
-        metric=about["metric"],
-        stage="final",
-        worse="down" if about["better"] == "up" else "up",
-        share=about["metric"] == "accuracy",
-        range=(0.0, 1.0),
-        unit="test unit",
-        **{c: final[c] for c in ("value", "low", "high")},
-        scores={u.run.seed: _scores(u) for u in utilities},
-        flags=sorted(flags.split(final["flags"])),
-        guesses={seed: [digest(path)] for seed, path in models.items() if path.is_file()},
-        truths={
-            u.run.seed: [u.run.meta["test_data"]] for u in utilities if u.run.meta.get("test_data")
-        },
-    )
-
-
-def _setting(config: Configuration, runs: Sequence[Run]) -> dict[str, Any]:
-    spec = config.one.spec
+def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
+    spec, c = setting.one.spec, setting.configuration
+    task = {f"task.{k}": v for k, v in spec["task"]["params"].items()}
+    made = {name: _distinct(runs, name) for name in ("commit", "device")}
     return {
-        "task": config.label,
-        "defense": spec["defense"]["name"],
-        "defense_params": spec["defense"]["params"],
-        "wrappers": list(spec["wrappers"]),
-        "setting": {
-            "rounds": spec["rounds"],
-            **{f"task.{k}": v for k, v in spec["task"]["params"].items()},
-        },
-        "engine": "|".join(sorted({str(r.meta["engine"]) for r in runs})),
-        "dtype": "|".join(sorted({str(r.meta["dtype"]) for r in runs})),
+        "task": c.task,
+        "defense": c.defense,
+        "defense_params": c.params,
+        "wrappers": c.wrappers,
+        "setting": {"rounds": spec["rounds"], **task},
+        "engine": "|".join(_distinct(runs, "engine")),
+        "dtype": "|".join(_distinct(runs, "dtype")),
         "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),
-        "provenance": {
-            **{
-                c: sorted({str(r.meta[c]) for r in runs if c in r.meta})
-                for c in ("commit", "device")
-            },
-            "dirty": any(bool(r.meta.get("dirty")) for r in runs),
-        },
+        "provenance": {**made, "dirty": any(bool(r.meta.get("dirty")) for r in runs)},
     }
 
 
-def _params(pooled: tradeoff.Pooled) -> dict[str, Any]:
-    return dict(json.loads(pooled.row["attack_params"]))
+def _distinct(runs: Sequence[Run], name: str) -> list[str]:
+    return sorted({str(r.meta[name]) for r in runs if name in r.meta})
 
 
-def _scores(utility: Utility) -> dict[str, float]:
+def _scores(evaluated: Evaluated) -> dict[str, float]:
     """By test unit; a metric that is no mean of units (EER) has one number per seed."""
-    last = utility.evaluations[-1]
-    return (
-        {UTILITY: last.value}
-        if last.scores is None
-        else {str(i): float(v) for i, v in enumerate(last.scores)}
-    )
+    last = evaluated.evaluations[-1]
+    if last.scores is None:
+        return {UTILITY: last.value}
+    return {str(i): float(v) for i, v in enumerate(last.scores)}
 
 
-def _names(units: Sequence[Unit]) -> Mapping[str, Unit]:
+def _named(units: Sequence[Unit]) -> Mapping[str, Unit]:
     """By name; a unit that is there several times (one client in several rounds) is numbered."""
     seen: dict[str, int] = defaultdict(int)
     out = {}
     for unit in units:
         seen[unit.name] += 1
-        out[unit.name if seen[unit.name] == 1 else f"{unit.name}#{seen[unit.name]}"] = unit
+        times = seen[unit.name]
+        out[unit.name if times == 1 else f"{unit.name}#{times}"] = unit
     return out

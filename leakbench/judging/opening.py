@@ -4,14 +4,15 @@ own test made them look like.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from leakbench.judging.questions import better, words
-from leakbench.judging.sentences import ATTACKERS, amount, plain
-from leakbench.judging.settings import Judged, Question, Utility
-from leakbench.judging.verdict import Side, Word, margin
+from leakbench.base.meaning import Meaning
+from leakbench.judging.question import Judged, Question, Span
+from leakbench.judging.sentences import ATTACKERS, amount
+from leakbench.judging.verdict import Word
+from leakbench.results.number import Utility
 
 # What a word counts as, where settings that cannot be judged are counted.
 UNJUDGED: dict[Word, str] = {
@@ -23,12 +24,9 @@ UNJUDGED: dict[Word, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Span:
-    """A piece of text; ``tone``: leak, part, held, strong or none."""
-
-    text: str
-    tone: str = ""
+def span(text: str, tone: str = "") -> Span:
+    """A piece of a sentence."""
+    return Span(text=text, tone=tone)
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
@@ -40,66 +38,69 @@ def unjudged(judged: Sequence[Judged]) -> str:
 def headline(question: Question | None) -> tuple[Span, ...]:
     """One or two sentences. References are not counted among the defenses."""
     if question is None:
-        return (Span("No attack has been run: this report says nothing about privacy."),)
+        return (span("No attack has been run: this report says nothing about privacy."),)
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if j.verdict.judged and not j.setting.dead]
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part, held = len(sure), tones["leak"], tones["part"], tones["held"]
     if total == 0:
         return (
-            Span(
+            span(
                 f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."
             ),
         )
     if total == 1:
         said = {
-            "leak": (Span("leaks", "leak"), Span(" most of what there is to leak.")),
-            "part": (Span("leaks in part", "part"), Span(".")),
-            "held": (Span("held", "held"), Span(" against every attack tried.")),
+            "leak": (span("leaks", "leak"), span(" most of what there is to leak.")),
+            "part": (span("leaks in part", "part"), span(".")),
+            "held": (span("held", "held"), span(" against every attack tried.")),
         }
-        return (Span("The one defense setting judged "), *said[sure[0].verdict.tone])
-    most = Span(" most of what there is to leak.")
+        return (span("The one defense setting judged "), *said[sure[0].verdict.tone])
+    most = span(" most of what there is to leak.")
     first: tuple[Span, ...]
     if leak == total:
-        first = (Span(f"All {total} defense settings leak", "leak"), most)
+        first = (span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
         first = (
-            Span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
+            span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
             most,
         )
     elif part:
-        tail = Span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
+        tail = span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
         first = (
-            Span(f"None of {total} defense settings"),
-            Span(" gives away most of it; "),
+            span(f"None of {total} defense settings"),
+            span(" gives away most of it; "),
             tail,
-            Span("."),
+            span("."),
         )
     else:
         first = (
-            Span(f"None of {total} defense settings", "held"),
-            Span(" leaked to the attacks tried here."),
+            span(f"None of {total} defense settings", "held"),
+            span(" leaked to the attacks tried here."),
         )
     return (
         *first,
-        Span(" "),
+        span(" "),
         *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)),
     )
 
 
 def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Span, ...]:
     if held == 0:
-        return (Span("None held against every attack tried."),)
+        return (span("None held against every attack tried."),)
     best = _most_useful(kept)
     head = (
-        Span("The only one that " if held == 1 else f"The best of the {held} that "),
-        Span("held", "held"),
+        span("The only one that " if held == 1 else f"The best of the {held} that "),
+        span("held", "held"),
     )
     if best is None:
-        return (*head, Span(" has no utility measured."))
-    metric = words(best.metric).title
-    tail = f" where no hiding gives {plain(free.metric, free.value)}" if free else ""
-    return (*head, Span(f" has {metric} {plain(best.metric, best.value)}{tail}."))
+        return (*head, span(" has no utility measured."))
+    tail = f" where no hiding gives {_read(free)}" if free else ""
+    return (*head, span(f" has {best.meaning.heading} {_read(best)}{tail}."))
+
+
+def _read(utility: Utility) -> str:
+    return utility.meaning.text(utility.value.value)
 
 
 def reference(question: Question) -> Utility | None:
@@ -120,85 +121,74 @@ def lede(question: Question) -> tuple[Span, ...]:
     free = reference(question)
     if free is None or not live:
         return tuple(spans)
-    useful = [j for j in live if j.setting.utility and _keeps(j.setting.utility, free)]
-    name = words(free.metric).title
+    useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
+    name = free.meaning.heading
     if not useful:
-        return (*spans, Span(f"No setting keeps nine tenths of the {name}."))
+        return (*spans, span(f"No setting keeps nine tenths of the {name}."))
     least = min(useful, key=_worst_then_useless)
     worst = least.verdict.worst
     assert worst  # noqa: S101 (it was judged)
-    found = amount(least.case, worst, worst.value, full=True)
-    told = (Span(least.setting.name, "strong"), Span(f" leaks least: {found} at worst."))
+    found = amount(least.case, worst, worst.value.value, full=True)
+    told = (span(least.setting.name, "strong"), span(f" leaks least: {found} at worst."))
     if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
-        told = (Span(f"all {len(useful)}", "strong"), Span(f" leak alike: {found} at worst."))
-    return (*spans, Span(f"Of the settings that keep nine tenths of the {name}, "), *told)
+        told = (span(f"all {len(useful)}", "strong"), span(f" leak alike: {found} at worst."))
+    return (*spans, span(f"Of the settings that keep nine tenths of the {name}, "), *told)
 
 
 def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     tested = [j for j in live if j.verdict.paper]
     if not tested:
         return ()
-    best = min(
-        tested, key=lambda j: Side(j.case).value(j.verdict.paper) if j.verdict.paper else 0.0
-    )
-    case, got, paper, worst = (
-        best.case,
-        best.verdict.reached,
-        best.verdict.paper,
-        best.verdict.worst,
-    )
-    side = Side(case)
-    if (
-        not (got and paper and worst)
-        or side.value(got) - side.value(paper) <= 2 * side.margin + 1e-12
-    ):
+    best = min(tested, key=lambda j: j.verdict.paper.leak if j.verdict.paper else 0.0)
+    case, verdict = best.case, best.verdict
+    got, paper, worst = verdict.reached, verdict.paper, verdict.worst
+    if not (got and paper and worst):
         return ()
-    verb = words(case.metric).verb
-    test = f"{verb} {amount(case, paper, paper.value, full=True)}"
+    if got.leak - paper.leak <= 2 * case.meaning.matters + 1e-12:
+        return ()
+    verb = case.meaning.does
+    test = f"{verb} {amount(case, paper, paper.value.value, full=True)}"
     return (
-        Span(best.setting.name, "strong"),
-        Span(
+        span(best.setting.name, "strong"),
+        span(
             f" looks safest by its own paper's test, which {test}."
-            f" {ATTACKERS.get(got.rung, 'An attacker')} {verb} "
+            f" {ATTACKERS.get(got.attacker.rung, 'An attacker')} {verb} "
         ),
-        Span(amount(case, got, got.value), best.verdict.tone),
-        Span(
-            f" (at worst {amount(case, worst, worst.value)}, a blind guess"
-            f" {amount(case, got, got.floor)}). "
+        span(amount(case, got, got.value.value), best.verdict.tone),
+        span(
+            f" (at worst {amount(case, worst, worst.value.value)}, a blind guess"
+            f" {amount(case, got, got.floor.value)}). "
         ),
     )
 
 
 def _worst_then_useless(judged: Judged) -> tuple[float, float]:
-    worst, utility = judged.verdict.worst, judged.setting.utility
-    gain = (
-        0.0
-        if utility is None
-        else utility.value
-        if better(utility.metric) == "up"
-        else -utility.value
-    )
-    return (Side(judged.case).value(worst) if worst else float("inf"), -gain)
+    worst, utility = judged.verdict.worst, judged.setting.final
+    return worst.leak if worst else math.inf, -utility.gain if utility else 0.0
 
 
 def _keeps(utility: Utility, free: Utility) -> bool:
-    if better(free.metric) == "down":
-        return 1 - utility.value >= 0.9 * (1 - free.value)
-    return utility.value >= 0.9 * free.value
+    """Does it keep nine tenths of what no hiding gives?"""
+    if free.meaning.direction == "down":
+        return 1 - utility.value.value >= 0.9 * (1 - free.value.value)
+    return utility.value.value >= 0.9 * free.value.value
 
 
 def _most_useful(judged: Sequence[Judged]) -> Utility | None:
-    found = [j.setting.utility for j in judged if j.setting.utility]
-    if not found:
-        return None
-    return (max if better(found[0].metric) == "up" else min)(found, key=lambda u: u.value)
+    found = [j.setting.final for j in judged if j.setting.final]
+    return max(found, key=lambda u: u.gain, default=None)
+
+
+def _small(meaning: Meaning) -> str:
+    """The margin, as people read it."""
+    if meaning.scale == "log":
+        return f"a factor of {math.exp(meaning.matters):g}"
+    return f"{meaning.matters:g}{meaning.suffix}"
 
 
 def counts(question: Question) -> list[tuple[str, int, str, str]]:
     """(tone, count, word, meaning) of the verdict bar; here references count, as in the list."""
     tones = Counter(j.verdict.tone for j in question.judged)
-    small = f"{margin(question.metric):g}{words(question.metric).suffix}"
-    within = "a factor of 2" if question.metric == "samples_to_90" else small
     return [
         (
             "leak",
@@ -212,7 +202,7 @@ def counts(question: Question) -> list[tuple[str, int, str, str]]:
             "leaks in part" if tones["part"] == 1 else "leak in part",
             "more than a blind guess",
         ),
-        ("held", tones["held"], "held", f"within {within} of a blind guess"),
+        ("held", tones["held"], "held", f"within {_small(question.meaning)} of a blind guess"),
         (
             "none",
             tones["none"],
@@ -230,25 +220,17 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
     out, setting = [], judged.setting
     attacked: set[str] = set()
     for other in every:
-        found = (
-            next((j for j in other.judged if j.setting is setting), None)
-            if other.task == question.task
-            else None
-        )
-        if found is None:
+        found = next((j for j in other.judged if j.setting is setting), None)
+        if other.task != question.task or found is None:
             continue
         if found.verdict.worst and not other.probe:
-            attacked |= other.topic.kinds
+            attacked |= set(other.topic.kinds)
         if other is question or found.verdict.rule in (1, 2):
             continue
         if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
     left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
-    return out + (
-        [
-            f"Its {' and '.join(left)} were not"
-            f" attacked{' but by probes' if any(q.probe for q in every) else ''}."
-        ]
-        if left
-        else []
-    )
+    if left:
+        but = " but by probes" if any(q.probe for q in every) else ""
+        out.append(f"Its {' and '.join(left)} were not attacked{but}.")
+    return out

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leakbench.judging.questions import words
-from leakbench.judging.verdict import Case, Number, Side, Verdict
+from leakbench.judging.verdict import Case, Verdict, seeds_needed
+from leakbench.results.number import Number
 
 ATTACKERS = {
     "paper": "An attacker with the paper's own attack",
@@ -13,25 +13,12 @@ ATTACKERS = {
 }
 
 
+ORACLES = {"oracle_prototypes": "the true prototypes", "oracle_labels": "the true labels"}
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """As in "1 client", "2 clients"."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def plain(metric: str, value: float) -> str:
-    """A value on the metric's own scale: "0.94", "46.2 dB". Never a zero with a sign before it."""
-    spoken = words(metric)
-    text = f"{value:.{spoken.decimals}f}"
-    if float(text) == 0:
-        # A bare 0 would claim more than was measured.
-        text = (
-            f"{0:.{spoken.decimals}f}"
-            if value == 0 or spoken.decimals < 2
-            else f"under {10**-spoken.decimals:.{spoken.decimals}f}"
-        )
-        if value < 0 and "under" in text:
-            text = f"{0:.{spoken.decimals}f}"
-    return text + spoken.suffix
 
 
 def count(value: float, whole: int) -> str:
@@ -48,13 +35,16 @@ def amount(case: Case, row: Number, value: float, *, full: bool = False) -> str:
     """A value as the sentence says it: "94 of 100", in full "94 of 100 clients on average", or
     "46.2 dB".
     """
-    noun = words(case.metric).noun
+    noun = case.meaning.noun
     if not noun:
-        return plain(case.metric, value)
+        return case.meaning.text(value)
     seeds = max(case.seeds, 1)
-    whole = max(round(row.n / seeds), 1)
+    whole = max(round(row.value.n / seeds), 1)
+    text = count(value, whole)
+    if not full:
+        return text
     name = noun.removesuffix("s") if whole == 1 else noun
-    return count(value, whole) + (f" {name}{' on average' if seeds > 1 else ''}" if full else "")
+    return f"{text} {name}{' on average' if seeds > 1 else ''}"
 
 
 def sentence(case: Case, verdict: Verdict) -> str:
@@ -63,7 +53,7 @@ def sentence(case: Case, verdict: Verdict) -> str:
 
 
 def _first(case: Case, verdict: Verdict) -> str:
-    verb = words(case.metric).verb
+    verb = case.meaning.does
     got, worst = verdict.reached, verdict.worst
     if verdict.rule == 1:
         other = (
@@ -85,7 +75,7 @@ def _first(case: Case, verdict: Verdict) -> str:
         if verdict.beyond_floor and got:
             text += (
                 f" It is not private either: an attacker {verb}"
-                f" {amount(case, got, got.value, full=True)}."
+                f" {amount(case, got, got.value.value, full=True)}."
             )
         return text
     if verdict.rule == 4:
@@ -93,49 +83,49 @@ def _first(case: Case, verdict: Verdict) -> str:
         assert row  # noqa: S101 (judge gives one with rule 4)
         return (
             f"Attack too weak to judge: even with nothing defended it {verb}"
-            f" {amount(case, row, row.control, full=True)}; a blind guess {verb}"
-            f" {amount(case, row, row.floor)}. This is not a sign of privacy."
+            f" {amount(case, row, row.control.value, full=True)}; a blind guess {verb}"
+            f" {amount(case, row, row.floor.value)}. This is not a sign of privacy."
         )
     assert got  # noqa: S101
     assert worst  # noqa: S101
-    blind = f"{verb} {amount(case, got, got.floor)}"
+    blind = f"{verb} {amount(case, got, got.floor.value)}"
     if verdict.rule == 5:
         return (
-            f"Leaks: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst"
-            f" {amount(case, worst, worst.value)}. A blind guess {blind}."
+            f"Leaks: an attacker {verb} {amount(case, got, got.value.value, full=True)}, at worst"
+            f" {amount(case, worst, worst.value.value)}. A blind guess {blind}."
         )
     if verdict.rule == 6:
-        only = "was tried" if all(a.rung == "paper" for a in case.attacks) else "counts"
+        only = "was tried" if all(a.attacker.paper for a in case.attacks) else "counts"
         return (
             f"Cannot tell: only the paper's own attack {only}; it {verb}"
-            f" {amount(case, got, got.value, full=True)}."
+            f" {amount(case, got, got.value.value, full=True)}."
         )
     if verdict.rule == 7:
         return (
             f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')}"
-            f" tried: at worst {amount(case, worst, worst.value, full=True)}"
+            f" tried: at worst {amount(case, worst, worst.value.value, full=True)}"
             f" ({between(case, worst, 'to')}); a blind guess {verb}"
-            f" {amount(case, worst, worst.floor)}. Other attacks may do better."
+            f" {amount(case, worst, worst.floor.value)}. Other attacks may do better."
         )
     if verdict.rule == 8:
         return (
-            f"Leaks in part: an attacker {verb} {amount(case, got, got.value, full=True)}, at worst"
-            f" {amount(case, worst, worst.value)}. A blind guess {blind}, with nothing defended it"
-            f" is {amount(case, got, got.control)}."
+            f"Leaks in part: an attacker {verb} {amount(case, got, got.value.value, full=True)}, at"
+            f" worst {amount(case, worst, worst.value.value)}. A blind guess {blind}, with nothing"
+            f" defended it is {amount(case, got, got.control.value)}."
         )
     row = verdict.binding or worst
-    return f"Cannot tell: between {between(case, row, 'and')}, n = {row.n}. {_settle(case, row)}"
+    told = f"between {between(case, row, 'and')}, n = {row.value.n}"
+    return f"Cannot tell: {told}. {_settle(case, row)}"
 
 
 def between(case: Case, row: Number, joint: str) -> str:
     """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
-    return (
-        f"{amount(case, row, row.low)} {joint} {amount(case, row, row.high)} with 95 % confidence"
-    )
+    low, high = (amount(case, row, end) for end in (row.value.low, row.value.high))
+    return f"{low} {joint} {high} with 95 % confidence"
 
 
 def _settle(case: Case, row: Number) -> str:
-    seeds = Side(case).seeds_needed(row)
+    seeds = seeds_needed(row, case.seeds)
     if seeds is None:
         return "More units would have to be attacked to settle it."
     if seeds > 50:
@@ -148,16 +138,14 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
     if verdict.rule in (1, 2):
         return []
     out = []
-    side, verb = Side(case), words(case.metric).verb
+    verb = case.meaning.does
     paper, got = verdict.paper, verdict.reached
     # 0.10 for proportions: twice the margin, whatever the metric's scale.
-    gap = (
-        side.value(got) - side.value(paper) - 2 * side.margin
-        if paper and got and got.rung != "paper"
-        else 0.0
-    )
+    gap = 0.0
+    if paper and got and not got.attacker.paper:
+        gap = got.leak - paper.leak - 2 * case.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
-        out.append(f"Its paper's own attack {verb} {amount(case, paper, paper.value)}.")
+        out.append(f"Its paper's own attack {verb} {amount(case, paper, paper.value.value)}.")
     if case.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
     if 0 < case.dead_seeds < case.seeds:
@@ -171,23 +159,18 @@ def additions(case: Case, verdict: Verdict) -> list[str]:
     out += failures(case)
     if got:
         out += _oracle(case, got)
-    if case.no_lpips:
-        out.append("Perceptual distance was not measured: weights not found (`leakbench doctor`).")
+    for title in case.unmeasured:
+        out.append(f"{title} was not measured: weights not found (`leakbench doctor`).")
     return out
 
 
 def failures(case: Case) -> list[str]:
-    """How often the attack failed and what that counts as: of the row on which most
-    units failed.
-    """
-    row = max(
-        (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r)),
-        key=lambda r: r.failed,
-        default=None,
-    )
+    """How often the attack failed and what that counts as, where it failed most."""
+    rows = (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r))
+    row = max(rows, key=lambda r: r.failed, default=None)
     if not row or not row.failed:
         return []
-    noun = words(case.metric).noun or "units"
+    noun = case.meaning.noun or "units"
     counted = {"clients": "not named", "images": "not found"}.get(noun, "a blind guess")
     if row.failed == 1:
         return [f"The attack failed on 1 {noun.removesuffix('s')}; it is counted as {counted}."]
@@ -198,19 +181,12 @@ def failures(case: Case) -> list[str]:
 
 
 def _oracle(case: Case, row: Number) -> list[str]:
-    given = [
-        w
-        for f, w in (
-            ("oracle_prototypes", "the true prototypes"),
-            ("oracle_labels", "the true labels"),
-        )
-        if f in row.flags
-    ]
+    given = [words for flag, words in ORACLES.items() if flag in row.flags]
     if not given:
         return []
-    public = (
-        amount(case, case.public, case.public.value, full=True) if case.public else "not measured"
-    )
+    public = "not measured"
+    if case.public:
+        public = amount(case, case.public, case.public.value.value, full=True)
     return [f"This attack is given {_and(given)}; without it: {public}."]
 
 

@@ -21,12 +21,15 @@ bound (``any_attack``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from leakbench.judging.questions import words
-from leakbench.statistics.differences import default_margin
+from pydantic import Field, computed_field
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.results.number import Number
 
 Word = Literal[
     "nothing to attack",
@@ -45,42 +48,16 @@ TONES: dict[Word, Tone] = {"leaks": "leak", "leaks in part": "part", "held": "he
 MOST_FAILED = 0.1
 
 
-@dataclass(frozen=True)
-class Number:
-    """One row of tradeoff.csv, as a verdict reads it. ``failed`` of ``tried`` unit scores are the
-    blind guess's for want of a guess.
-    """
-
-    attack: str
-    rung: str
-    value: float
-    low: float
-    high: float
-    n: int
-    floor: float
-    floor_low: float
-    floor_high: float
-    control: float
-    control_low: float
-    control_high: float
-    interval: str = "clopper-pearson"
-    flags: frozenset[str] = frozenset()
-    failed: int = 0
-    tried: int = 0
-    attack_params: str = "{}"
-
-
-@dataclass(frozen=True)
-class Case:
+class Case(Part):
     """Everything that decides one verdict: a setting's numbers in one metric, real messages or
     probes, never both.
 
     ``dead_because``: why a dead run is dead, a clause for the sentence. ``reason``: why there is no
-    number.
+    number. ``public``: the same without what the attack was given from the truth.
+    ``unmeasured``: titles of metrics whose weights are not on this machine.
     """
 
-    metric: str
-    leaks: Literal["up", "down"]
+    meaning: Meaning
     attacks: tuple[Number, ...] = ()
     cascade: Number | None = None
     any_attack: Number | None = None
@@ -92,22 +69,22 @@ class Case:
     sends_kind: bool = True
     reason: str = ""
     public: Number | None = None
-    no_lpips: bool = False
+    unmeasured: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Part):
     """Which rule matched, and the numbers that its sentence names."""
 
     rule: int
     word: Word
-    reached: Number | None = None
-    worst: Number | None = None
-    paper: Number | None = None
-    binding: Number | None = None
-    counting: tuple[Number, ...] = ()
+    reached: Number | None = Field(None, exclude=True)
+    worst: Number | None = Field(None, exclude=True)
+    paper: Number | None = Field(None, exclude=True)
+    binding: Number | None = Field(None, exclude=True)
+    counting: tuple[Number, ...] = Field((), exclude=True)
     beyond_floor: bool = False
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def tone(self) -> Tone:
         """The colour that repeats the word."""
@@ -123,158 +100,98 @@ def judge(case: Case) -> Verdict:
     """The first rule that matches."""
     rows = (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r))
     if not rows:
-        return Verdict(2, "not attacked") if case.sends_kind else Verdict(1, "nothing to attack")
-    side = Side(case)
-    counting = tuple(a for a in case.attacks if not side.weak(a))
-    paper = max((a for a in case.attacks if a.rung == "paper"), key=side.value, default=None)
-    worst = case.any_attack or max(rows, key=side.value)
-    reached = side.best(case, counting)
-    if reached is None:  # no attack above the rung paper counts: the paper's own stands in
-        reached = max((a for a in counting if a.rung == "paper"), key=side.value, default=None)
-    above = reached is not None and side.low(reached) > side.floor_high(reached)
+        if case.sends_kind:
+            return Verdict(rule=2, word="not attacked")
+        return Verdict(rule=1, word="nothing to attack")
+    counting = tuple(a for a in case.attacks if not a.weak)
+    paper = _most(a for a in case.attacks if a.attacker.paper)
+    worst = case.any_attack or max(rows, key=_leak)
+    # No attack above the rung paper counts: the paper's own stands in.
+    reached = _best(case, counting) or _most(a for a in counting if a.attacker.paper)
+    above = reached is not None and reached.low > reached.blind_high
 
     def found(rule: int, word: Word, binding: Number | None = None) -> Verdict:
-        return Verdict(rule, word, reached, worst, paper, binding, counting, above)
+        return Verdict(
+            rule=rule,
+            word=word,
+            reached=reached,
+            worst=worst,
+            paper=paper,
+            binding=binding,
+            counting=counting,
+            beyond_floor=above,
+        )
 
     if case.seeds and case.dead_seeds >= case.seeds:
         return found(3, "dead run")
     if reached is None:
         return found(4, "attack too weak", case.cascade or case.any_attack or case.attacks[0])
-    if side.low(reached) >= side.half(reached):
+    if reached.low >= reached.half:
         return found(5, "leaks")
-    if reached.rung == "paper" and reached.attack not in ("cascade", "any_attack"):
+    if reached.attacker.paper:
         return found(6, "cannot tell")
-    below = side.low(reached) <= side.floor_high(reached)
     counted = (*counting, *(r for r in (case.cascade, case.any_attack) if r))
-    binding = max(counted, key=side.excess)
-    most = max(r.failed / r.tried if r.tried else 0.0 for r in counted)
-    if case.any_attack and side.excess(binding) <= 0 and below and most <= MOST_FAILED:
+    binding = max(counted, key=lambda n: n.excess)
+    most = max(n.failed / n.tried if n.tried else 0.0 for n in counted)
+    if case.any_attack and binding.excess <= 0 and not above and most <= MOST_FAILED:
         return found(7, "held")
-    if not below:
+    if above:
         return found(8, "leaks in part")
     return found(9, "cannot tell", binding)
 
 
-def margin(metric: str) -> float:
-    """The margin of `check`, on the turned scale; a plugin's metric without a range gets that of a
-    proportion.
+def _leak(n: Number) -> float:
+    return n.leak
+
+
+def _most(numbers: Iterable[Number]) -> Number | None:
+    return max(numbers, key=_leak, default=None)
+
+
+def _best(case: Case, counting: Sequence[Number]) -> Number | None:
+    """The cascade or the best single attack above ``paper``, its interval corrected for the choice;
+    None if neither counts.
     """
-    low, high = words(metric).end or (-math.inf, math.inf)
-    return default_margin(metric, low, high) or 0.05
+    single = [a for a in counting if not a.attacker.paper]
+    numbers = [strict(a, len(single)) for a in single]
+    if case.cascade and not case.cascade.weak:
+        numbers.insert(0, case.cascade)  # first: it wins a tie
+    return max(numbers, key=lambda n: (n.low, n.leak), default=None)
 
 
-@dataclass(frozen=True)
-class Side:
-    """A metric turned so that more is more leakage: logarithms for counts of samples, the sign
-    changed where less leaks.
+def seeds_needed(n: Number, seeds: int) -> int | None:
+    """About how many more than ``seeds`` would settle it, if intervals shrink with their square
+    root; None if none would.
     """
-
-    case: Case
-
-    @property
-    def turn(self) -> Callable[[float], float]:
-        """From the metric's scale to the turned one."""
-        sign = -1.0 if self.case.leaks == "down" else 1.0
-        if self.case.metric == "samples_to_90":
-            return lambda x: sign * math.log(max(x, 1e-300))
-        return lambda x: sign * x
-
-    @property
-    def margin(self) -> float:
-        """What is too small to matter."""
-        return margin(self.case.metric)
-
-    def value(self, row: Number) -> float:
-        """The row's value."""
-        return self.turn(row.value)
-
-    def low(self, row: Number) -> float:
-        """The end of the interval on the side of the blind guess."""
-        return min(self.turn(row.low), self.turn(row.high))
-
-    def high(self, row: Number) -> float:
-        """The end of the interval on the side of the control."""
-        return max(self.turn(row.low), self.turn(row.high))
-
-    def floor(self, row: Number) -> float:
-        """The blind guess."""
-        return self.turn(row.floor)
-
-    def floor_high(self, row: Number) -> float:
-        """The most that the blind guess may reach."""
-        return max(self.turn(row.floor_low), self.turn(row.floor_high))
-
-    def control(self, row: Number) -> float:
-        """The control, no better than "as good as the original"."""
-        cap = words(self.case.metric).as_good
-        return (
-            self.turn(row.control) if cap is None else min(self.turn(row.control), self.turn(cap))
-        )
-
-    def half(self, row: Number) -> float:
-        """Half way from the blind guess to the control."""
-        return self.floor(row) + (self.control(row) - self.floor(row)) / 2
-
-    def weak(self, row: Number) -> bool:
-        """Whether the attack says nothing: it fails where nothing is defended, or hardly beats the
-        blind guess there.
-        """
-        return (
-            "control_failed" in row.flags or self.control(row) - self.floor(row) < 2 * self.margin
-        )
-
-    def excess(self, row: Number) -> float:
-        """How far the row's high is beyond its own blind guess + margin; at most 0
-        where it held.
-        """
-        over = self.high(row) - (self.floor(row) + self.margin)
-        return 0.0 if abs(over) < 1e-12 else over
-
-    def best(self, case: Case, counting: Sequence[Number]) -> Number | None:
-        """The cascade or the best single attack above ``paper``, its interval corrected for the
-        choice; None if neither counts.
-        """
-        single = [a for a in counting if a.rung != "paper"]
-        rows = [strict(a, len(single)) for a in single]
-        if case.cascade and not self.weak(case.cascade):
-            rows.insert(0, case.cascade)  # first: it wins a tie
-        return max(rows, key=lambda r: (self.low(r), self.value(r)), default=None)
-
-    def seeds_needed(self, row: Number) -> int | None:
-        """About how many more seeds would settle it, if intervals shrink with their square root;
-        None if none would.
-        """
-        value, edge = self.value(row), self.floor(row) + self.margin
-        ratios = [(self.high(row) - value) / (edge - value)] if value < edge else []
-        if value > self.floor_high(row):
-            ratios.append((value - self.low(row)) / (value - self.floor_high(row)))
-        if not ratios:
-            return None
-        seeds = max(self.case.seeds, 1)
-        return max(1, math.ceil(seeds * min(ratios) ** 2) - seeds)
+    edge = n.blind + n.meaning.matters
+    ratios = [(n.high - n.leak) / (edge - n.leak)] if n.leak < edge else []
+    if n.leak > n.blind_high:
+        ratios.append((n.leak - n.low) / (n.leak - n.blind_high))
+    if not ratios:
+        return None
+    seeds = max(seeds, 1)
+    return max(1, math.ceil(seeds * min(ratios) ** 2) - seeds)
 
 
-def strict(row: Number, count: int) -> Number:
-    """The row with its interval at 5 % / ``count``: the best of several attacks was picked by
+def strict(number: Number, count: int) -> Number:
+    """The number with its interval at 5 % / ``count``: the best of several attacks was picked by
     looking.
 
     A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by
     Student's quantiles, which also carries what seeds added to it. Degrees of freedom: n - 1.
     """
-    if count < 2 or row.interval == "exact":
-        return row
+    e = number.value
+    if count < 2 or e.interval == "exact":
+        return number
     from scipy.stats import beta, t
 
     tail = 0.025 / count
-    free = max(row.n - 1, 1)
+    free = max(e.n - 1, 1)
     wider = float(t.ppf(1 - tail, free) / t.ppf(0.975, free))
-    low, high = (
-        row.value - wider * (row.value - row.low),
-        row.value + wider * (row.high - row.value),
-    )
-    if row.interval == "clopper-pearson":
-        hits, up = math.floor(row.value * row.n + 1e-9), math.ceil(row.value * row.n - 1e-9)
-        low = min(low, float(beta.ppf(tail, hits, row.n - hits + 1)) if hits > 0 else 0.0)
-        high = max(high, float(beta.ppf(1 - tail, up + 1, row.n - up)) if up < row.n else 1.0)
-        low, high = max(low, 0.0), min(high, 1.0)
-    return replace(row, low=low, high=high)
+    low, high = e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
+    if e.interval == "clopper-pearson":
+        hits, up = math.floor(e.value * e.n + 1e-9), math.ceil(e.value * e.n - 1e-9)
+        least = float(beta.ppf(tail, hits, e.n - hits + 1)) if hits > 0 else 0.0
+        most = float(beta.ppf(1 - tail, up + 1, e.n - up)) if up < e.n else 1.0
+        low, high = max(min(low, least), 0.0), min(max(high, most), 1.0)
+    return number.model_copy(update={"value": replace(e, low=low, high=high)})

@@ -1,3 +1,4 @@
+from . import topics as topics
 from .context import CONTEXT_ACCURACY as CONTEXT_ACCURACY
 from .context import SAMPLES_TO_90 as SAMPLES_TO_90
 from .correlation import DCOR as DCOR
@@ -6,6 +7,7 @@ from .correlation import FLEA_CORRELATION as FLEA_CORRELATION
 from .examples import EXAMPLES as EXAMPLES
 from .exposure import EXPOSURE as EXPOSURE
 from .exposure import EXPOSURE_UNDIRECTED as EXPOSURE_UNDIRECTED
+from .images import IDENTIFICATION as IDENTIFICATION
 from .images import IDENTIFICATION_MATCHED as IDENTIFICATION_MATCHED
 from .images import LPIPS as LPIPS
 from .images import MSE as MSE

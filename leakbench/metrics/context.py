@@ -12,7 +12,9 @@ from torch import Tensor
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.meaning import Meaning
 from leakbench.base.streams import shared
+from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 
 AIM = 0.9
@@ -133,8 +135,20 @@ def _beyond(guesses: Sequence[Guess], answer: Answer, scores: Sequence[Score]) -
 
 
 CONTEXT_ACCURACY = Metric(
-    *("context_accuracy", "up", 0.0, 1.0, "client"),
-    share=False,
+    Meaning(
+        name="context_accuracy",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        title="balanced accuracy of telling the context",
+        verb="tells contexts apart with accuracy",
+        about=(
+            "Balanced accuracy of an attacker who tells the context of held-out clients' features:"
+            " 0.5 is a coin."
+        ),
+        topic=topics.CONTEXT,
+    ),
     needs=("sizes", "client", "score", "shuffled"),
     score=_most,
     floor=_coin,
@@ -149,8 +163,25 @@ These come from auxiliary data, so every client is held out. Clients are the clu
 """
 
 SAMPLES_TO_90 = Metric(
-    *("samples_to_90", "down", 10.0, math.inf, "draw"),
-    share=False,
+    Meaning(
+        name="samples_to_90",
+        direction="down",
+        low=10.0,
+        high=None,
+        unit="draw",
+        # Ten samples fewer of twenty matter, of a thousand they do not.
+        scale="log",
+        margin=math.log(2),
+        title="samples until accuracy 0.90",
+        verb="needs for accuracy 0.90 only so many samples:",
+        about=(
+            "Smallest number of samples with which the attacker reaches accuracy 0.90: fewer is"
+            " worse."
+        ),
+        decimals=0,
+        topic=topics.CONTEXT,
+        rank=1,
+    ),
     needs=("sizes", "client", "score"),
     score=_needed,
     floor=_all,

@@ -11,6 +11,8 @@ import torch
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 from leakbench.statistics import distance_correlation
 
@@ -57,31 +59,66 @@ def _permuted(guess: Guess, answer: Answer, name: str) -> list[Score]:
     return [Score(guess.unit, guess.unit, float(_null(guess, answer, name).mean()))]
 
 
-def _metric(name: str, low: float) -> Metric:
-    beside = (("dcor2_corrected_p", _p_value),) if name == "dcor2_corrected" else ()
-    measure, floor = partial(_value, name=name), partial(_permuted, name=name)
+def _metric(meaning: Meaning) -> Metric:
+    name = meaning.name
     return Metric(
-        name,
-        "up",
-        low,
-        1.0,
-        "client",
-        False,
-        ("features",),
-        measure,
-        floor=floor,
+        meaning,
+        needs=("features",),
+        score=partial(_value, name=name),
+        floor=partial(_permuted, name=name),
         floor_of="attack",
-        beside=beside,
+        beside=(("dcor2_corrected_p", _p_value),) if name == "dcor2_corrected" else (),
     )
 
 
-DCOR = _metric("dcor", 0.0)
+_DCOR = Meaning(
+    name="dcor",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit="client",
+    title="distance correlation",
+    verb="sees a correlation of",
+    about=(
+        "Distance correlation between examples and what is shared of them: 0 where they are"
+        " independent, 1 where one fixes the other."
+    ),
+    topic=topics.RESEMBLANCE,
+    rank=1,
+)
+
+DCOR = _metric(_DCOR)
 """Székely's distance correlation R, biased: near 1 for few rows of many dimensions; read it against
 its floor.
 """
 
-DCOR2_CORRECTED = _metric("dcor2_corrected", -1.0)
+DCOR2_CORRECTED = _metric(
+    Meaning(
+        name="dcor2_corrected",
+        direction="up",
+        low=-1.0,
+        high=1.0,
+        unit="client",
+        title="squared distance correlation, bias-corrected",
+        verb=_DCOR.verb,
+        about=_DCOR.about,
+        topic=topics.RESEMBLANCE,
+    )
+)
 """The bias-corrected squared distance correlation; units.csv has its permutation p-value too."""
 
-FLEA_CORRELATION = _metric("flea_correlation", 0.0)
+FLEA_CORRELATION = _metric(
+    Meaning(
+        name="flea_correlation",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        title="FLea's correlation",
+        verb=_DCOR.verb,
+        about="FLea's own correlation (its Eq. 8), on squared distances.",
+        topic=topics.RESEMBLANCE,
+        rank=2,
+    )
+)
 """FLea Eq. 8 on squared Euclidean distances, which is linear CKA."""

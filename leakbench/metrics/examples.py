@@ -10,6 +10,8 @@ from torch import Tensor, as_tensor
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import topics
 from leakbench.metrics.images import IDENTIFICATION_MATCHED, LPIPS, MSE, PSNR, SSIM, only_images
 from leakbench.scoring import image_distances
 from leakbench.scoring.truth import Answer
@@ -71,7 +73,29 @@ def _recognised(guess: Guess, answer: Answer) -> list[Score]:
     return [Score(guess.unit, guess.unit, float(right))]
 
 
-NEAREST_PSNR = Metric("nearest_psnr", "up", 0.0, 100.0, "client", False, ("x",), _nearest)
+NEAREST_PSNR = Metric(
+    Meaning(
+        name="nearest_psnr",
+        direction="up",
+        low=0.0,
+        high=100.0,
+        unit="client",
+        margin=1.0,
+        title="PSNR of the best pair, dB",
+        verb="comes to an image of a client as near as",
+        about=(
+            "Largest PSNR of any reconstruction to any image of the client: 30 dB means that one of"
+            " them is reproduced."
+        ),
+        decimals=1,
+        suffix=" dB",
+        as_good=30.0,
+        topic=topics.IMAGES,
+        rank=5,
+    ),
+    needs=("x",),
+    score=_nearest,
+)
 """Of all pairs of a guess and an image that the client holds, the largest PSNR in dB (clipped to
 [0, 1]): is anything reproduced?
 
@@ -80,7 +104,25 @@ is high, too: read it against that. Pixel by pixel: an image that is reproduced 
 counts as not reproduced.
 """
 
-RECOGNISED = Metric("recognised", "up", 0.0, 1.0, "client", False, ("x", "y"), _recognised)
+RECOGNISED = Metric(
+    Meaning(
+        name="recognised",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        title="share of examples recognised",
+        verb="makes examples of the right class, a share of",
+        about=(
+            "Share of the examples made that a classifier trained on other data gives the class"
+            " they were made for."
+        ),
+        topic=topics.IMAGES,
+        rank=6,
+    ),
+    needs=("x", "y"),
+    score=_recognised,
+)
 """Per client, the share of the guesses that an independent classifier gives the class they were
 made for.
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
-from leakbench.metrics import lpips
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import lpips, topics
 from leakbench.scoring import image_distances
 from leakbench.scoring.originals import Originals
 from leakbench.scoring.truth import Answer
@@ -107,46 +108,125 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
 
 
 PSNR = Metric(
-    "psnr",
-    "up",
-    0.0,
-    100.0,
-    "image",
-    False,
-    ("x",),
-    partial(_of_images, measure=image_distances.psnr),
+    Meaning(
+        name="psnr",
+        direction="up",
+        low=0.0,
+        high=100.0,
+        unit="image",
+        margin=1.0,
+        title="PSNR of the reconstruction, dB",
+        short="PSNR",
+        verb="rebuilds images to",
+        about=(
+            "Peak signal-to-noise ratio of the reconstruction: higher is closer; 30 dB looks like"
+            " the original."
+        ),
+        decimals=1,
+        suffix=" dB",
+        as_good=30.0,
+        topic=topics.IMAGES,
+        rank=1,
+    ),
+    needs=("x",),
+    score=partial(_of_images, measure=image_distances.psnr),
+    class_mean=True,
 )
 """10 log10(1 / MSE) in dB on [0, 1]; floor: the class mean of auxiliary data."""
 
-MSE = Metric("mse", "down", 0.0, float("inf"), "image", False, ("x",), _mse)
+MSE = Metric(
+    Meaning(
+        name="mse",
+        direction="down",
+        low=0.0,
+        high=None,
+        unit="image",
+        margin=0.005,
+        title="mean squared error of the reconstruction",
+        short="MSE",
+        verb="rebuilds examples to an error of",
+        about="Mean squared error of the reconstruction: lower is closer, 0 is the original.",
+        decimals=4,
+        axis="log",
+        topic=topics.IMAGES,
+        rank=4,
+    ),
+    needs=("x",),
+    score=_mse,
+    class_mean=True,
+)
 """Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it
 is no proportion).
 """
 
 SSIM = Metric(
-    "ssim",
-    "up",
-    -1.0,
-    1.0,
-    "image",
-    False,
-    ("x",),
-    partial(_of_images, measure=image_distances.ssim),
+    Meaning(
+        name="ssim",
+        direction="up",
+        low=-1.0,
+        high=1.0,
+        unit="image",
+        margin=0.03,
+        title="SSIM of the reconstruction",
+        short="SSIM",
+        verb="rebuilds images to SSIM",
+        about="Structural similarity of the reconstruction: 1 is the original.",
+        as_good=0.95,
+        topic=topics.IMAGES,
+        rank=2,
+    ),
+    needs=("x",),
+    score=partial(_of_images, measure=image_distances.ssim),
+    class_mean=True,
 )
 """Structural similarity, data range 1, window 11 (7 below 32 px)."""
 
-LPIPS = Metric("lpips", "down", 0.0, float("inf"), "image", False, ("x",), _lpips)
+LPIPS = Metric(
+    Meaning(
+        name="lpips",
+        direction="down",
+        low=0.0,
+        high=None,
+        unit="image",
+        margin=0.03,
+        title="LPIPS of the reconstruction",
+        short="LPIPS",
+        verb="rebuilds images to LPIPS",
+        about=(
+            "Perceptual distance of the reconstruction, seen by a network: lower is closer, 0 is"
+            " the original."
+        ),
+        as_good=0.05,
+        axis="unit",
+        topic=topics.IMAGES,
+        rank=3,
+    ),
+    needs=("x",),
+    score=_lpips,
+    class_mean=True,
+)
 """Perceptual distance, AlexNet trunk; images of 32 px and more."""
 
 IDENTIFICATION = Metric(
-    "identification",
-    "up",
-    0.0,
-    1.0,
-    "image",
-    True,
-    ("x",),
-    _identified,
+    Meaning(
+        name="identification",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="image",
+        share=True,
+        title="share of images found among look-alikes",
+        short="identification",
+        verb="finds",
+        noun="images",
+        about=(
+            "Share of images whose reconstruction is nearer to the true image than to every"
+            " look-alike, up to 99 others of its class."
+        ),
+        topic=topics.IMAGES,
+    ),
+    needs=("x",),
+    score=_identified,
     floor=_blind_identification,
 )
 """The guess is nearer to the true image than to the 99 others of a gallery of its class; ties

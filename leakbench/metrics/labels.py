@@ -9,6 +9,8 @@ from torch import Tensor
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 
 
@@ -47,7 +49,23 @@ def _set(guess: Guess, answer: Answer) -> list[Score]:
 # A prior is no draw: where all clients score the same on it the floor has no width, so it is
 # declared as a formula.
 LABEL_OVERLAP = Metric(
-    "label_overlap", "up", 0.0, 1.0, "client", False, ("shares",), _overlap, floor=_overlap
+    Meaning(
+        name="label_overlap",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        title="share of labels recovered",
+        verb="recovers a share of a client's labels of",
+        about=(
+            "Share of a client's labels, or of those of a batch, that the attacker recovers,"
+            " counted as multisets."
+        ),
+        topic=topics.LABELS,
+    ),
+    needs=("shares",),
+    score=_overlap,
+    floor=_overlap,
 )
 """Share of the labels recovered, as multisets: sum over the classes of min(guessed share, true
 share).
@@ -58,7 +76,26 @@ that names the right classes and not how often they occur scores less than 1 whe
 read it beside ``label_set``.
 """
 
-LABEL_SET = Metric("label_set", "up", 0.0, 1.0, "client", False, ("shares",), _set, floor=_set)
+LABEL_SET = Metric(
+    Meaning(
+        name="label_set",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        title="classes named rightly",
+        verb="names a client's classes with a Jaccard index of",
+        about=(
+            "Classes that the attacker names and the client has, among all that are named or held:"
+            " 1 is exactly the client's classes."
+        ),
+        topic=topics.LABELS,
+        rank=1,
+    ),
+    needs=("shares",),
+    score=_set,
+    floor=_set,
+)
 """Are the right classes named? Jaccard index of the classes with a guessed share above 0 and those
 that occur; 1: exactly these.
 

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 
 _TIE = 1e-9
@@ -69,34 +71,102 @@ def _other_cosine(guess: Guess, answer: Answer) -> list[Score]:
 
 
 P_LEAK = Metric(
-    "p_leak", "up", 0.0, 1.0, "client", True, ("prototype",), _p_leak, floor=_one_of_all
+    Meaning(
+        name="p_leak",
+        public="p_leak_public",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        share=True,
+        title="P_leak, share of clients named",
+        short="P_leak",
+        verb="names",
+        noun="clients",
+        about=(
+            "Share of clients whose true prototype, among all clients', is the nearest to what the"
+            " attacker made of their messages."
+        ),
+        topic=topics.PROTOTYPES,
+    ),
+    needs=("prototype",),
+    score=_p_leak,
+    floor=_one_of_all,
 )
 """FedHide Eq. 17: the true prototype nearest to the guess, of all clients', is that of the client
 itself; ties share.
 """
 
 P_LEAK_PUBLIC = Metric(
-    "p_leak_public",
-    "up",
-    0.0,
-    1.0,
-    "client",
-    True,
-    ("likeness",),
-    _p_leak_public,
+    Meaning(
+        name="p_leak_public",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        share=True,
+        title="P_leak against public candidates",
+        verb="names",
+        noun="clients",
+        about=(
+            "The same, with candidates that an outsider could make from public data: no true"
+            " prototypes needed."
+        ),
+        topic=topics.PROTOTYPES,
+        rank=3,
+    ),
+    needs=("likeness",),
+    score=_p_leak_public,
     floor=_one_of_all,
 )
 """The same with candidates that the attacker made from auxiliary data."""
 
 PROTOTYPE_COSINE = Metric(
-    "prototype_cosine",
-    "up",
-    -1.0,
-    1.0,
-    "client",
-    False,
-    ("prototype",),
-    _cosine,
+    Meaning(
+        name="prototype_cosine",
+        direction="up",
+        low=-1.0,
+        high=1.0,
+        unit="client",
+        title="cosine to the true prototype",
+        verb="comes within cosine",
+        about=("Cosine between the recovered and the true prototype: 1 is the same direction."),
+        topic=topics.PROTOTYPES,
+        rank=2,
+    ),
+    needs=("prototype",),
+    score=_cosine,
     floor=_other_cosine,
 )
 """Cosine of the guess to the true prototype; floor: another client's true prototype."""
+
+RECOVERED = Meaning(
+    name="recovered",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit="client",
+    share=True,
+    title="share of prototypes recovered",
+    verb="recovers the prototypes of",
+    noun="clients",
+    about="Share of clients whose recovered prototype has a cosine above 0.99 to the true one.",
+    topic=topics.PROTOTYPES,
+    rank=1,
+)
+"""Of attacks that solve for prototypes, and of none here yet."""
+
+RECOVERY_PRECISION = Meaning(
+    name="recovery_precision",
+    direction="up",
+    low=0.0,
+    high=1.0,
+    unit="client",
+    share=True,
+    title="precision of what is called recovered",
+    verb="is right about",
+    about="Of the prototypes that the attack itself calls recovered, the share that are.",
+    topic=topics.PROTOTYPES,
+    rank=4,
+)
+"""The same: stands beside ``RECOVERED``."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.meaning import Meaning
+from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 
 _TIE = 1e-9
@@ -49,16 +51,25 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 
 REIDENTIFIED = Metric(
-    "reidentified",
-    "up",
-    0.0,
-    1.0,
-    "client",
-    True,
-    ("likeness", "round"),
-    _reidentified,
+    Meaning(
+        name="reidentified",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        share=True,
+        title="share of clients recognised in a later round",
+        verb="recognises",
+        noun="clients",
+        about=(
+            "Share of clients whose features of a later round are, of all sent then, the likest to"
+            " what they sent before."
+        ),
+        topic=topics.IDENTITY,
+    ),
+    needs=("likeness", "round"),
+    score=_reidentified,
     floor=_one_of_all,
-    floor_of="blind",
 )
 """Share of clients whose set of a later round is the likest, of all sets of that round, to the set
 they sent before; ties count 1/ties. ``likeness`` (sets,): in the order of the senders' numbers;

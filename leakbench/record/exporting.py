@@ -11,44 +11,25 @@ method's noise again.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import re
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from leakbench.base.errors import UsageError
-from leakbench.base.files import inside, pack_tree, read_tree
-from leakbench.base.spec import canonical
-from leakbench.base.tree import Tree
+from leakbench.base.spec import fingerprint
+from leakbench.record.columns import Row
 from leakbench.record.folders import Run
+from leakbench.record.parts import AUX_DATA, Part, must_be_whole
 
 FILES = (
     "utility.csv",
     "utility.safetensors",
     "diagnostics.csv",
-    "known/aux_data.safetensors",
+    AUX_DATA,
     "transcript/rounds.safetensors",
 )
 ROUNDS = "transcript/round-"
 KEPT = (
-    *(
-        "schema",
-        "status",
-        "hides",
-        "distance",
-        "engine",
-        "phases",
-        "fallbacks",
-        "device",
-        "dtype",
-        "versions",
-        "commit",
-        "dirty",
-    ),
+    *("schema", "status", "method", "hides", "distance", "engine", "phases", "fallbacks"),
+    *("device", "dtype", "versions", "commit", "dirty"),
     *("utility", "facts", "stages", "sent", "missing", "stand_in", "test_data"),
 )
 LEFT_OUT = (
@@ -72,85 +53,38 @@ def export(run: Run, out: Path) -> list[str]:
     Raises: UsageError: the run is not complete, or was cut or exported before; ``out`` cannot be
         written. BrokenFile: a file of the run is damaged.
     """
-    if not run.done:
-        raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first.")
-    for kind in ("excerpt", "export"):
-        if kind in run.meta:
-            raise UsageError(f"{run.path} is an {kind} of a run; export the run itself.")
-    listed = run.meta["files"]
-    names = [n for n in FILES if n in listed] + sorted(n for n in listed if n.startswith(ROUNDS))
-    run.check(*names)
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in _contents(run, names)}
-    meta = _meta(run, digests)
-    part = out.with_name(f".{out.name}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(part, "w", format=tarfile.GNU_FORMAT) as archive:
-            _add(
-                archive,
-                f"{meta['id']}/run.json",
-                (json.dumps(meta, sort_keys=True, indent=1, allow_nan=False) + "\n").encode(),
-            )
-            for name, data in _contents(run, names):
-                _add(archive, f"{meta['id']}/{name}", data)
-        part.replace(out)
-    except OSError as error:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
-        raise UsageError(
-            f"cannot write {out}: {error.strerror or error}. Choose another file with -o, or make"
-            " room there."
-        ) from None
+    must_be_whole(run)
+    part = Part(run)
+    for name in sorted(run.meta["files"]):
+        if name in FILES:
+            part.same(name)
+        elif name.startswith(ROUNDS):
+            part.messages(name, _seen)
+    part.archive(out, _meta(part))
     return _warnings(run)
 
 
-def _contents(run: Run, names: list[str]) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of everything but run.json, one at a time: transcripts may be large."""
-    for name in sorted(names):
-        if not name.startswith(ROUNDS):
-            yield name, inside(run.path, name).read_bytes()
-            continue
-        tree, meta = read_tree(inside(run.path, name))
-        kept = [
-            i
-            for i, m in enumerate(meta["messages"])
-            if m["probe"] is None and m["receiver"] != "aggregator"
-        ]
-        if kept:
-            yield name, _packed(tree, [meta["messages"][i] for i in kept], kept)
+def _seen(message: Row) -> bool:
+    """Did an attacker outside the clients see it?"""
+    return message["probe"] is None and message["receiver"] != "aggregator"
 
 
-def _packed(tree: Tree, table: list[dict[str, Any]], kept: list[int]) -> bytes:
-    return pack_tree(
-        {str(j): tree[str(i)] for j, i in enumerate(kept) if str(i) in tree}, {"messages": table}
-    )
-
-
-def _meta(run: Run, digests: dict[str, str]) -> dict[str, Any]:
+def _meta(part: Part) -> Row:
     """What run.json says in the archive."""
-    content = hashlib.sha256(canonical(digests).encode()).hexdigest()[:8]
-    spec = run.spec
+    meta, spec = part.run.meta, part.run.spec
+    content = fingerprint({n: f.sha256 for n, f in part.files.items()})
     words = (
-        re.sub(r"[^a-zA-Z0-9_]+", "-", str(spec[part]["name"])).strip("-")
-        for part in ("task", "defense")
+        re.sub(r"[^a-zA-Z0-9_]+", "-", str(spec[what]["name"])).strip("-")
+        for what in ("task", "defense")
     )
-    name = "-".join((*words, f"x{content}"))  # it becomes a folder on somebody else's machine
-    reason = f"exported without: {'; '.join(LEFT_OUT)}"
-    return {
-        **{k: run.meta[k] for k in KEPT if k in run.meta},
-        "id": name,
+    shown = {k: meta[k] for k in KEPT if k in meta} | {
+        "id": "-".join((*words, f"x{content}")),  # a folder on somebody else's machine
         "spec": {**spec, "seed": int(content, 16), "attacks": []},
         "command": "",
-        "files": digests,
-        "missing": [*run.meta.get("missing", []), {"attack": "", "metric": "", "reason": reason}],
-        "export": {"left_out": list(LEFT_OUT)},
     }
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """A plain file without owner and time."""
-    info = tarfile.TarInfo(name)
-    info.size, info.mode, info.mtime = len(data), 0o644, 0
-    archive.addfile(info, io.BytesIO(data))
+    return part.described(
+        shown, "export", {"left_out": list(LEFT_OUT)}, f"exported without: {'; '.join(LEFT_OUT)}"
+    )
 
 
 def _warnings(run: Run) -> list[str]:

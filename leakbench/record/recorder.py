@@ -1,9 +1,9 @@
 """Is told by the federation what crosses, and writes what the policy keeps of it.
 
-    transcript/  what crossed a boundary, as it crossed it
-    control/     what the same clients would have sent with nothing defended, where that differs
-    known/       what an attacker may be granted (labels of audited updates)
-    truth/       batches, states, draws, secrets: opened by scoring only
+* transcript/: what crossed a boundary, as it crossed it
+* control/: what the same clients would have sent with nothing defended, where that differs
+* known/: what an attacker may be granted (labels of audited updates)
+* truth/: batches, states, draws, secrets: opened by scoring only
 """
 
 from __future__ import annotations

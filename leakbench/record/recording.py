@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from leakbench.federation.parties import Facts
 from leakbench.federation.task import Examples
 from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
+from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
 
 
@@ -48,6 +50,21 @@ class Recording:
         """Of the run's tensors."""
         dtype: torch.dtype = getattr(torch, self.spec.dtype)
         return dtype
+
+    @property
+    def rounds(self) -> int:
+        """Communication rounds."""
+        return self.spec.rounds
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """Who sent what to whom, how often and how much."""
+        return list(self.run.meta["sent"])
+
+    @property
+    def partial(self) -> bool:
+        """Is it an excerpt, of the traffic too?"""
+        return "excerpt" in self.run.meta
 
     @property
     def stages(self) -> dict[str, int]:
@@ -119,6 +136,20 @@ class Recording:
                     " labels."
                 )
         return self._known[name]
+
+    def holds(self, name: str) -> bool:
+        """Does it hold ``aux_data``, or ``labels``?"""
+        if name == "labels":
+            return not self.exported
+        return f"known/{name}.safetensors" in self.run.meta["files"]
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why an export or an excerpt no longer has what an attack reads; empty where it has.
+
+        Raises:
+            BrokenFile: a file of messages is missing or damaged.
+        """
+        return lost(self.run, kinds, knows)
 
     def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
         """{(sender, round, phase, probe): labels (B,)} behind the audited updates."""

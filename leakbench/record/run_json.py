@@ -13,6 +13,7 @@ import torch
 from leakbench.base import provenance
 from leakbench.base.files import SCHEMA
 from leakbench.federation.federation import Federation
+from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
@@ -24,10 +25,14 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
         "schema": SCHEMA,
         "id": spec.folder(),
         "spec": spec.model_dump(mode="json"),
+        "method": made.method.display(),
         "hides": made.method.hides() or bool(made.wrappers),
         "distance": made.method.distance,
         "engine": fed.engine,
-        "utility": {"metric": task.metric, "better": task.better, "chance": task.chance},
+        "utility": {
+            **{"metric": task.metric, "better": task.better, "chance": task.chance},
+            "meaning": METRICS[task.metric].meaning.parameters(),
+        },
         "facts": {
             **{"clients": facts.clients, "classes": facts.classes, "dim": facts.dim},
             "shape": list(facts.shape),

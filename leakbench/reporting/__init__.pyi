@@ -1,4 +1,3 @@
-from . import form as form
 from .check import URGENT as URGENT
 from .check import first_said as first_said
 from .check import how_to_settle as how_to_settle
@@ -10,14 +9,17 @@ from .data import CheckRow as CheckRow
 from .data import Clients as Clients
 from .data import Curve as Curve
 from .data import Embedding as Embedding
+from .data import Made as Made
 from .data import Map as Map
 from .data import Naming as Naming
 from .data import Picture as Picture
 from .data import Place as Place
-from .data import Place2 as Place2
+from .data import Position as Position
 from .data import Report as Report
 from .data import ReportData as ReportData
+from .data import Role as Role
+from .data import ShownSetting as ShownSetting
 from .data import Split as Split
+from .data import Task as Task
 from .moved import Against as Against
-from .moved import Amount as Amount
 from .moved import Moved as Moved

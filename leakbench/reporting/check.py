@@ -8,47 +8,45 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.gate.baseline import UTILITY, GateRow
-from leakbench.gate.comparing import LOGARITHMIC, margin_of
-from leakbench.gate.gate import Judged, Verdict
-from leakbench.judging.names import LETTERS, setting_names
-from leakbench.judging.questions import SHORT, words
-from leakbench.judging.sentences import plain, plural
-from leakbench.record.folders import Run
-from leakbench.reporting.commands import more_seeds, training
+from leakbench.gate.gate import CheckResult, Comparison
+from leakbench.judging.sentences import plural
+from leakbench.reporting.commands import more_seeds, training, trains
 from leakbench.reporting.data import Check, CheckRow
-from leakbench.results.keys import Row, setting_key
+from leakbench.results.names import Method, setting_names
+from leakbench.results.number import ANY, CASCADE, END
+from leakbench.results.settings import Setting
 
 WORST_FIRST = ("leaks more", "loses utility", "cannot tell", "new", "fine")
 URGENT = WORST_FIRST[:3]
-ATTACKS = {"cascade": "best real attacker", "any_attack": "worst case", UTILITY: "utility"}
+ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 FAILED = {1: "Check failed (exit 1)", 3: "Check undecided (exit 3)"}
 
 
 def check_of(
-    verdict: Verdict, runs: Sequence[Run], commands: Mapping[str, str], baseline: Path | None = None
+    result: CheckResult, settings: Sequence[Setting], baseline: Path | None = None
 ) -> Check:
     """The outcome of a check in words.
 
     Args:
-        verdict: what the gate said.
-        runs: the runs that were checked.
-        commands: ``setting_key`` and ``row_key`` -> the command that makes it.
+        result: what the gate said.
+        settings: of the runs that were checked.
         baseline: the file compared with.
     """
-    known = [r for j in verdict.rows for r in (j.now, j.then) if r]
-    names = setting_names({setting_key(as_row(r)): as_row(r) for r in known})
-    helper = _Settling(runs, commands, baseline)
-    rows = tuple(
-        _row(j, verdict.rows, names, helper)
-        for j in sorted(verdict.rows, key=lambda j: WORST_FIRST.index(j.state))
-    )
-    lines = tuple(told(r, said) for r, said in first_said([r for r in rows if r.verdict in URGENT]))
+    methods = {s.family: s.method for s in settings}
+    known = [r.configuration for c in result.rows for r in (c.now, c.then) if r]
+    every = {c.key: c for c in known}
+    names = setting_names(list(every.values()), methods)
+    helper = _Settling(settings, baseline)
+    words = _Words(result.rows, names, methods, helper)
+    ordered = sorted(result.rows, key=lambda c: WORST_FIRST.index(c.state))
+    rows = tuple(words.row(c) for c in ordered)
+    urgent = first_said([r for r in rows if r.verdict in URGENT])
     return Check(
-        verdict.exit_code,
-        lines,
-        _against(baseline, verdict.rows),
-        heading(verdict.exit_code, rows),
-        rows,
+        exit=result.exit_code,
+        lines=tuple(told(r, said) for r, said in urgent),
+        against=_against(baseline, result.rows),
+        heading=heading(result.exit_code, rows),
+        rows=rows,
     )
 
 
@@ -70,33 +68,21 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
             else ""
         )
         return f"Check passed: {fine}.{nearest}"
-    counts = {v: sum(r.verdict == v for r in rows) for v in WORST_FIRST}
-    said = {
-        "leaks more": (
-            f"{plural(counts['leaks more'], 'row')} leak{'s' if counts['leaks more'] == 1 else ''}"
-            " more"
-        ),
-        "loses utility": (
-            f"{plural(counts['loses utility'], 'row')}"
-            f" lose{'s' if counts['loses utility'] == 1 else ''} utility"
-        ),
-        "cannot tell": f"{counts['cannot tell']} cannot tell",
-        "new": f"{counts['new']} new",
-        "fine": f"{counts['fine']} fine",
-    }
-    return (
-        f"{FAILED.get(code, f'Check ended with exit {code}')}:"
-        f" {', '.join(said[v] for v in WORST_FIRST if counts[v])}."
-    )
+    count = {v: sum(r.verdict == v for r in rows) for v in WORST_FIRST}
+    said = {v: f"{count[v]} {v}" for v in WORST_FIRST}
+    leak, lose = count["leaks more"], count["loses utility"]
+    said["leaks more"] = f"{plural(leak, 'row')} leak{'s' if leak == 1 else ''} more"
+    said["loses utility"] = f"{plural(lose, 'row')} lose{'s' if lose == 1 else ''} utility"
+    ended = FAILED.get(code, f"Check ended with exit {code}")
+    return f"{ended}: {', '.join(said[v] for v in WORST_FIRST if count[v])}."
 
 
 def first_said(rows: Sequence[CheckRow]) -> list[tuple[CheckRow, bool]]:
     """Each row, and whether a row before it carries the same command: one training may settle many
     rows.
     """
-    return [
-        (r, any(r.command == earlier.command for earlier in rows[:i])) for i, r in enumerate(rows)
-    ]
+    commands = [r.command for r in rows]
+    return [(r, r.command in commands[:i]) for i, r in enumerate(rows)]
 
 
 def told(row: CheckRow, said: bool = False) -> str:
@@ -128,11 +114,14 @@ def how_to_settle(row: CheckRow, said: bool = False) -> tuple[str, ...]:
 
 def value_text(row: CheckRow) -> str:
     """As in "P_leak 0.32 → 0.60"; one side alone where the other is not there."""
-    name = SHORT.get(row.metric, words(row.metric).title)
-    old, new = (None if v is None else plain(row.metric, v) for v in (row.old, row.new))
-    if old is None or new is None:
-        return f"{name} {old} then" if old else f"{name} {new} now" if new else name
-    return f"{name} {old} → {new}"
+    name, meaning = row.meaning.label, row.meaning
+    if row.old is None and row.new is None:
+        return name
+    if row.new is None:
+        return f"{name} {meaning.text(row.old or 0.0)} then"
+    if row.old is None:
+        return f"{name} {meaning.text(row.new)} now"
+    return f"{name} {meaning.text(row.old)} → {meaning.text(row.new)}"
 
 
 def moved_text(row: CheckRow) -> str:
@@ -143,96 +132,85 @@ def moved_text(row: CheckRow) -> str:
         return ""
     if row.difference == row.low == row.high == 0:
         return "unchanged"
-    digits = max(words(row.metric).decimals, 2)
+    digits = max(row.meaning.decimals, 2)
     signed = [f"{v:+.{digits}f}" for v in (row.difference, row.low, row.high)]
-    scale = " on logarithms" if row.metric in LOGARITHMIC else ""
+    scale = " on logarithms" if row.meaning.scale == "log" else ""
     allowed = "" if row.margin is None else f", allowed {row.margin:.{digits}f}"
     return f"{signed[0]} ({signed[1]} to {signed[2]}){scale}{allowed}"
-
-
-def as_row(row: GateRow) -> Row:
-    """The columns that name a row of the gate, as the tables have them."""
-    return {
-        "task": row.task,
-        "defense": row.defense,
-        "defense_params": row.defense_params,
-        "wrappers": row.wrappers,
-        "attack": row.attack,
-        "attack_params": row.attack_params,
-        "metric": row.metric,
-        "stage": row.stage,
-        "probe": row.probe,
-    }
 
 
 def attack_words(row: GateRow) -> str:
     """As in "the paper's own attack (nearest_prototype), on probes"."""
     name = row.attack.replace("_", " ")
     name = ATTACKS.get(row.attack, f"paper's own attack ({name})" if row.rung == "paper" else name)
-    when = "" if row.stage in ("final", "all") or row.attack == UTILITY else f", {row.stage}"
+    when = "" if row.stage in END or row.is_utility else f", {row.stage}"
     return name + when + (", on probes" if row.probe else "")
 
 
-def _row(
-    judged: Judged, every: Sequence[Judged], names: Mapping[str, str], helper: _Settling
-) -> CheckRow:
-    one = judged.now or judged.then
-    assert one  # noqa: S101 (a row is of one side at least)
-    twin = _renamed(judged, every)
-    why = "" if judged.d is not None and judged.state != "fine" else judged.reason
-    if twin:
-        why = f"Its setting changed: {', '.join(twin)}. {why}"
-    return CheckRow(
-        verdict=judged.state,
-        row=f"{one.task}: {names[setting_key(as_row(one))]}, {attack_words(one)}",
-        ref=judged.name,
-        metric=one.metric,
-        old=judged.then.value if judged.then else None,
-        new=judged.now.value if judged.now else None,
-        difference=judged.d,
-        low=judged.low,
-        high=judged.high,
-        margin=margin_of(judged.then) if judged.then else None,
-        why=why.strip(),
-        command=helper.command(judged) if judged.state == "cannot tell" else "",
-    )
+class _Words:
+    """What is said of each row, in the names of the settings that are there."""
 
+    def __init__(
+        self,
+        every: Sequence[Comparison],
+        names: Mapping[str, str],
+        methods: Mapping[str, Method],
+        helper: _Settling,
+    ) -> None:
+        self.every, self.names, self.methods, self.helper = every, names, methods, helper
 
-def _renamed(judged: Judged, every: Sequence[Judged]) -> list[str]:
-    """Where a row of the baseline is gone and a new one of the same method took its place: the
-    parameters that changed.
-    """
-    then = judged.then
-    if then is None or judged.now is not None:
-        return []
-    fresh = [
-        j.now for j in every if j.then is None and j.now and _question(j.now) == _question(then)
-    ]
-    if len(fresh) != 1:
-        return []
-    old, new = then.defense_params, fresh[0].defense_params
-    changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
-    value = plain(then.metric, fresh[0].value)
-    out = [
-        f"{LETTERS.get(k, k)} {old.get(k, 'not set')} → {new.get(k, 'not set')}" for k in changed
-    ]
-    return [*out, f"and there it is {value}"] if out else []
+    def row(self, c: Comparison) -> CheckRow:
+        """One of them."""
+        one = c.now or c.then
+        assert one  # noqa: S101 (a row is of one side at least)
+        changed = self._renamed(c)
+        why = "" if c.d is not None and c.state != "fine" else c.reason
+        if changed:
+            why = f"Its setting changed: {', '.join(changed)}. {why}"
+        return CheckRow(
+            verdict=c.state,
+            row=f"{one.task}: {self.names[one.configuration.key]}, {attack_words(one)}",
+            ref=c.name,
+            meaning=(c.now or one).means,
+            old=c.then.value if c.then else None,
+            new=c.now.value if c.now else None,
+            difference=c.d,
+            low=c.low,
+            high=c.high,
+            margin=c.then.allowed if c.then else None,
+            why=why.strip(),
+            command=self.helper.command(c) if c.state == "cannot tell" else "",
+        )
+
+    def _renamed(self, c: Comparison) -> list[str]:
+        """Where a row of the baseline is gone and a new one of the same method took its place: the
+        parameters that changed.
+        """
+        then = c.then
+        if then is None or c.now is not None:
+            return []
+        fresh = [o.now for o in self.every if o.then is None and o.now]
+        fresh = [row for row in fresh if _question(row) == _question(then)]
+        if len(fresh) != 1:
+            return []
+        method = self.methods.get(then.defense) or Method(then.defense)
+        old, new = then.defense_params, fresh[0].defense_params
+        out = []
+        for k in sorted(old.keys() | new.keys()):
+            if old.get(k) != new.get(k):
+                values = f"{old.get(k, 'not set')} → {new.get(k, 'not set')}"
+                out.append(f"{method.letter(k)} {values}")
+        value = fresh[0].means.text(fresh[0].value)
+        return [*out, f"and there it is {value}"] if out else []
 
 
 def _question(row: GateRow) -> tuple[Any, ...]:
-    return (
-        row.task,
-        row.defense,
-        [w.get("name") for w in row.wrappers],
-        row.attack,
-        row.attack_params,
-        row.metric,
-        row.stage,
-        row.probe,
-    )
+    wrappers = [w.get("name") for w in row.wrappers]
+    attack = (row.attack, row.attack_params, row.metric, row.stage, row.probe)
+    return (row.task, row.defense, wrappers, *attack)
 
 
-def _against(baseline: Path | None, rows: Sequence[Judged]) -> str:
+def _against(baseline: Path | None, rows: Sequence[Comparison]) -> str:
     """The file, and the commit at which its rows were made where they agree on one."""
     commits = {c for j in rows if j.then for c in j.then.provenance.get("commit", ()) if c}
     at = f" made at {commits.pop()[:7]}" if len(commits) == 1 else ""
@@ -242,45 +220,30 @@ def _against(baseline: Path | None, rows: Sequence[Judged]) -> str:
 class _Settling:
     """Which command answers what a check cannot tell."""
 
-    def __init__(
-        self, runs: Sequence[Run], commands: Mapping[str, str], baseline: Path | None
-    ) -> None:
+    def __init__(self, settings: Sequence[Setting], baseline: Path | None) -> None:
+        runs = [run for s in settings for run in s.every]
         self.places = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
-        self.commands = commands
-        self.baseline = (
-            ["--baseline", str(baseline)] if baseline and baseline != Path("leakage.json") else []
-        )
+        self.commands = {s.key: trains(s) for s in settings}
+        named = baseline is not None and baseline != Path("leakage.json")
+        self.baseline = ["--baseline", str(baseline)] if named else []
 
-    def command(self, judged: Judged) -> str:
+    def command(self, c: Comparison) -> str:
         """Train what is missing or too little, attack it, or take it into the baseline if the
         change is meant.
         """
-        now, then = judged.now, judged.then
+        now, then = c.now, c.then
         again = f"leakbench attack {self.places}".rstrip()
         if now is None and then is not None:
-            trained = setting_key(as_row(then)) in self.commands
-            return (
-                again
-                if trained and then.attack != UTILITY
-                else f"{training(then, len(then.scores))} && {again}"
-            )
-        if now is not None and judged.seeds:
-            return f"{self._more(now, judged.seeds)} && {again}"
-        return shlex.join(
-            [
-                "leakbench",
-                "check",
-                *shlex.split(self.places),
-                *self.baseline,
-                "--update",
-                "--accept",
-                judged.name,
-            ]
-        )
+            trained = then.configuration.key in self.commands and not then.is_utility
+            return again if trained else f"{training(then, len(then.scores))} && {again}"
+        if now is not None and c.seeds:
+            return f"{self._more(now, c.seeds)} && {again}"
+        line = ["leakbench", "check", *shlex.split(self.places), *self.baseline]
+        return shlex.join([*line, "--update", "--accept", c.name])
 
     def _more(self, row: GateRow, seeds: int) -> str:
         """The command that trained the setting, with more seeds."""
-        words = shlex.split(self.commands.get(setting_key(as_row(row)), ""))
+        words = shlex.split(self.commands.get(row.configuration.key, ""))
         if "--seeds" not in words[:-1]:
             return training(row, seeds)
         words[words.index("--seeds") + 1] = ",".join(map(str, more_seeds(row.scores, seeds)))

@@ -6,42 +6,34 @@ commands of leakbench itself are repeated, every word quoted anew.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
-from leakbench.record.folders import Run
-from leakbench.results.keys import row_key, run_setting_key, setting_key
+from leakbench.results.number import Number
+from leakbench.results.settings import Setting
 
 
-def commands(runs: Sequence[Run], tradeoff: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """``setting_key`` -> what trains it, ``row_key`` -> what attacks it; none where none of ours is
-    recorded.
-    """
-    out: dict[str, str] = {}
-    of: dict[str, list[Run]] = {}
-    for run in runs:
-        of.setdefault(run_setting_key(run.meta), []).append(run)
-    for key, several in of.items():
-        words = recorded(several[0].meta, "train")
-        if words:
-            out[key] = shlex.join(_with_seeds(words, [r.seed for r in several]))
-    attacks = {
-        (key, a.name, a.params): a
-        for key, several in of.items()
-        for r in reversed(several)
-        for a in r.attacks
-    }
-    for row in tradeoff:
-        found = attacks.get((setting_key(row), row["attack"], row["attack_params"]))
-        if found:
-            words = recorded(found.meta, "attack")
-            options = words[words.index("-a") :] if "-a" in words else ["-a", row["attack"]]
-            out[row_key(row)] = shlex.join(
-                ["leakbench", "attack", *(str(r.path) for r in of[setting_key(row)]), *options]
-            )
-    return out
+def trains(setting: Setting) -> str:
+    """What trains it, with all its seeds; "" where no command of ours is recorded."""
+    words = recorded(setting.one.meta, "train")
+    return shlex.join(_with_seeds(words, [r.seed for r in setting.every])) if words else ""
+
+
+def attacks(setting: Setting, number: Number) -> str:
+    """What makes the number again; "" for what is made from other attacks' units."""
+    if number.attacker.made:
+        return ""
+    folders = [a for run in reversed(setting.runs) for a in run.attacks]
+    mine = [a for a in folders if (a.name, a.params) == number.attacker.key]
+    if not mine:
+        return ""
+    words = recorded(mine[-1].meta, "attack")
+    options = words[words.index("-a") :] if "-a" in words else ["-a", number.attacker.name]
+    places = [str(r.path) for r in setting.every]
+    return shlex.join(["leakbench", "attack", *places, *options])
 
 
 def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
@@ -59,15 +51,8 @@ def training(row: GateRow, seeds: int) -> str:
     """The command that trains the setting of a row of a baseline, as far as the row tells, with at
     least so many seeds.
     """
-    words = [
-        "leakbench",
-        "train",
-        "-t",
-        row.task.split(" (")[0],
-        "-d",
-        row.defense,
-        *_options("", row.defense_params),
-    ]
+    words = ["leakbench", "train", "-t", row.task.split(" (")[0], "-d", row.defense]
+    words += _options("", row.defense_params)
     for w in row.wrappers:
         words += ["-w", str(w["name"]), *_options(f"{w['name']}.", w.get("params", {}))]
     rounds = row.setting.get("rounds")
@@ -84,13 +69,8 @@ def more_seeds(there: Sequence[int] | Mapping[int, Any], count: int) -> list[int
 
 
 def _options(prefix: str, values: Mapping[str, Any]) -> list[str]:
-    import json
-
-    return [
-        w
-        for k, v in values.items()
-        for w in ("-s", f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}")
-    ]
+    told = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
+    return [word for k, v in told.items() for word in ("-s", f"{prefix}{k}={v}")]
 
 
 def _with_seeds(words: Sequence[str], seeds: Sequence[int]) -> list[str]:

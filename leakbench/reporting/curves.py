@@ -8,175 +8,157 @@ points that the tables have are the tables'.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from leakbench.judging.questions import topic
-from leakbench.record.columns import RUN_DIAGNOSTICS, Row
+from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.reporting.data import Curve
-from leakbench.results.cascade import KINDS
-from leakbench.results.keys import params, setting_key
-from leakbench.results.tables import Found
-from leakbench.results.units import Measured, numbers
+from leakbench.results.dead import DIAGNOSTIC
+from leakbench.results.number import END, Attacker, Measured, Number
+from leakbench.results.settings import Setting
+from leakbench.results.units import pooled
 from leakbench.results.utility import over_seeds
-from leakbench.scoring import flags
 from leakbench.statistics import intervals
 from leakbench.statistics.intervals import Estimate, NoInterval
 
-DIAGNOSTICS = ("prototype_mean_cosine", "prototype_distance_ratio")
-END = ("final", "all")
-Points = dict[int, tuple[float, float, float, float | None]]  # round -> value, low, high, floor
+COSINE = DIAGNOSTIC["cosine"]
+Point = tuple[Estimate, float | None]  # the number, and its blind guess
 
 
-def of(found: Found) -> list[Curve]:
-    """Every curve of one configuration; those of attacks in the metrics that judge a topic."""
-    return [*_utility(found), *_diagnostics(found), *_leakage(found)]
+def of(setting: Setting) -> list[Curve]:
+    """Every curve of one setting; those of attacks in the metrics that judge a topic."""
+    if not setting.final:
+        return []
+    return [*_utility(setting), *_diagnostics(setting), *_leakage(setting)]
 
 
-def _utility(found: Found) -> Iterator[Curve]:
+def _utility(setting: Setting) -> Iterator[Curve]:
     """The last point is the table's. Before it, over several seeds: from the lowest low to the
     highest high of the runs' own intervals and Student over the seeds, which needs no test unit's
     score (a table's interval over units is narrower).
     """
-    metric, every = found.final["metric"], found.utilities
-    by_round = {u.run.seed: {e.round: e for e in u.evaluations} for u in every}
-    shared = sorted(set.intersection(*(set(rounds) for rounds in by_round.values())))
-    points: Points = {}
-    for t in shared:
+    final = setting.final
+    assert final  # noqa: S101 (asked for before)
+    by_round = {e.run.seed: {v.round: v for v in e.evaluations} for e in setting.evaluated}
+    points: dict[int, Point] = {}
+    for t in sorted(set.intersection(*(set(rounds) for rounds in by_round.values()))):
         seeds = {s: replace(rounds[t], scores=None) for s, rounds in by_round.items()}
-        one = next(iter(seeds.values()))
-        e: Any = over_seeds(seeds, metric) if len(seeds) > 1 else one
-        points[t] = e.value, e.low, e.high, None
+        one = next(iter(seeds.values())).estimate
+        points[t] = (over_seeds(seeds, final.meaning.name) if len(seeds) > 1 else one), None
     last = {max(rounds) for rounds in by_round.values()}
     if len(last) == 1:
-        points[last.pop()] = found.final["value"], found.final["low"], found.final["high"], None
-    yield _curve(found, metric, points)
+        points[last.pop()] = final.value, None
+    yield _curve(final.meaning.name, points)
 
 
-def _diagnostics(found: Found) -> Iterator[Curve]:
+def _diagnostics(setting: Setting) -> Iterator[Curve]:
     """The mean over the seeds; Student over them where there are several, no interval where there
     is one.
     """
     lines: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for u in found.utilities:
-        for d in u.run.table("diagnostics.csv", RUN_DIAGNOSTICS):
-            if d["name"] in DIAGNOSTICS:
-                lines[d["name"]][d["round"]][u.run.seed] = d["value"]
+    for e in setting.evaluated:
+        for d in e.run.table("diagnostics.csv", RUN_DIAGNOSTICS):
+            if d["name"] in DIAGNOSTIC.values():
+                lines[d["name"]][d["round"]][e.run.seed] = d["value"]
     for name, rounds in lines.items():
-        points: Points = {}
-        for t, seeds in rounds.items():
-            if len(seeds) == len(found.utilities):
-                e = _of_seeds(
-                    list(seeds.values()),
-                    (-1.0, 1.0) if name == DIAGNOSTICS[0] else (0.0, float("inf")),
-                )
-                points[t] = e.value, e.low, e.high, None
-        yield _curve(found, name, points)
+        ends = (-1.0, 1.0) if name == COSINE else (0.0, float("inf"))
+        whole = {t: s for t, s in rounds.items() if len(s) == len(setting.evaluated)}
+        points: dict[int, Point] = {}
+        for t, seeds in whole.items():
+            points[t] = _of_seeds(list(seeds.values()), ends), None
+        yield _curve(name, points)
 
 
 def _of_seeds(values: Sequence[float], ends: tuple[float, float]) -> Estimate:
     if len(values) == 1:
-        return Estimate(values[0], values[0], values[0], 1, "seed", "exact")
-    inside = [min(max(v, ends[0]), ends[1]) for v in values]  # a cosine of 1 may be off by rounding
-    return intervals.estimate(
-        inside,
-        [str(i) for i in range(len(values))],
-        share=False,
-        low=ends[0],
-        high=ends[1],
-        unit="seed",
-    )
+        return intervals.exact(values[0], 1, "seed")
+    low, high = ends
+    inside = [min(max(v, low), high) for v in values]  # a cosine of 1 may be off by rounding
+    names = [str(i) for i in range(len(values))]
+    return intervals.estimate(inside, names, share=False, low=low, high=high, unit="seed")
 
 
-def _leakage(found: Found) -> Iterator[Curve]:
+def _leakage(setting: Setting) -> Iterator[Curve]:
     """Of the paper's own attack and the best real one, in the metric that judges each topic."""
-    metrics = {(p.row["metric"], bool(p.row["probe"])) for p in found.pooled}
-    ends = [p.row for p in found.pooled if p.row["stage"] in END and p.row["attack"] not in KINDS]
-    several: dict[str, set[str]] = defaultdict(set)
-    for row in ends:
-        several[row["attack"]].add(row["attack_params"])
-    for metric, probe in sorted(metrics):
-        if metric != next(m for m in topic(metric).metrics if (m, probe) in metrics):
-            continue
-        asked = [r for r in ends if (r["metric"], bool(r["probe"])) == (metric, probe)]
-        for row in chosen(asked):
-            by = in_words(row, [params(p) for p in several[row["attack"]]])
-            yield replace(
-                _curve(found, metric, _points(found, row)), by=by, rung=row["rung"], probe=probe
-            )
+    ends = [n for n in setting.numbers if n.stage in END and not n.attacker.made]
+    for metric, probe in sorted(_judging(setting.numbers)):
+        asked = [n for n in ends if (n.metric, n.probe) == (metric, probe)]
+        for number in chosen(asked):
+            by = in_words(number.attacker, [n.attacker for n in ends])
+            found = _curve(metric, _points(setting, number))
+            about = {"by": by, "rung": number.attacker.rung, "probe": probe}
+            yield found.model_copy(update=about)
 
 
-def chosen(rows: Sequence[Row]) -> list[Row]:
-    """Of one metric's rows at the end: the paper's own attack, then the best real one whose control
-    did not fail.
+def _judging(numbers: Sequence[Number]) -> set[tuple[str, bool]]:
+    """(metric, probe) of those metrics that judge a topic: the first of it that was measured."""
+    first: dict[tuple[str, bool], tuple[int, str]] = {}
+    for n in numbers:
+        at, mine = (n.meaning.question.name, n.probe), (n.meaning.rank, n.metric)
+        first[at] = min(first.get(at, mine), mine)
+    return {(metric, probe) for (_, probe), (_, metric) in first.items()}
+
+
+def chosen(numbers: Sequence[Number]) -> list[Number]:
+    """Of one metric's numbers at the end: the paper's own attack, then the best real one whose
+    control did not fail.
     """
-    sign = {"up": 1.0, "down": -1.0}
-
-    def reach(row: Row) -> tuple[float, float]:
-        ends = sign[row["leaks"]] * row["low"], sign[row["leaks"]] * row["high"]
-        return min(ends), sign[row["leaks"]] * row["value"]
-
-    paper = [r for r in rows if r["rung"] == "paper"]
-    real = [
-        r for r in rows if r["rung"] != "paper" and "control_failed" not in flags.split(r["flags"])
-    ]
-    return [max(found, key=reach) for found in (paper, real) if found]
+    paper = [n for n in numbers if n.attacker.paper]
+    real = [n for n in numbers if not n.attacker.paper and "control_failed" not in n.flags]
+    return [max(found, key=lambda n: (n.low, n.leak)) for found in (paper, real) if found]
 
 
-def _points(found: Found, end: Row) -> Points:
+def _points(setting: Setting, end: Number) -> dict[int, Point]:
     """The attack's numbers in every round that all seeds have: the tables' own, and pooled as they
     are in the rounds between.
     """
-    same = [
-        m
-        for m in found.rows
-        if all(m.row[c] == end[c] for c in ("attack", "attack_params", "metric", "probe"))
-    ]
-    points = {}
-    for p in found.pooled:
-        if all(p.row[c] == end[c] for c in ("attack", "attack_params", "metric", "probe")):
-            points[p.row["round"]] = _point(p.row)
+    points: dict[int, Point] = {}
+    for n in setting.numbers:
+        if _alike(n, end):
+            points[n.round] = n.value, n.floor.value
+    same = [m for m in setting.measured if _alike(m, end)]
     between: dict[int, list[Measured]] = defaultdict(list)
     for m in same:
-        if m.row["stage"] == "curve":
-            between[m.row["round"]].append(m)
+        if m.stage == "curve":
+            between[m.round].append(m)
     seeds = {m.run.seed for m in same}
     for t, group in between.items():
         if {m.run.seed for m in group} == seeds:
             try:
-                points[t] = _point(numbers(group))
+                found = pooled(group)
             except NoInterval:  # one unit of a metric without end: the tables leave it out, too
                 continue
+            points[t] = found["attack"], found["floor"].value
     return points
 
 
-def _point(row: Row) -> tuple[float, float, float, float | None]:
-    return row["value"], row["low"], row["high"], row["floor"]
+def _alike(number: Number | Measured, end: Number) -> bool:
+    """The same metric by the same attack?"""
+    mine = (number.attacker.key, number.meaning.name, number.probe)
+    return mine == (end.attacker.key, end.metric, end.probe)
 
 
-def _curve(found: Found, name: str, points: Points) -> Curve:
+def _curve(name: str, points: Mapping[int, Point]) -> Curve:
     rounds = sorted(points)
-    value, low, high, floor = (
-        zip(*(points[t] for t in rounds), strict=True) if rounds else ((), (), (), ())
-    )
-    known = tuple(f for f in floor if f is not None)
+    found = [points[t][0] for t in rounds]
+    floor = [f for t in rounds if (f := points[t][1]) is not None]
     return Curve(
-        setting_key(found.config.columns),
-        name,
-        "",
-        tuple(rounds),
-        value,
-        low,
-        high,
-        known if len(known) == len(rounds) else (),
+        name=name,
+        rounds=tuple(rounds),
+        value=tuple(e.value for e in found),
+        low=tuple(e.low for e in found),
+        high=tuple(e.high for e in found),
+        floor=tuple(floor) if len(floor) == len(rounds) else (),
     )
 
 
-def in_words(row: Row, rivals: Sequence[dict[str, Any]]) -> str:
-    """An attack's name with the parameters in which its rivals of that name differ: "prototype
+def in_words(attacker: Attacker, every: Sequence[Attacker]) -> str:
+    """An attack's name with the parameters in which others of that name differ: "prototype
     averaging, window 20".
     """
-    mine = params(row["attack_params"])
-    told = [f"{k} {v}" for k, v in mine.items() if any(r.get(k) != v for r in rivals)]
-    return ", ".join([str(row["attack"]).replace("_", " "), *told])
+    rivals = [a.params for a in every if a.name == attacker.name]
+    told = [attacker.name.replace("_", " ")]
+    for k, v in attacker.params.items():
+        if any(params.get(k) != v for params in rivals):
+            told.append(f"{k} {v}")
+    return ", ".join(told)

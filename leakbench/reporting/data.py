@@ -1,48 +1,49 @@
-"""What a report is, and the one value object that every report format is handed."""
+"""What a report is: one value, handed to every format; its dump is report.json."""
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from pydantic import Field, computed_field
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
 from leakbench.base.spec import Spec
-from leakbench.results.numbers import Numbers
+from leakbench.judging.question import Question, Span
+from leakbench.reporting.moved import Against
+from leakbench.results.number import Missing
+from leakbench.results.settings import Setting
+from leakbench.results.tables import Tables
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from leakbench.reporting.moved import Against
-
+SCHEMA = 2
 Place = tuple[str, int | None, int, int]
-Place2 = tuple[float, float]
+Position = tuple[float, float]
 Role = Literal["original", "floor", "control", "attack"]
 
 
-@dataclass(frozen=True, eq=False)
-class Picture:
+class Picture(Part):
     """One image for the page: a private original, or what somebody made of the messages.
 
-    ``setting`` is a ``setting_key``. ``image``: (H, W) or (H, W, 3), values in [0, 1]; a pixel that
-    is not finite means that the attack gave no image, and the page says so. ``psnr`` in dB against
-    the original (None for the original itself). ``found``: 1.0 where the guess is nearer to its
-    original than to every look-alike, None where that was not measured. ``seed``: the run's.
+    ``sha256``: under which its bytes stand in ``ReportData.images``; None where the attack gave no
+    image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
+    ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where
+    that was not measured. ``probe``: its number, None for a real message. ``seed``: the run's.
     """
 
-    task: str
-    setting: str
     attack: str
-    attack_params: str
+    params: dict[str, Any]
     unit: str
     probe: int | None
     round: int
+    seed: int = 0
     role: Role
-    image: NDArray[Any]
+    sha256: str | None
     psnr: float | None = None
     found: float | None = None
-    seed: int = 0
 
     @property
     def place(self) -> Place:
@@ -50,31 +51,28 @@ class Picture:
         return self.unit, self.probe, self.round, self.seed
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Part):
     """One number of a setting over the rounds, its seeds' mean.
 
-    ``setting`` is a ``setting_key``. ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected")
-    or a diagnostic's name. ``by``: the attack and what sets it apart, in words, and ``rung`` its
-    strength; empty for utility and diagnostics. All others: one number per round (an attack over
-    all rounds has the last one alone); ``low`` and ``high`` are the 95 % interval (the value itself
-    where there is none), ``floor`` the blind guess, empty where there is none.
+    ``name``: a metric ("p_leak", "accuracy", "dcor2_corrected") or a diagnostic's name. ``by``: the
+    attack and what sets it apart, in words, and ``rung`` its strength; empty for utility and
+    diagnostics. All others: one number per round (an attack over all rounds has the last one
+    alone); ``low`` and ``high`` are the 95 % interval (the value itself where there is none),
+    ``floor`` the blind guess, empty where there is none.
     """
 
-    setting: str
     name: str
-    by: str
+    by: str = ""
+    rung: str = ""
+    probe: bool = False
     rounds: tuple[int, ...]
     value: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     floor: tuple[float, ...] = ()
-    rung: str = ""
-    probe: bool = False
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(Part):
     """How often each client of a setting was hit by the worst case of one metric.
 
     ``shares``: (clients,) by number, the mean over the client's units and the seeds of what
@@ -83,14 +81,23 @@ class Clients:
     that client was attacked.
     """
 
-    setting: str
     metric: str
     probe: bool
     shares: tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
-class CheckRow:
+class ShownSetting(Setting):
+    """A setting with all that a report shows of it beside its numbers. ``command``: what trains it;
+    "" where none is recorded.
+    """
+
+    clients: tuple[Clients, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    command: str = ""
+
+
+class CheckRow(Part):
     """One row of `leakbench check` in words and numbers.
 
     ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task,
@@ -103,7 +110,7 @@ class CheckRow:
     verdict: str
     row: str
     ref: str
-    metric: str
+    meaning: Meaning = Field(exclude=True)
     old: float | None
     new: float | None
     difference: float | None
@@ -113,65 +120,14 @@ class CheckRow:
     why: str
     command: str = ""
 
-
-@dataclass(frozen=True)
-class Embedding:
-    """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
-
-    ``setting`` is a ``setting_key``. ``why``: why this setting is shown. ``by``: the attack, in
-    words. ``clients``: (n,) numbers; ``true``, ``shared``, ``recovered``: (n, 2) places; None where
-    the attack gave no prototype. ``left_out``: clients not shown.
-    """
-
-    setting: str
-    why: str
-    by: str
-    seed: int
-    clients: tuple[int, ...]
-    true: tuple[Place2, ...]
-    shared: tuple[Place2, ...]
-    recovered: tuple[Place2 | None, ...]
-    left_out: int = 0
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
 
 
-@dataclass(frozen=True)
-class Naming:
-    """Who was named for whom by one attack, over all seeds, after the last round.
-
-    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client
-    number; ``failed``: units without a guess. ``clients``: how many there are.
-    """
-
-    setting: str
-    why: str
-    by: str
-    rung: str
-    clients: int
-    named: tuple[tuple[int, int, float], ...]
-    failed: int = 0
-
-
-@dataclass(frozen=True)
-class Split:
-    """Who holds what: ``counts`` (clients, classes) training examples of a task's first run."""
-
-    task: str
-    counts: tuple[tuple[int, ...], ...]
-
-
-Map = Embedding | Naming | Split
-
-
-@dataclass(frozen=True)
-class About:
-    """What a method says of itself: the first paragraph of its own documentation, and its paper."""
-
-    text: str
-    paper: str = ""
-
-
-@dataclass(frozen=True)
-class Check:
+class Check(Part):
     """What `leakbench check` said about these runs: its exit code and what has to be looked at, the
     most urgent first.
 
@@ -187,32 +143,121 @@ class Check:
     rows: tuple[CheckRow, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class ReportData(Numbers):
-    """Everything a report may show: the tables, and what stands beside them.
+class Embedding(Part):
+    """Prototypes of one run in the plane (t-SNE of all of them together, by cosine).
 
-    ``commands``: ``row_key`` or ``setting_key`` -> the shell command that makes the number again.
-    ``about``: "defenses/fedhide", "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it
-    says of itself. ``guesses``: ``setting_key`` -> {"<run>/<attack folder>": SHA-256 of what was
-    scored there}. ``made``: when, ISO 8601. ``redacted``: no private data of a client is in here.
-    ``against``: what moved since another report.
+    ``setting``: its id. ``why``: why this setting is shown. ``by``: the attack, in words.
+    ``clients``: (n,) numbers; ``true``, ``shared``, ``recovered``: (n, 2) positions; None where the
+    attack gave no prototype. ``left_out``: clients not shown.
     """
 
-    title: str
+    kind: Literal["embedding"] = "embedding"
+    setting: str
+    why: str
+    by: str
+    seed: int
+    clients: tuple[int, ...]
+    true: tuple[Position, ...]
+    shared: tuple[Position, ...]
+    recovered: tuple[Position | None, ...]
+    left_out: int = 0
+
+
+class Naming(Part):
+    """Who was named for whom by one attack, over all seeds, after the last round.
+
+    ``named``: (owner, whom the attack's guess is nearest to, how often: ties share), by client
+    number; ``failed``: units without a guess. ``clients``: how many there are.
+    """
+
+    kind: Literal["naming"] = "naming"
+    setting: str
+    why: str
+    by: str
+    rung: str
+    clients: int
+    named: tuple[tuple[int, int, float], ...]
+    failed: int = 0
+
+
+class Split(Part):
+    """Who holds what: ``counts`` (clients, classes) training examples of a task's first run."""
+
+    kind: Literal["split"] = "split"
+    task: str
+    counts: tuple[tuple[int, ...], ...]
+
+
+Map = Embedding | Naming | Split
+
+
+class Task(Part):
+    """Data, split and what was asked. ``clients``, ``chance`` and ``utility`` are None where
+    settings differ in them or none was measured; ``split``: the task's parameters that all runs
+    share.
+    """
+
+    id: str
+    about: str
+    clients: int | None
+    chance: float | None
+    utility: str | None
+    split: dict[str, Any]
+
+
+class About(Part):
+    """What a method says of itself: the first paragraph of its own documentation, and its paper."""
+
+    text: str
+    paper: str = ""
+
+
+class Made(Part):
+    """What made the report, and when (ISO 8601)."""
+
     version: str
     commit: str
     dirty: bool
-    made: str
-    pictures: Sequence[Picture] = ()
-    curves: Sequence[Curve] = ()
-    clients: Sequence[Clients] = ()
-    maps: Sequence[Map] = ()
-    about: Mapping[str, About] = field(default_factory=dict)
-    guesses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    at: str
+
+
+class ReportData(Part):
+    """Everything a report may show.
+
+    ``settings``, each with its numbers, by ``index``; ``questions``, each with every setting's
+    verdict, the one for the headline first; ``metrics`` by name; ``about``: "defenses/fedhide",
+    "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of itself; ``images``:
+    SHA-256 of a PNG -> its bytes in base64; ``tables``: what the CSV files hold. ``redacted``: no
+    private data of a client is in here. ``against``: what moved since another report.
+    """
+
+    format: int = Field(SCHEMA, serialization_alias="schema")
+    title: str
+    made: Made
+    redacted: bool = False
+    headline: tuple[Span, ...] = ()
+    metrics: dict[str, Meaning] = {}
+    tasks: tuple[Task, ...] = ()
+    questions: tuple[Question, ...] = ()
+    settings: tuple[ShownSetting, ...] = ()
+    maps: tuple[Map, ...] = ()
+    missing: tuple[Missing, ...] = ()
     check: Check | None = None
     against: Against | None = None
-    redacted: bool = False
-    commands: Mapping[str, str] = field(default_factory=dict)
+    about: dict[str, About] = {}
+    images: dict[str, str] = {}
+    tables: Tables = Field(Tables((), ()), exclude=True)
+
+    @property
+    def runs(self) -> list[Any]:
+        """The contents of every run.json, complete or not."""
+        return [run.meta for s in self.settings for run in s.every]
+
+    def image(self, picture: Picture) -> bytes | None:
+        """Its PNG, or None where there is none."""
+        if picture.sha256 is None:
+            return None
+        return base64.b64decode(self.images[picture.sha256])
 
 
 class Report(Spec, ABC):
@@ -221,7 +266,7 @@ class Report(Spec, ABC):
     """
 
     @abstractmethod
-    def write(self, data: ReportData, out: Path) -> list[Path]:
+    def write(self, data: ReportData, out: Path) -> Sequence[Path]:
         """Write below the folder ``out`` and return the paths written.
 
         Raises:

@@ -7,8 +7,7 @@ They open the truth, as scoring does, and hold numbers and places only, never an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -17,125 +16,104 @@ from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.base.streams import shared
 from leakbench.metrics import prototype_pairs
-from leakbench.metrics.prototypes import likeness, named
-from leakbench.record.columns import Row
+from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.reporting.curves import END, chosen, in_words
-from leakbench.reporting.data import Embedding, Map, Naming, Place2, Split
-from leakbench.results.cascade import ANY, KINDS
-from leakbench.results.configurations import Configuration, group
-from leakbench.results.keys import params, setting_key
+from leakbench.reporting.curves import chosen, in_words
+from leakbench.reporting.data import Embedding, Map, Naming, Position, Split
+from leakbench.results.number import ANY, END, Number
+from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
 
+UNFIT = {"dead_run", "control_failed"}
 TASKS = 4  # of whose prototypes there are maps
 PLACED = 150  # clients in one of them
-METRIC = "p_leak"
 GAP = 0.1  # a narrower one is no reason
 WIDEST = "the widest gap between its paper's own attack and the worst case"
 LEAST = "the live defense setting that leaks least"
 
 
-def of(runs: Sequence[Run], tradeoff: Sequence[Row]) -> list[Map]:
+def of(settings: Sequence[Setting]) -> list[Map]:
     """For at most ``TASKS`` tasks two settings' prototypes; for every task its split."""
-    configs = {setting_key(c.columns): c for c in group(runs) if c.runs}
     out: list[Map] = []
-    for why, rows in _worth_it(tradeoff, configs):
-        out += _of_setting(configs[setting_key(rows[0])], why, rows)
-    labels = {c.label: c.runs[0] for c in reversed(configs.values())}
-    return out + [Split(label, s) for label, run in reversed(labels.items()) if (s := _split(run))]
+    for why, setting, numbers in _worth_it(settings):
+        out += _of_setting(setting, why, numbers)
+    first = {s.task: s.runs[0] for s in reversed(settings) if s.runs}
+    for task, run in reversed(first.items()):
+        counts = _split(run)
+        out += [Split(task=task, counts=counts)] if counts else []
+    return out
 
 
-def _worth_it(
-    tradeoff: Sequence[Row], configs: Mapping[str, Configuration]
-) -> Iterator[tuple[str, list[Row]]]:
-    """(why, its rows) of the settings worth a map: at most two a task, chosen by the table's
+def _worth_it(settings: Sequence[Setting]) -> Iterator[tuple[str, Setting, list[Number]]]:
+    """(why, setting, its numbers) of the settings worth a map: at most two a task, chosen by their
     numbers, dead ones never.
     """
-    tasks: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in tradeoff:
-        marks = set(row["flags"].split("|"))
-        if (
-            row["metric"] == METRIC
-            and not row["probe"]
-            and row["stage"] in END
-            and not marks & {"dead_run", "control_failed"}
-        ):
-            tasks[row["task"]][setting_key(row)].append(row)
+    tasks: dict[str, dict[str, list[Number]]] = defaultdict(dict)
+    for s in settings:
+        found = [n for n in s.numbers if n.metric == P_LEAK.name and not n.probe]
+        found = [n for n in found if n.stage in END and not n.flags & UNFIT]
+        if found:
+            tasks[s.task][s.key] = found
+    known = {s.key: s for s in settings}
     for task in sorted(tasks)[:TASKS]:
-        hiding = {
-            k: rows
-            for k, rows in tasks[task].items()
-            if k in configs and configs[k].hides and _worst(rows) is not None
-        }
-        gaps = {
-            k: (_worst(rows) or 0.0) - max(r["value"] for r in rows if r["rung"] == "paper")
-            for k, rows in hiding.items()
-            if _own(rows)
-        }
+        hiding = {k: ns for k, ns in tasks[task].items() if not known[k].reference and _worst(ns)}
+        gaps = {k: gap for k, ns in hiding.items() if (gap := _gap(ns)) is not None}
         picked: dict[str, str] = {}
         if gaps and max(gaps.values()) > GAP:
             picked[max(gaps, key=lambda k: (gaps[k], k))] = WIDEST
         if hiding:
-            picked.setdefault(min(hiding, key=lambda k: (_worst(hiding[k]), k)), LEAST)
+            least = min(hiding, key=lambda k: (_reached(hiding[k]), k))
+            picked.setdefault(least, LEAST)
         for key, why in picked.items():
-            yield why, hiding[key]
+            yield why, known[key], hiding[key]
 
 
-def _worst(rows: Sequence[Row]) -> float | None:
-    return next((float(r["value"]) for r in rows if r["attack"] == ANY), None)
+def _worst(numbers: Sequence[Number]) -> Number | None:
+    return next((n for n in numbers if n.attacker.name == ANY), None)
 
 
-def _own(rows: Sequence[Row]) -> bool:
-    return any(r["rung"] == "paper" for r in rows)
+def _reached(numbers: Sequence[Number]) -> float:
+    worst = _worst(numbers)
+    return worst.leak if worst else 0.0
 
 
-def _of_setting(config: Configuration, why: str, rows: Sequence[Row]) -> Iterator[Map]:
-    made = [r for r in rows if r["attack"] not in KINDS]
-    for row in chosen(made):
-        by = in_words(
-            row, [params(r["attack_params"]) for r in made if r["attack"] == row["attack"]]
-        )
-        names = [
-            _naming(run, folder, row)
-            for run in config.runs
-            if (folder := _folder(run, row)) and _recorded(run)
-        ]
+def _gap(numbers: Sequence[Number]) -> float | None:
+    """Between the paper's own attack and the worst case; None where the former did not run."""
+    own = [n.leak for n in numbers if n.attacker.rung == "paper"]
+    return _reached(numbers) - max(own) if own else None
+
+
+def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterator[Map]:
+    made = [n for n in numbers if not n.attacker.made]
+    every, runs = [n.attacker for n in made], [r for r in setting.runs if _recorded(r)]
+    for number in chosen(made):
+        folders = [(r, f) for r in runs if (f := _folder(r, number))]
+        names = [_naming(run, folder, number) for run, folder in folders]
         if names:
             pairs: dict[tuple[int, int], float] = defaultdict(float)
             for found, _ in names:
                 for pair, share in found.items():
                     pairs[pair] += share
-            told = tuple((owner, who, share) for (owner, who), share in sorted(pairs.items()))
-            count = int(config.one.meta["facts"]["clients"])
             yield Naming(
-                setting_key(config.columns),
-                why,
-                by,
-                row["rung"],
-                count,
-                told,
-                sum(failed for _, failed in names),
+                setting=setting.id,
+                why=why,
+                by=in_words(number.attacker, every),
+                rung=number.attacker.rung,
+                clients=int(setting.one.meta["facts"]["clients"]),
+                named=tuple((*pair, share) for pair, share in sorted(pairs.items())),
+                failed=sum(failed for _, failed in names),
             )
-    run, best = config.runs[0], chosen(made)[-1]
-    folder = _folder(run, best)
-    if folder is not None and _recorded(run):
-        by = in_words(
-            best, [params(r["attack_params"]) for r in made if r["attack"] == best["attack"]]
-        )
-        yield replace(
-            _embedding(run, folder, best), setting=setting_key(config.columns), why=why, by=by
-        )
+    best = chosen(made)[-1]
+    folder = _folder(setting.runs[0], best)
+    if folder is not None and setting.runs[0] in runs:
+        found_ = _embedding(setting.runs[0], folder, best)
+        about = {"setting": setting.id, "why": why, "by": in_words(best.attacker, every)}
+        yield found_.model_copy(update=about)
 
 
-def _folder(run: Run, row: Row) -> AttackFolder | None:
-    return next(
-        (
-            a
-            for a in run.attacks
-            if a.done and (a.name, a.params) == (row["attack"], row["attack_params"])
-        ),
-        None,
-    )
+def _folder(run: Run, number: Number) -> AttackFolder | None:
+    found = [a for a in run.attacks if a.done and (a.name, a.params) == number.attacker.key]
+    return found[0] if found else None
 
 
 def _recorded(run: Run) -> bool:
@@ -149,20 +127,22 @@ def _recorded(run: Run) -> bool:
     return last in truth.rounds and "prototype" in truth.round(last).get("everyone", {})
 
 
-def _guesses(folder: AttackFolder, row: Row) -> list[Guess]:
+def _guesses(folder: AttackFolder, number: Number) -> list[Guess]:
     """What the attack made of each client's messages after the last round."""
     folder.check("guess.safetensors")
     found = [
         g.guess
         for g in guessing.saved(folder.path)
-        if g.role == "attack" and g.stage == row["stage"] and g.guess.probe is None
+        if g.role == "attack" and g.stage == number.stage and g.guess.probe is None
     ]
     return [g for g in found if g.failed or "prototype" in g.tensors]
 
 
-def _naming(run: Run, folder: AttackFolder, row: Row) -> tuple[dict[tuple[int, int], float], int]:
+def _naming(
+    run: Run, folder: AttackFolder, number: Number
+) -> tuple[dict[tuple[int, int], float], int]:
     truth, out, failed = Truth(run), dict[tuple[int, int], float](), 0
-    for guess in _guesses(folder, row):
+    for guess in _guesses(folder, number):
         answer = truth.answer(guess)
         if guess.failed:
             failed += 1
@@ -177,13 +157,13 @@ def _naming(run: Run, folder: AttackFolder, row: Row) -> tuple[dict[tuple[int, i
     return out, failed
 
 
-def _embedding(run: Run, folder: AttackFolder, row: Row) -> Embedding:
+def _embedding(run: Run, folder: AttackFolder, number: Number) -> Embedding:
     pairs = prototype_pairs.pairs(run)
     order = shared(0, "maps").permutation(run.id, len(pairs.clients))[:PLACED].sort().values
     clients = pairs.clients[order].tolist()
     made = {
         int(g.unit.split("/")[1]): g.tensors["prototype"].double().cpu()
-        for g in _guesses(folder, row)
+        for g in _guesses(folder, number)
         if not g.failed
     }
     with_guess = [c for c in clients if c in made]
@@ -209,8 +189,8 @@ def _embedding(run: Run, folder: AttackFolder, row: Row) -> Embedding:
     )
 
 
-def _sections(at: Tensor, n: int) -> tuple[list[Place2], list[Place2], list[Place2]]:
-    pairs: list[Place2] = [(float(x), float(y)) for x, y in at]
+def _sections(at: Tensor, n: int) -> tuple[list[Position], list[Position], list[Position]]:
+    pairs: list[Position] = [(float(x), float(y)) for x, y in at]
     return pairs[:n], pairs[n : 2 * n], pairs[2 * n :]
 
 

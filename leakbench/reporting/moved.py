@@ -1,25 +1,24 @@
-"""What moved between two reports: every number that is in both, then and now, by the same
-comparison as `leakbench check`.
-
-Where only tables are left of the other report its units are gone; then the limits of the difference
-come from the two intervals (MOVER: Zou & Donner 2008, of which Newcombe's limits are the case of
-shares), unpaired, and the report says so.
+"""What moved since another report: every number that both have, one way to compare them and one to
+say it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.gate.baseline import UTILITY
-from leakbench.gate.comparing import BLOCKING, LOGARITHMIC, changed, difference, unchanged
-from leakbench.judging.names import setting_names
-from leakbench.reporting.other import Side
-from leakbench.results.keys import setting_key
+from pydantic import Field, computed_field
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.gate.baseline import GateRow
+from leakbench.gate.comparing import BLOCKING, changed, difference, unchanged
+from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
+from leakbench.statistics.intervals import Estimate
 
 Word = Literal[
     "leaks more",
@@ -48,27 +47,17 @@ WORDS: dict[bool, tuple[Word, Word, Word]] = {
 }
 # Less leakage is claimed at half the level at which more of it is.
 CLAIM = LEVEL / 2
+Key = tuple[str, ...]
 TABLES_ONLY = "limits from the two intervals: the other report's tables hold no units"
 
 
-@dataclass(frozen=True)
-class Amount:
-    """A value with its 95 % interval, over ``n`` units."""
-
-    value: float
-    low: float
-    high: float
-    n: int | None
-    unit: str
-
-
-@dataclass(frozen=True)
-class Moved:
+class Moved(Part):
     """One number then and now.
 
-    ``setting`` is a ``setting_key``, ``name`` the setting's. ``difference``: now minus then with 95
-    % limits (two-sided, None where they cannot be had), on the metric's own scale, or as a factor
-    (now over then) where counts of samples are compared.
+    ``setting`` is its id in the report, ``name`` the setting's; ``attack`` is "utility" for a
+    utility.
+    ``difference``: now minus then with 95 % limits (two-sided, None where they cannot be had), on
+    the metric's own scale, or as a factor (now over then) where logarithms are compared.
     """
 
     setting: str
@@ -76,103 +65,207 @@ class Moved:
     name: str
     attack: str
     rung: str
-    metric: str
+    meaning: Meaning = Field(exclude=True)
     stage: str
     probe: bool
-    leaks: str
-    old: Amount
-    new: Amount
+    worse: Literal["up", "down"]
+    old: Estimate
+    new: Estimate
     difference: float
     low: float | None
     high: float | None
-    scale: str
+    scale: Literal["difference", "factor"]
     word: Word
     why: str
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
 
-@dataclass(frozen=True)
-class Against:
+
+class Against(Part):
     """``name``: the other report. ``differs``: what makes the two not like with like, in sentences.
     The rest only one of them has.
     """
 
     name: str
-    rows: tuple[Moved, ...]
-    differs: tuple[str, ...]
-    only_now: tuple[str, ...]
-    only_then: tuple[str, ...]
+    rows: tuple[Moved, ...] = ()
+    differs: tuple[str, ...] = ()
+    only_now: tuple[str, ...] = ()
+    only_then: tuple[str, ...] = ()
 
 
-def against(name: str, now: Sequence[Side], then: Sequence[Side]) -> Against:
+def against(
+    name: str, now: Sequence[GateRow], then: Sequence[GateRow], names: Mapping[str, str]
+) -> Against:
     """Join both by the name of the number, the most urgent rows first.
 
     Args:
         name: what the other report is called.
         now: every number of these runs.
         then: every number of the other report.
+        names: ``Configuration.key`` -> name, of the settings of these runs.
     """
-    here, there = {s.key: s for s in now}, {s.key: s for s in then}
-    names = setting_names({setting_key(s.row): s.row for s in (*then, *now)})
-    pairs = [(s, there[k]) for k, s in here.items() if k in there]
-    compared = [_compared(a, b) for a, b in pairs]
+    here, there = {r.key: r for r in now}, {r.key: r for r in then}
+    names = _names([*then, *now], names)
+    pairs = [(row, there[key]) for key, row in here.items() if key in there]
+    compared = [_Compared.of(a, b) for a, b in pairs]
     more = _levels([c.worse for c in compared], LEVEL)
     less = _levels([c.better for c in compared], CLAIM)
-    rows = [
-        _moved(a, b, c, names, (m, n))
-        for (a, b), c, m, n in zip(pairs, compared, more, less, strict=True)
-    ]
+    levels = zip(more, less, strict=True)
+    rows = [c.moved(names, both) for c, both in zip(compared, levels, strict=True)]
     rows.sort(key=lambda r: (ORDER.index(r.word), r.task, r.name, r.metric, r.attack, r.stage))
     return Against(
-        name,
-        tuple(rows),
-        tuple(_differs(pairs)),
-        _only(here, there, names),
-        _only(there, here, names),
+        name=name,
+        rows=tuple(rows),
+        differs=tuple(_differs(pairs)),
+        only_now=_only(here, there, names),
+        only_then=_only(there, here, names),
     )
+
+
+def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, str]:
+    """Settings that these runs do not have are called after the others."""
+    every = {r.configuration.key: r.configuration for r in rows}
+    return {**setting_names(list(every.values()), {}), **known}
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """Both directions of a difference in units of the gate (against the method, and for it), or the
-    limits from two intervals.
+    """A number now and then, and both directions of their difference in units of the gate: against
+    the method, and for it; None where there are no units.
     """
 
+    now: GateRow
+    then: GateRow
     same: bool
     worse: Difference | None
     better: Difference | None
     why: str
 
+    @classmethod
+    def of(cls, now: GateRow, then: GateRow) -> _Compared:
+        """Compared as the gate does, as far as that can be had."""
+        unlike, few = _unlike(now, then), _few(now, then)
+        why = unlike or ("one seed: how training runs differ is not covered" if few else "")
+        if not (now.has_units and then.has_units):
+            told = "; ".join(w for w in (why, TABLES_ONLY) if w)
+            return cls(now, then, False, None, None, told)
+        if not unlike and unchanged(now, then):
+            return cls(now, then, True, None, None, "the same guesses, byte for byte")
+        return cls(now, then, False, difference(now, then), difference(then, now), why)
 
-def _compared(now: Side, then: Side) -> _Compared:
-    few = min(len(now.seeds), len(then.seeds)) < FEWEST_SEEDS
-    why = _unlike(now, then) or ("one seed: how training runs differ is not covered" if few else "")
-    if now.gate is None or then.gate is None:
-        return _Compared(False, None, None, "; ".join(w for w in (why, TABLES_ONLY) if w))
-    if not _unlike(now, then) and unchanged(now.gate, then.gate):
-        return _Compared(True, None, None, "the same guesses, byte for byte")
-    return _Compared(False, difference(now.gate, then.gate), difference(then.gate, now.gate), why)
+    @property
+    def _turn(self) -> float:
+        return 1.0 if self.now.worse == "up" else -1.0
+
+    def moved(self, names: Mapping[str, str], levels: tuple[float, float]) -> Moved:
+        """In words and numbers; ``levels``: of both directions."""
+        now, meaning = self.now, self.now.means
+        centre = self._turn * self.worse.d if self.worse else self._centre()
+        log = meaning.scale == "log"
+        numbers = [math.exp(x) if log else x for x in (centre, *self._limits())]
+        key = now.configuration.key
+        return Moved(
+            setting=key,
+            task=now.task,
+            name=names[key],
+            attack=now.attack,
+            rung=now.rung,
+            meaning=meaning,
+            stage=now.stage,
+            probe=now.probe,
+            worse=now.worse,
+            old=self.then.estimate,
+            new=now.estimate,
+            difference=numbers[0],
+            low=numbers[1],
+            high=numbers[2],
+            scale="factor" if log else "difference",
+            word=self._word(centre, levels),
+            why=self.why,
+        )
+
+    def _scaled(self, row: GateRow) -> tuple[float, float, float]:
+        """Value, low and high on the scale on which differences are taken."""
+        value, low, high = row.value, row.low, row.high
+        if self.now.means.scale == "log":
+            return math.log(max(value, 1)), math.log(max(low, 1)), math.log(max(high, 1))
+        return value, low, high
+
+    def _centre(self) -> float:
+        return self._scaled(self.now)[0] - self._scaled(self.then)[0]
+
+    def _limits(self) -> tuple[float, float]:
+        """Two-sided 95 % limits of now minus then: of the units and seeds where they are there,
+        else of the two intervals.
+        """
+        if self.same:
+            return 0.0, 0.0
+        if self.worse:
+            low, high = self.worse.lower(0.025), self.worse.upper(0.025)
+            return (low, high) if self.now.worse == "up" else (-high, -low)
+        (a, al, ah), (b, bl, bh) = self._scaled(self.now), self._scaled(self.then)
+        return a - b - math.hypot(a - al, bh - b), a - b + math.hypot(ah - a, b - bl)
+
+    def _word(self, centre: float, levels: tuple[float, float]) -> Word:
+        """What may be said."""
+        worse, better, no_worse = WORDS[self.now.is_utility]
+        if self.same:
+            return "much the same"
+        margin = self.now.allowed
+        if _unlike(self.now, self.then) or _few(self.now, self.then) or margin is None:
+            return "cannot tell"
+        up, down = self._both_ways(centre, margin, levels)
+        if up == "leaks more":
+            return worse
+        if down == "leaks more":
+            return better
+        if up == "fine":
+            return "much the same" if down == "fine" else no_worse
+        return "cannot tell"
+
+    def _both_ways(
+        self, centre: float, margin: float, levels: tuple[float, float]
+    ) -> tuple[str, str]:
+        """What the gate says of the move against the method, and of the move for it."""
+        if self.worse and self.better:
+            return judge(self.worse, margin, levels[0]), judge(self.better, margin, levels[1])
+        d = self._turn * centre
+        low, high = sorted(self._turn * end for end in self._limits())
+        return _by_limits(d, low, high, margin), _by_limits(-d, -high, -low, margin)
 
 
-def _unlike(now: Side, then: Side) -> str:
+def _by_limits(d: float, low: float, high: float, margin: float) -> str:
+    if low > 0 and d > margin / 2:
+        return "leaks more"
+    return "fine" if high < margin else "cannot tell"
+
+
+def _few(now: GateRow, then: GateRow) -> bool:
+    return min(len(now.scores), len(then.scores)) < FEWEST_SEEDS
+
+
+def _unlike(now: GateRow, then: GateRow) -> str:
     """Why the two are not like with like, or nothing."""
     for flag, text in BLOCKING.items():
         if flag in now.flags or flag in then.flags:
             return text if flag in now.flags else f"then, {text}"
-    told = [
-        f"another {what} now ({new}) than then ({old})"
-        for what, (old, new) in _changed(now, then).items()
-    ]
-    return "; ".join(told)
+    told = _changed(now, then).items()
+    return "; ".join(f"another {what} now ({new}) than then ({old})" for what, (old, new) in told)
 
 
-def _changed(now: Side, then: Side) -> dict[str, tuple[object, object]]:
-    if now.gate is not None and then.gate is not None:
-        return dict(changed(now.gate, then.gate))
-    return {
-        k: (then.about[k], now.about[k])
-        for k in now.about.keys() & then.about.keys()
-        if now.about[k] != then.about[k]
-    }
+def _changed(now: GateRow, then: GateRow) -> dict[str, tuple[object, object]]:
+    """What makes two numbers unlike; tables do not tell a task's parameters."""
+    if now.has_units and then.has_units:
+        return dict(changed(now, then))
+    rounds = [r.setting.get("rounds") for r in (then, now)]
+    pairs: dict[str, tuple[object, object]] = {"number of rounds": (rounds[0], rounds[1])}
+    for what in ("engine", "dtype"):
+        pairs[what] = (getattr(then, what), getattr(now, what))
+    return {k: (a, b) for k, (a, b) in pairs.items() if a and b and a != b}
 
 
 def _levels(differences: Sequence[Difference | None], level: float) -> list[float]:
@@ -181,139 +274,43 @@ def _levels(differences: Sequence[Difference | None], level: float) -> list[floa
     return [next(kept) if d else 0.0 for d in differences]
 
 
-def _moved(
-    now: Side, then: Side, found: _Compared, names: Mapping[str, str], levels: tuple[float, float]
-) -> Moved:
-    low, high = _limits(now, then, found)
-    turned = 1.0 if now.worse == "up" else -1.0
-    centre = turned * found.worse.d if found.worse else _centre(now, then)
-    ends = (turned * low, turned * high)
-    word = _word(now, then, found, (turned * centre, min(ends), max(ends)), levels)
-    log = now.row["metric"] in LOGARITHMIC
-    numbers = [math.exp(x) if log else x for x in (centre, low, high)]
-    row = now.row
-    return Moved(
-        setting=setting_key(row),
-        task=row["task"],
-        name=names[setting_key(row)],
-        attack=row["attack"],
-        rung=now.rung,
-        metric=row["metric"],
-        stage=row["stage"],
-        probe=bool(row["probe"]),
-        leaks=now.worse,
-        old=Amount(then.value, then.low, then.high, then.n, then.unit),
-        new=Amount(now.value, now.low, now.high, now.n, now.unit),
-        difference=numbers[0],
-        low=numbers[1],
-        high=numbers[2],
-        scale="factor" if log else "difference",
-        word=word,
-        why=found.why,
-    )
-
-
-def _scaled(side: Side) -> tuple[float, float, float]:
-    """Value, low and high on the scale on which differences are taken."""
-    numbers = (side.value, side.low, side.high)
-    if side.row["metric"] in LOGARITHMIC:
-        return tuple(math.log(max(x, 1.0)) for x in numbers)  # type: ignore[return-value]
-    return numbers
-
-
-def _centre(now: Side, then: Side) -> float:
-    return _scaled(now)[0] - _scaled(then)[0]
-
-
-def _limits(now: Side, then: Side, found: _Compared) -> tuple[float, float]:
-    """Two-sided 95 % limits of now minus then: of the units and seeds where they are there, else of
-    the two intervals.
-    """
-    if found.same:
-        return 0.0, 0.0
-    if found.worse:
-        ends = found.worse.lower(0.025), found.worse.upper(0.025)
-        return ends if now.worse == "up" else (-ends[1], -ends[0])
-    (a, al, ah), (b, bl, bh) = _scaled(now), _scaled(then)
-    return a - b - math.hypot(a - al, bh - b), a - b + math.hypot(ah - a, b - bl)
-
-
-def _word(
-    now: Side,
-    then: Side,
-    found: _Compared,
-    turned: tuple[float, float, float],
-    levels: tuple[float, float],
-) -> Word:
-    """What may be said; ``turned``: the difference and its limits in the direction that counts
-    against the method.
-    """
-    worse, better, no_worse = WORDS[now.row["attack"] == UTILITY]
-    if found.same:
-        return "much the same"
-    margin = now.margin if now.margin is not None else then.margin
-    unlike = _unlike(now, then) or min(len(now.seeds), len(then.seeds)) < FEWEST_SEEDS
-    if unlike or margin is None:
-        return "cannot tell"
-    if found.worse and found.better:
-        up, down = judge(found.worse, margin, levels[0]), judge(found.better, margin, levels[1])
-    else:
-        d, low, high = turned
-        up = (
-            "leaks more"
-            if low > 0 and d > margin / 2
-            else "fine"
-            if high < margin
-            else "cannot tell"
-        )
-        down = (
-            "leaks more"
-            if high < 0 and -d > margin / 2
-            else "fine"
-            if -low < margin
-            else "cannot tell"
-        )
-    if up == "leaks more":
-        return worse
-    if down == "leaks more":
-        return better
-    return ("much the same" if down == "fine" else no_worse) if up == "fine" else "cannot tell"
-
-
-def _differs(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
+def _differs(pairs: Sequence[tuple[GateRow, GateRow]]) -> list[str]:
     """What is not the same on both sides, each with how many numbers it concerns."""
     count: Counter[str] = Counter()
     for now, then in pairs:
-        count.update(
-            f"{what}: {old} then, {new} now" for what, (old, new) in _changed(now, then).items()
-        )
-        if set(now.seeds) != set(then.seeds):
-            count[f"seeds: {_listed(then.seeds)} then, {_listed(now.seeds)} now"] += 1
-        if now.made != then.made:
-            count[f"made by: {then.made} then, {now.made} now"] += 1
+        for what, (old, new) in _changed(now, then).items():
+            count[f"{what}: {old} then, {new} now"] += 1
+        if now.scores.keys() != then.scores.keys():
+            count[f"seeds: {_listed(then.scores)} then, {_listed(now.scores)} now"] += 1
+        if _made(now) != _made(then):
+            count[f"made by: {_made(then)} then, {_made(now)} now"] += 1
     return [f"{text} ({n} of {len(pairs)} numbers)" for text, n in count.most_common()]
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def _made(row: GateRow) -> str:
+    known = sorted({str(c)[:12] for c in row.provenance.get("commit", []) if c})
+    return ", ".join(known) if known else "an unrecorded commit"
+
+
+def _listed(seeds: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(seeds))) or "none recorded"
 
 
 def _only(
-    one: Mapping[str, Side], other: Mapping[str, Side], names: Mapping[str, str]
+    one: Mapping[Key, GateRow], other: Mapping[Key, GateRow], names: Mapping[str, str]
 ) -> tuple[str, ...]:
     """What only the first has: whole settings by name, and of settings that both have
     the numbers.
     """
-    shared = {setting_key(s.row) for s in other.values()}
+    shared = {r.configuration.key for r in other.values()}
     out: dict[str, None] = {}
-    for key, side in one.items():
-        who = f"{side.row['task']}: {names[setting_key(side.row)]}"
-        if setting_key(side.row) not in shared:
+    for key, row in one.items():
+        setting = row.configuration.key
+        who = f"{row.task}: {names[setting]}"
+        if setting not in shared:
             out[f"{who} (the whole setting)"] = None
         elif key not in other:
-            probes = ", on probes" if side.row["probe"] else ""
-            out[
-                f"{who}, {str(side.row['attack']).replace('_', ' ')}, {side.row['metric']},"
-                f" {side.row['stage']}{probes}"
-            ] = None
+            probes = ", on probes" if row.probe else ""
+            attack = row.attack.replace("_", " ")
+            out[f"{who}, {attack}, {row.metric}, {row.stage}{probes}"] = None
     return tuple(out)

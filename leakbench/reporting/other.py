@@ -1,202 +1,149 @@
-"""Numbers of a report that another one is compared with: from run folders with their units, or from
-a report's tables without.
-"""
+"""The numbers of another report: from run folders with their units, or from its tables without."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import read_json
+from leakbench.base.meaning import Meaning
 from leakbench.gate.baseline import UTILITY, GateRow
-from leakbench.gate.comparing import margin_of
 from leakbench.gate.rows import gate_rows
-from leakbench.judging.questions import better
-from leakbench.judging.verdict import margin
 from leakbench.record import columns
-from leakbench.record.folders import Run, find, read_table
-from leakbench.results.keys import Row, row_key, setting_key
+from leakbench.record.columns import Row
+from leakbench.record.folders import find, read_table
+from leakbench.results.cells import configuration, gained, number
+from leakbench.results.number import Number, Utility
+from leakbench.results.tables import collect
 
 
-@dataclass(frozen=True)
-class Side:
-    """One number of one report.
-
-    ``row``: the columns that name it. ``worse``: the direction that counts against the method.
-    ``about``: what has to agree for two numbers to be like with like. ``gate``: the same with its
-    unit scores, where the runs are there.
-    """
-
-    row: Row
-    rung: str
-    worse: str
-    value: float
-    low: float
-    high: float
-    n: int | None
-    unit: str
-    seeds: tuple[int, ...]
-    flags: frozenset[str]
-    margin: float | None
-    made: str
-    about: dict[str, Any] = field(default_factory=dict)
-    gate: GateRow | None = None
-
-    @property
-    def key(self) -> str:
-        """Its ``row_key``."""
-        return row_key(self.row)
-
-
-def of_runs(runs: Sequence[Run]) -> list[Side]:
-    """Every number of run folders."""
-    return [_of_gate(r) for r in gate_rows(list(runs))]
-
-
-def of_folder(folder: Path) -> list[Side]:
+def of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """Every number of a report folder, or of a folder of runs.
+
+    Args:
+        folder: of one or the other.
+        metrics: what is known of metrics by name: a report's tables do not say all of it.
 
     Raises:
         UsageError: it is neither.
         BrokenFile: a table is damaged.
     """
     if (folder / "tradeoff.csv").is_file() and not (folder / "run.json").is_file():
-        return _of_tables(folder)
+        return _of_tables(folder, metrics)
     try:
-        return of_runs(find([folder]))
+        return gate_rows(collect(find([folder])).settings)
     except UsageError as error:
         if type(error) is not UsageError:  # a damaged file says so itself
             raise
-        raise UsageError(
-            f"--against {folder}: expected a report folder (with tradeoff.csv) or run folders."
-            f" {error}"
-        ) from None
+        what = "expected a report folder (with tradeoff.csv) or run folders"
+        raise UsageError(f"--against {folder}: {what}. {error}") from None
 
 
-def _of_gate(row: GateRow) -> Side:
-    named = {
-        c: getattr(row, c)
-        for c in (
-            "task",
-            "defense",
-            "defense_params",
-            "wrappers",
-            "attack",
-            "attack_params",
-            "metric",
-            "stage",
-        )
-    }
-    return Side(
-        row={**named, "probe": row.probe},
-        rung=row.rung,
-        worse=row.worse,
-        value=row.value,
-        low=row.low,
-        high=row.high,
-        n=sum(map(len, row.scores.values())),
-        unit=row.unit,
-        seeds=tuple(row.scores),
-        flags=frozenset(row.flags),
-        margin=margin_of(row),
-        made=_made(row.provenance.get("commit", [])),
-        about={
-            "engine": row.engine,
-            "dtype": row.dtype,
-            "number of rounds": row.setting.get("rounds"),
-        },
-        gate=row,
-    )
-
-
-def _of_tables(folder: Path) -> list[Side]:
+def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in
     results.csv.
     """
-    trade, results, utility = (
-        read_table(folder / f"{t}.csv", columns.TABLES[t])
-        for t in ("tradeoff", "results", "utility")
-    )
-    ran: dict[str, list[Row]] = {}
-    for r in results:
-        ran.setdefault(row_key(r), []).append(r)
-    of_setting: dict[str, list[Row]] = {}
-    for r in results:
-        of_setting.setdefault(setting_key(r), []).append(r)
-    rounds = {setting_key(u): int(u["rounds"]) for u in utility}
-    out = [
-        _of_row(
-            r,
-            r["attack"],
-            r["rung"],
-            r["leaks"],
-            r["unit"],
-            ran.get(row_key(r), []),
-            rounds.get(setting_key(r)),
-        )
-        for r in trade
-    ]
-    for u in utility:
-        if u["statistic"] == "final":
-            named = {
-                **u,
-                "attack": UTILITY,
-                "attack_params": "{}",
-                "stage": "final",
-                "probe": False,
-            }
-            worse = "down" if better(u["metric"]) == "up" else "up"
-            out.append(
-                _of_row(
-                    named,
-                    UTILITY,
-                    "",
-                    worse,
-                    "test unit",
-                    of_setting.get(setting_key(u), []),
-                    int(u["rounds"]),
-                )
-            )
-    return out
+    names = ("tradeoff", "results", "utility")
+    tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}
+    meanings = {**_meanings(folder), **{k: m.parameters() for k, m in metrics.items()}}
+    final: dict[str, Utility] = {}
+    for line in tables["utility"]:
+        if line["statistic"] == "final":
+            utility = gained(line, _meaning(meanings, line["metric"], {"leaks": "up"}))
+            final[utility.configuration.key] = utility
+    ran: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for line in tables["results"]:
+        ran[_setting(line)].append(line)
+    rows = []
+    for line in tables["tradeoff"]:
+        key = configuration(line).key
+        if key not in final:
+            where = folder / "utility.csv"
+            raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
+        n = number(line, _meaning(meanings, line["metric"], line), final[key])
+        mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
+        rows.append(_leakage(n, mine))
+    setting_of = {configuration(line).key: _setting(line) for line in tables["utility"]}
+    rows += [_utility(u, ran[setting_of[key]]) for key, u in final.items()]
+    return rows
 
 
-def _of_row(
-    row: Row, attack: str, rung: str, worse: str, unit: str, ran: Sequence[Row], rounds: int | None
-) -> Side:
-    about: dict[str, Any] = {"number of rounds": rounds} if rounds is not None else {}
-    about |= {c: "|".join(sorted({str(r[c]) for r in ran})) for c in ("engine", "dtype") if ran}
-    return Side(
-        row={
-            c: row[c]
-            for c in (
-                "task",
-                "defense",
-                "defense_params",
-                "wrappers",
-                "attack_params",
-                "metric",
-                "stage",
-                "probe",
-            )
+def _setting(line: Row) -> tuple[object, ...]:
+    return tuple(line[c] for c in ("task", "defense", "defense_params", "wrappers"))
+
+
+def _meanings(folder: Path) -> Mapping[str, object]:
+    """What the report's own report.json says of its metrics; nothing where it has none."""
+    path = folder / "report.json"
+    content = read_json(path) if path.is_file() else {}
+    found = content.get("metrics", {}) if isinstance(content, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object]) -> Meaning:
+    """Of a metric that the tables name; its range is not in them."""
+    plain = {"low": 0.0, "high": 1.0, "unit": "unit", "share": False, "version": 1}
+    try:
+        return Meaning.recorded(metric, known.get(metric, {**plain, "leaks": line["leaks"]}))
+    except ValueError as error:
+        raise BrokenFile(f"report.json is damaged (metric {metric}: {error}).") from None
+
+
+def _leakage(n: Number, ran: Sequence[Row]) -> GateRow:
+    return _row(n.utility, n.meaning, ran).model_copy(
+        update={
+            "attack": n.attacker.name,
+            "attack_params": n.attacker.params,
+            "rung": n.attacker.rung,
+            "stage": n.stage,
+            "probe": n.probe,
+            "worse": n.meaning.direction,
+            "unit": n.value.unit,
+            "value": n.value.value,
+            "low": n.value.low,
+            "high": n.value.high,
+            "n": n.value.n,
+            "scores": {seed: {} for seed in n.seeds},
+            "flags": sorted(n.flags),
         }
-        | {"attack": attack},
-        rung=rung,
-        worse=worse,
-        value=float(row["value"]),
-        low=float(row["low"]),
-        high=float(row["high"]),
-        n=int(row["n"]),
-        unit=unit,
-        seeds=tuple(int(s) for s in str(row["seeds"]).split("|") if s),
-        flags=frozenset(f for f in str(row["flags"]).split("|") if f),
-        margin=margin(row["metric"]),
-        made=_made([str(r["commit"]) for r in ran]),
-        about=about,
     )
 
 
-def _made(commits: Sequence[str]) -> str:
-    known = sorted({c[:12] for c in commits if c})
-    return ", ".join(known) if known else "an unrecorded commit"
+def _utility(u: Utility, ran: Sequence[Row]) -> GateRow:
+    return _row(u, u.meaning, ran)
+
+
+def _row(u: Utility, meaning: Meaning, ran: Sequence[Row]) -> GateRow:
+    """The utility as a row; no scores are in the tables, so its seeds have none."""
+    c = u.configuration
+    return GateRow(
+        task=c.task,
+        defense=c.defense,
+        defense_params=c.params,
+        wrappers=c.wrappers,
+        attack=UTILITY,
+        rung="",
+        metric=meaning.name,
+        meaning=meaning,
+        stage="final",
+        worse="down" if u.meaning.direction == "up" else "up",
+        share=meaning.share,
+        range=(meaning.low, meaning.high),
+        unit=u.value.unit,
+        value=u.value.value,
+        low=u.value.low,
+        high=u.value.high,
+        n=u.value.n,
+        scores={seed: {} for seed in u.seeds},
+        flags=sorted(u.flags),
+        setting={"rounds": u.rounds},
+        engine=_distinct(ran, "engine"),
+        dtype=_distinct(ran, "dtype"),
+        provenance={"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
+    )
+
+
+def _distinct(ran: Sequence[Row], column: str) -> str:
+    return "|".join(sorted({str(r[column]) for r in ran}))

@@ -4,9 +4,9 @@ never the best ones.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,28 +14,25 @@ import torch
 from leakbench.attacking import guessing
 from leakbench.base.errors import NotMeasured
 from leakbench.base.streams import shared
+from leakbench.metrics.images import IDENTIFICATION, PSNR
 from leakbench.record import columns
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.reporting.data import Picture
-from leakbench.results.configurations import group
-from leakbench.results.keys import run_setting_key, setting_key
+from leakbench.reporting.data import Picture, Role
+from leakbench.reporting.png import Images
+from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
 
+ROLES: tuple[Role, ...] = ("attack", "floor", "control")
 UNITS = 8  # pictures of one attack on one run
 ATTACKS = 3  # on one run
 
 
-def of_runs(runs: Sequence[Run]) -> Iterator[Picture]:
-    """Pictures of every complete run, under the names that the tables give to its task and
-    configuration.
-    """
-    for config in group(runs):
-        for run in config.runs:
-            for picture in of_run(run):
-                yield replace(picture, task=config.label, setting=setting_key(config.columns))
+def of(setting: Setting, images: Images) -> list[Picture]:
+    """Pictures of every complete run of a setting; their bytes go into ``images``."""
+    return [picture for run in setting.runs for picture in of_run(run, images)]
 
 
-def of_run(run: Run) -> Iterator[Picture]:
+def of_run(run: Run, images: Images) -> Iterator[Picture]:
     """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each
     attacked; none of signals.
 
@@ -45,8 +42,8 @@ def of_run(run: Run) -> Iterator[Picture]:
     shape, truth = run.meta["facts"]["shape"], Truth(run)
     if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
         return
-    for attack in _shown([a for a in run.attacks if a.done and "psnr" in a.meta["metrics"]]):
-        yield from _of_attack(run, attack, truth)
+    for attack in _shown([a for a in run.attacks if a.done and PSNR.name in a.meta["metrics"]]):
+        yield from _of_attack(run, attack, truth, images)
 
 
 def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
@@ -60,7 +57,7 @@ def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
     return paper + [a for a in ranked if a not in paper][-(ATTACKS - len(paper)) :]
 
 
-def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture]:
+def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> Iterator[Picture]:
     attack.check("guess.safetensors")
     saved = guessing.saved(attack.path)
     last = max(g.guess.round for g in saved)
@@ -71,55 +68,54 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth) -> Iterator[Picture
     units = sorted(roles["attack"], key=str)
     # Drawn by name, before anything is known of what came out; the same in all settings that
     # attacked the same units.
-    order = (
-        shared(0, "pictures")
-        .permutation(f"{run.spec['task']['name']}/{run.seed}", len(units))
-        .tolist()
-    )
-    scores = {
-        (u["role"], u["metric"], u["unit"], u["probe"]): u["score"]
-        for u in attack.table("units.csv", columns.UNITS)
-        if u["round"] == last and u["metric"] in ("psnr", "identification")
-    }
+    named = f"{run.spec['task']['name']}/{run.seed}"
+    order = shared(0, "pictures").permutation(named, len(units)).tolist()
+    scores = {}
+    for u in attack.table("units.csv", columns.UNITS):
+        if u["round"] == last and u["metric"] in (PSNR.name, IDENTIFICATION.name):
+            scores[u["role"], u["metric"], u["unit"], u["probe"]] = u["score"]
     for key in [units[i] for i in order[:UNITS]]:
-        yield from _of_unit(
-            run, attack, truth, {r: g[key] for r, g in roles.items() if key in g}, scores
-        )
+        mine = {role: guesses[key] for role, guesses in roles.items() if key in guesses}
+        yield from _of_unit(run, attack, truth, mine, scores, images)
 
 
 def _of_unit(
-    run: Run, attack: AttackFolder, truth: Truth, roles: dict[str, Any], scores: dict[Any, float]
+    run: Run,
+    attack: AttackFolder,
+    truth: Truth,
+    roles: dict[str, Any],
+    scores: dict[Any, float],
+    images: Images,
 ) -> Iterator[Picture]:
     guess = roles["attack"].guess
+    made = [g.guess for g in roles.values() if not g.guess.failed]
     try:
-        true = truth.answer(guess).originals(
-            next((g.guess for g in roles.values() if not g.guess.failed), guess)
-        )
+        true = truth.answer(guess).originals(made[0] if made else guess)
     except NotMeasured:  # then its scores are missing, too, and missing.csv says why
         return
     x, shape, unit = true.x, run.meta["facts"]["shape"], f"{guess.unit}/{int(true.rows[0])}"
 
-    def picture(role: str, image: torch.Tensor) -> Picture:
-        psnr, found = (
-            scores.get((role, m, unit, guess.probe is not None)) for m in ("psnr", "identification")
-        )
+    def picture(role: Role, image: torch.Tensor) -> Picture:
+        at = (unit, guess.probe is not None)
+        measured = {} if role == "original" else scores
         return Picture(
-            task=run.spec["task"]["name"],
-            setting=run_setting_key(run.meta),
             attack=attack.name,
-            attack_params=attack.params,
+            params=json.loads(attack.params),
             unit=unit,
             probe=guess.probe,
             round=guess.round,
-            role=role,  # type: ignore[arg-type]
-            image=_pixels(image.reshape(*shape)),
-            psnr=None if role == "original" else psnr,
-            found=None if role == "original" else found,
             seed=run.seed,
+            role=role,
+            sha256=images.add(_pixels(image.reshape(*shape))),
+            psnr=measured.get((role, PSNR.name, *at)),
+            found=measured.get((role, IDENTIFICATION.name, *at)),
         )
 
     yield picture("original", x[0])
-    for role, g in roles.items():
+    for role in ROLES:
+        g = roles.get(role)
+        if g is None:
+            continue
         if g.guess.failed:
             yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
         else:

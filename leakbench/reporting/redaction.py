@@ -4,50 +4,50 @@ be harmless is left out.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, replace
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from leakbench.base.errors import UsageError
+from leakbench.base.part import Part
 from leakbench.record.columns import TABLES
 from leakbench.reporting.data import ReportData
+from leakbench.results.settings import Setting
+
+P = TypeVar("P", bound=Part)
 
 # Scores, intervals, counts, names, commands, hashes of files of guesses. Clients are numbers in
 # them.
 KEPT = frozenset(
     (
-        *(
-            "title",
-            "version",
-            "commit",
-            "dirty",
-            "made",
-            "redacted",
-            "results",
-            "tradeoff",
-            "utility",
-            "missing",
-            "diagnostics",
-            "runs",
-        ),
-        *("curves", "clients", "check", "against", "commands", "guesses", "about"),
+        *("format", "title", "made", "redacted", "headline", "metrics", "tasks", "questions"),
+        *("settings", "missing", "check", "against", "about", "tables"),
     )
 )
 # Originals, and what attacks made of them: a good reconstruction is the private image. Maps show
 # true prototypes, and who holds what.
-LEFT_OUT = frozenset(("pictures", "maps"))
+LEFT_OUT = frozenset(("images", "maps"))
+# Of a setting everything but its pictures.
+OF_A_SETTING = frozenset((*Setting.model_fields, "clients", "curves", "command"))
 OURS = ("index.html", "report.json", "report.md", "report.tex", *(f"{t}.csv" for t in TABLES))
 
 
 def redact(data: ReportData) -> ReportData:
     """The same without what may show private data; a field that is not listed as harmless is
     emptied, too.
+
+    Questions hold the settings as they were judged, before pictures were added.
     """
-    emptied: dict[str, Any] = {}
-    for f in fields(data):
-        if f.name not in KEPT:
-            emptied[f.name] = f.default_factory() if f.default_factory is not MISSING else f.default
-    return replace(data, **emptied, redacted=True)
+    settings = tuple(_emptied(s, OF_A_SETTING) for s in data.settings)
+    kept = _emptied(data, KEPT)
+    return kept.model_copy(update={"settings": settings, "redacted": True})
+
+
+def _emptied(part: P, kept: Collection[str]) -> P:
+    """With the defaults of all fields that are not ``kept``."""
+    fields = type(part).model_fields
+    gone = {k: f.get_default(call_default_factory=True) for k, f in fields.items() if k not in kept}
+    return part.model_copy(update=gone)
 
 
 def clear(out: Path) -> None:

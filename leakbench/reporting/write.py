@@ -1,50 +1,60 @@
-"""report: run folders become tables, then whatever the report formats make of them."""
+"""report: run folders become numbers, numbers one report, which every format is handed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from leakbench.attacking import choices
 from leakbench.base import provenance, registry
 from leakbench.base.errors import UsageError
+from leakbench.base.meaning import Meaning
 from leakbench.base.version import __version__
-from leakbench.gate.baseline import GateRow
-from leakbench.gate.gate import Verdict
+from leakbench.gate.gate import CheckResult
 from leakbench.gate.rows import gate_rows
+from leakbench.judging.judging import find_questions
+from leakbench.judging.opening import headline
 from leakbench.record.folders import Run
-from leakbench.reporting import about, maps, pictures, redaction
-from leakbench.reporting import clients as report_clients
-from leakbench.reporting import curves as report_curves
+from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
-from leakbench.reporting.commands import commands
-from leakbench.reporting.data import Clients, Curve, Report, ReportData
-from leakbench.reporting.moved import against as moved_against
-from leakbench.reporting.other import of_folder, of_runs
-from leakbench.results import tables as results
+from leakbench.reporting.commands import attacks, trains
+from leakbench.reporting.data import Made, Report, ReportData, ShownSetting, Task
+from leakbench.reporting.moved import Against
+from leakbench.reporting.other import of_folder
+from leakbench.reporting.png import Images
+from leakbench.results.number import Missing
+from leakbench.results.settings import Setting
+from leakbench.results.tables import Tables, collect
+
+NO_RUN = "there is no run to report. Make one with leakbench train."
 
 
-def tables(
-    runs: Sequence[Run], look: Callable[[results.Found], None] = lambda _: None
-) -> results.Tables:
-    """The five tables, with a line in `missing` for every attack that does not fit what a
-    configuration shared.
+def tables(runs: Sequence[Run]) -> Tables:
+    """Every number of ``runs``, with a line in `missing` for every attack that does not fit what a
+    setting shared. Each folder is read here, once.
+
+    Raises:
+        UsageError: there is no run, or two are the same seed of one setting.
+        BrokenFile: an artifact is damaged.
     """
+    if not runs:
+        raise UsageError(NO_RUN)
     known = choices.variants()  # once, not for every run
-    return results.collect(
-        runs, partial(choices.fitting, known=known), partial(choices.unfit, known=known), look
-    )
+    fitting = partial(choices.fitting, known=known)
+    return collect(runs, fitting, partial(choices.unfit, known=known))
 
 
 def write(
-    runs: Sequence[Run],
+    tables: Tables,
     out: Path,
     *,
     title: str,
     formats: Sequence[str],
-    check: Verdict | None = None,
+    check: CheckResult | None = None,
     baseline: Path | None = None,
     redact: bool = False,
     against: Path | None = None,
@@ -52,7 +62,7 @@ def write(
     """Write the CSV files and every format of ``formats`` below ``out``; returns it.
 
     Args:
-        runs: complete or not; what failed stands among what is missing.
+        tables: of the runs, complete or not; what failed stands among what is missing.
         out: the folder. With ``redact`` what an earlier report left there is deleted.
         title: of the page.
         formats: names of `leakbench list reports`.
@@ -62,49 +72,16 @@ def write(
         against: another report's folder, or a folder of runs, to say what moved.
 
     Raises:
-        UsageError: there is no run, a format does not exist, or the folder cannot be written.
+        UsageError: a format does not exist, or the folder cannot be written.
         BrokenFile: an artifact is damaged.
     """
-    if not runs:
-        raise UsageError("there is no run to report. Make one with leakbench train.")
     wanted = dict.fromkeys(("csv", *formats))  # the tables are always written, and first
-    makers: list[Report] = [
-        registry.load("reports", name).build({}, f"report {name}") for name in wanted
-    ]
+    makers: list[Report] = [registry.load("reports", n).build({}, f"report {n}") for n in wanted]
     # Before `out` is written: it may be the same folder.
-    other = None if against is None else of_folder(against)
-    curves: list[Curve] = []
-    clients: list[Clients] = []
-
-    def look(config: results.Found) -> None:
-        curves.extend(report_curves.of(config))
-        clients.extend(report_clients.of(config))
-
-    found = tables(runs, look)
-    commit, dirty = provenance.source()
-    known = commands(runs, found.tradeoff)
-    data = ReportData(
-        title=title,
-        version=__version__,
-        commit=commit,
-        dirty=dirty,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        results=found.results,
-        tradeoff=found.tradeoff,
-        utility=found.utility,
-        missing=found.missing,
-        diagnostics=found.diagnostics,
-        runs=results.metas(runs),
-        pictures=[] if redact else list(pictures.of_runs(runs)),
-        curves=curves,
-        clients=clients,
-        maps=[] if redact else maps.of(runs, found.tradeoff),
-        about=about.of(runs),
-        guesses=about.guesses(runs),
-        check=None if check is None else check_of(check, runs, known, baseline),
-        against=None if other is None else moved_against(str(against), of_runs(runs), other),
-        commands=known,
-    )
+    differs = None if against is None else _moved(tables.settings, against)
+    data = report(tables, title, redact=redact)
+    said = None if check is None else check_of(check, tables.settings, baseline)
+    data = data.model_copy(update={"check": said, "against": differs})
     if redact:
         data = redaction.redact(data)
         redaction.clear(out)
@@ -113,6 +90,96 @@ def write(
     return out
 
 
-def gated(runs: Iterable[Run]) -> list[GateRow]:
-    """The rows that `leakbench check` compares."""
-    return gate_rows(list(runs))
+def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
+    """All that a report says of these runs; with ``redact`` no picture and no map is made."""
+    settings = [_with_commands(s) for s in sorted(tables.settings, key=lambda s: s.index)]
+    questions = tuple(find_questions(settings, tables.missing))
+    images = Images()
+    shown = tuple(_shown(s, None if redact else images) for s in settings)
+    commit, dirty = provenance.source()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    names = dict.fromkeys([*(q.task for q in questions), *(s.task for s in settings)])
+    return ReportData(
+        title=title,
+        made=Made(version=__version__, commit=commit, dirty=dirty, at=now),
+        headline=headline(questions[0] if questions else None),
+        metrics=_metrics(settings),
+        tasks=tuple(_task(n, [s for s in settings if s.task == n]) for n in names),
+        questions=questions,
+        settings=shown,
+        maps=() if redact else tuple(maps.of(settings)),
+        missing=_located(tables.missing, settings),
+        about=about.of(settings),
+        images=images.found,
+        tables=tables,
+    )
+
+
+def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[Missing, ...]:
+    """Each with its setting's id."""
+    ids = {s.key: s.id for s in settings}
+    found = [(m, {"setting": ids[m.configuration.key]}) for m in missing]
+    return tuple(m.model_copy(update=at) for m, at in found)
+
+
+def _with_commands(setting: Setting) -> Setting:
+    numbers = []
+    for n in setting.numbers:
+        numbers.append(n.model_copy(update={"command": attacks(setting, n)}))
+    return setting.model_copy(update={"numbers": tuple(numbers)})
+
+
+def _shown(setting: Setting, images: Images | None) -> ShownSetting:
+    known: dict[str, Any] = {name: getattr(setting, name) for name in Setting.model_fields}
+    return ShownSetting(
+        **known,
+        clients=tuple(clients.of(setting)),
+        curves=tuple(curves.of(setting)),
+        pictures=() if images is None else tuple(pictures.of(setting, images)),
+        command=trains(setting),
+    )
+
+
+def _moved(settings: Sequence[Setting], other: Path) -> Against:
+    names, ids = {s.key: s.name for s in settings}, {s.key: s.id for s in settings}
+    there = of_folder(other, _metrics(settings))
+    found = moved.against(str(other), gate_rows(settings), there, names)
+    rows = [r.model_copy(update={"setting": ids[r.setting]}) for r in found.rows]
+    return found.model_copy(update={"rows": tuple(rows)})
+
+
+def _metrics(settings: Iterable[Setting]) -> dict[str, Meaning]:
+    found: dict[str, Meaning] = {}
+    for s in settings:
+        found |= {n.metric: n.meaning for n in s.numbers}
+        found |= {u.meaning.name: u.meaning for u in s.utility}
+    return dict(sorted(found.items()))
+
+
+def _task(name: str, settings: Sequence[Setting]) -> Task:
+    runs = [run for s in settings for run in s.every]
+    facts = [run.meta.get("facts", {}) for run in runs]
+    clients = {f["clients"] for f in facts if "clients" in f}
+    useful = [s.final for s in settings if s.final]
+    given = [dict(run.spec["task"].get("params", {})) for run in runs]
+    first = given[0] if given else {}
+    return Task(
+        id=name,
+        about=_about(facts),
+        clients=clients.pop() if len(clients) == 1 else None,
+        chance=useful[0].chance if useful else None,
+        utility=useful[0].meaning.name if useful else None,
+        split={k: v for k, v in first.items() if all(g.get(k) == v for g in given)},
+    )
+
+
+def _about(facts: Sequence[Mapping[str, Any]]) -> str:
+    """As in "20 clients, 10 classes, inputs of shape 8 x 8", of what all runs agree on."""
+    told = {"clients": "{} clients", "classes": "{} classes", "shape": "inputs of shape {}"}
+    found: dict[str, set[str]] = defaultdict(set)
+    for f in facts:
+        for key in told.keys() & f.keys():
+            value = f[key]
+            found[key].add(" x ".join(map(str, value)) if isinstance(value, list) else str(value))
+    said = [told[key].format(*found[key]) for key in told if len(found[key]) == 1]
+    return ", ".join(said) or "not recorded"

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from leakbench.attacking.guessing import Role, saved
 from leakbench.base import plots
@@ -90,18 +91,7 @@ def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list
         figure = Figure(figsize=(4.8, 3.4), layout="constrained")
         axes = figure.add_subplot()
         for i, (label, points) in enumerate(curves.items()):
-            x = [p.samples for p in points]
-            axes.plot(
-                x, [p.value for p in points], marker="o", ms=3, lw=1.1, color=f"C{i}", label=label
-            )
-            axes.fill_between(
-                x,
-                [p.low for p in points],
-                [p.high for p in points],
-                color=f"C{i}",
-                alpha=0.12,
-                lw=0,
-            )
+            plot(axes, points, label, i)
         axes.axhline(0.5, color="#67645e", ls=":", lw=1)
         axes.axhline(AIM, color="#67645e", ls="--", lw=0.8)
         axes.set_xscale("log")
@@ -111,3 +101,20 @@ def draw(curves: Mapping[str, Sequence[Point]], folder: Path, stem: str) -> list
         if curves:
             axes.legend(fontsize=7, frameon=False, loc="lower right")
         return plots.save(figure, folder, stem)
+
+
+def plot(
+    axes: Any,
+    points: Sequence[Point],
+    label: str,
+    place: int,
+    *,
+    width: float = 1.1,
+    alpha: float = 0.12,
+) -> None:
+    """A line with its band, in the colour of its ``place`` among the lines of ``axes``."""
+    x, colour = [p.samples for p in points], f"C{place}"
+    line = {"marker": "o", "ms": 3, "lw": width, "color": colour, "label": label}
+    axes.plot(x, [p.value for p in points], **line)
+    low, high = [p.low for p in points], [p.high for p in points]
+    axes.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.reproduce.recipe import Params, Setting
+from leakbench.reproduce.row import STAND_IN
 from leakbench.results import claims
 
 # Metric of a record about a paper's setup -> where the same stands in a spec.
@@ -36,14 +37,16 @@ _NAMES = {
 def sentences(
     paper: str, setting: Setting, specs: Sequence[RunSpec], own: Params | None = None
 ) -> list[str]:
-    """One phrase each: what differs between ``specs`` (one case, its seeds) and the paper on its
-    data set.
+    """One phrase each: what differs between ``specs`` (one case, its seeds; none of a study) and
+    the paper on its data set.
 
     ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method
     does are told, too.
     """
+    out = [f"{STAND_IN}: {setting.stand_in}"] if setting.stand_in else []
+    if not specs:
+        return [*out, *setting.differs]
     spec, made = specs[0], parts(specs[0])
-    out = [f"stand-in data: {setting.stand_in}"] if setting.stand_in else []
     for metric, value in setup(paper, setting.dataset).items():
         for place in _SETUP[metric]:
             ours = _of(spec, made, place)

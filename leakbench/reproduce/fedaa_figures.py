@@ -5,71 +5,56 @@ are apart (Figure 5).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakbench.base import plots
-from leakbench.record.columns import Row
-from leakbench.record.folders import Run
 from leakbench.reproduce import fedaa_names, fedaa_variance, write
 from leakbench.reproduce.fedaa_settings import ABLATED, METHODS
-from leakbench.reproduce.panels import band, titled, wide
+from leakbench.reproduce.panels import Settings, band, gained, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
-from leakbench.results import utility
+from leakbench.reproduce.row import Row
+from leakbench.results.settings import Setting
 
 GREY = "#67645e"
-Runs = Mapping[tuple[str, str], Sequence[Run]]
 Found = dict[tuple[str, str, str, int], float]  # measure, one set, the other, n
 # Axes, a method's name, its place among the lines, its runs.
-Draw = Callable[[Any, str, int, Sequence[Run]], None]
+Draw = Callable[[Any, str, int, Setting], None]
 
 
 def fractions(
-    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
     """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a
     band from the lowest to the highest.
     """
 
-    def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(
-            axes,
-            [{e.round: e.value for e in utility.of_run(run).evaluations} for run in several],
-            place,
-            method,
-            _line(method),
-        )
+    def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
+        band(axes, gained(setting), place, method, _line(method))
 
-    return _panels(recipe, scale, rows, runs, folder, draw, ("accuracy", "linear"))
+    return _panels(recipe, scale, rows, settings, folder, draw, ("accuracy", "linear"))
 
 
 def variance(
-    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
     """Figure 5: variance of the local models over rounds; dotted a second upload's, which comes one
     epoch after an average.
     """
 
-    def draw(axes: Any, method: str, place: int, several: Sequence[Run]) -> None:
-        band(
-            axes,
-            [fedaa_variance.variances(run, fedaa_variance.FIRST) for run in several],
-            place,
-            method,
-            _line(method),
-        )
-        second = [
-            v
-            for v in (fedaa_variance.variances(run, fedaa_variance.SECOND) for run in several)
-            if v
-        ]
-        band(axes, second, place, f"{method}, second upload", ":")
+    def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
+        first = [fedaa_variance.variances(r, fedaa_variance.FIRST) for r in setting.runs]
+        band(axes, first, place, method, _line(method))
+        second = [fedaa_variance.variances(r, fedaa_variance.SECOND) for r in setting.runs]
+        band(axes, [v for v in second if v], place, f"{method}, second upload", ":")
 
-    return _panels(recipe, scale, rows, runs, folder, draw, ("variance of local models", "log"))
+    return _panels(recipe, scale, rows, settings, folder, draw, ("variance of local models", "log"))
 
 
-def names(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
+def names(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
     """Figure 8, a row of panels per data set: heat maps of the paper's R² and of the corrected one,
     and both with images over n.
 
@@ -77,28 +62,21 @@ def names(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: P
     """
     from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(r["dataset"] for r in rows if r["value"] != ""))
-    asked = {c.label: c.params for c in recipe.of(scale)}
+    sets = list(dict.fromkeys(r.dataset for r in rows if r.ours))
     with plots.style():
         figure = Figure(figsize=(12.6, 3.9 * len(sets)), layout="constrained")
         for line, dataset in zip(figure.subplots(len(sets), 3, squeeze=False), sets, strict=True):
-            mine = [r for r in rows if r["dataset"] == dataset]
+            mine = [r for r in rows if r.dataset == dataset]
             found: Found = {}
             for r in mine:
-                p = asked[r["label"]]
-                if r["value"] != "":
-                    found[r["measure"], p["x"], p["y"], p["n"]] = found[
-                        r["measure"], p["y"], p["x"], p["n"]
-                    ] = r["value"]
-            for axes, key, title in zip(
-                line, ("r2", "corrected"), ("R² (Eq. 13)", "corrected R²"), strict=False
-            ):
+                if r.ours:
+                    x, y, n = (r.params[k] for k in ("x", "y", "n"))
+                    found[r.measure, x, y, n] = found[r.measure, y, x, n] = r.ours.value
+            heats = zip(line, ("r2", "corrected"), ("R² (Eq. 13)", "corrected R²"), strict=False)
+            for axes, key, title in heats:
                 _heat(axes, key, found)
-                axes.set_title(
-                    f"{write.title(mine)}: {title}, n = {fedaa_names.MAPPED}",
-                    fontsize=8.5,
-                    parse_math=False,
-                )
+                at = f"{write.title(mine)}: {title}, n = {fedaa_names.MAPPED}"
+                axes.set_title(at, fontsize=8.5, parse_math=False)
             _over_n(line[2], found)
         return plots.save(figure, folder, scale)
 
@@ -164,7 +142,7 @@ def _panels(
     recipe: Recipe,
     scale: str,
     rows: Sequence[Row],
-    runs: Runs,
+    settings: Settings,
     folder: Path,
     draw: Draw,
     upright: tuple[str, str],
@@ -176,18 +154,19 @@ def _panels(
     from matplotlib.ticker import MaxNLocator
 
     cases = recipe.of(scale)
-    sets = list(dict.fromkeys(dataset for _, dataset in runs))
+    sets = list(dict.fromkeys(dataset for _, dataset in settings))
     shares = list(dict.fromkeys(c.params["fraction"] for c in cases))
+    size = (1.4 + 3.8 * len(shares), 3.4 * len(sets))
     with plots.style():
-        figure = Figure(figsize=(1.4 + 3.8 * len(shares), 3.4 * len(sets)), layout="constrained")
-        for line, dataset in zip(
-            figure.subplots(len(sets), len(shares), squeeze=False, sharey="row"), sets, strict=True
-        ):
-            where = write.title([r for r in rows if r["dataset"] == dataset])
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(sets), len(shares), squeeze=False, sharey="row")
+        for line, dataset in zip(grid, sets, strict=True):
+            where = write.title([r for r in rows if r.dataset == dataset])
             for axes, share in zip(line, shares, strict=True):
                 for place, case in enumerate(c for c in cases if c.params["fraction"] == share):
-                    if (case.label, dataset) in runs:
-                        draw(axes, _method(case), place, runs[case.label, dataset])
+                    setting = settings.get((case.label, dataset))
+                    if setting:
+                        draw(axes, _method(case), place, setting)
                 titled(axes, f"{where}, C = {share:g}", "round", upright[0])
                 axes.set_yscale(upright[1])
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))

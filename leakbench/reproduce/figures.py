@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,10 @@ from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
 from leakbench.base.files import write_csv
 from leakbench.metrics import prototype_pairs
-from leakbench.record.columns import Row
-from leakbench.record.folders import Run
 from leakbench.reproduce import fedaa_figures, flea_figures, labels, prototype_views
-from leakbench.reproduce.recipe import Recipe
-from leakbench.results import utility
-from leakbench.scoring import flags
+from leakbench.reproduce.panels import Settings, error_bars, gained
+from leakbench.reproduce.recipe import UTILITY, Case, Recipe
+from leakbench.reproduce.row import Measurement, Row
 
 CURVE = ("dataset", "label", "seed", "round", "value", "low", "high")
 FAMILY = {
@@ -28,10 +27,10 @@ FAMILY = {
 OTHER = "#67645e"
 MARKS = {"fedaws": "*", "fedgn": "o", "fedcs": "s", "fedhide": "^", "fedmetric": "D"}
 
-Runs = Mapping[tuple[str, str], Sequence[Run]]
 
-
-def draw(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, out: Path) -> list[Path]:
+def draw(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, out: Path
+) -> list[Path]:
     """The recipe's figure below ``out``/<recipe>, if it has one and there is a number to show;
     returns the files written.
 
@@ -39,65 +38,60 @@ def draw(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, out: Path)
         UsageError: the folder cannot be written.
         BrokenFile: an artifact of a run is damaged.
     """
-    live = {k: r for k, r in runs.items() if r}
-    if not recipe.figure or not (live or (recipe.study and any(r["value"] != "" for r in rows))):
+    shown = settings or (recipe.study and any(r.ours for r in rows))
+    if not recipe.figure or not shown:
         return []
-    return FIGURES[recipe.figure](recipe, scale, rows, live, out / recipe.name)
+    return FIGURES[recipe.figure](recipe, scale, rows, settings, out / recipe.name)
 
 
 def _accuracy(
-    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
     """FedHide's Figure 3: utility over rounds for each family beside FedAwS, and utility against
     leakage.
     """
     from matplotlib.figure import Figure
 
-    curves = _curves(runs)
-    write_csv(folder / f"{scale}-curves.csv", CURVE, curves)
+    _write_curves(folder / f"{scale}-curves.csv", settings)
     with plots.style():
         figure = Figure(figsize=(8.4, 6.2), layout="constrained")
         panels = figure.subplots(2, 2).flatten()
         for axes, family in zip(panels, ("fedgn", "fedcs", "fedhide"), strict=False):
-            _over_rounds(
-                axes, [c for c in recipe.of(scale) if c.defense in (family, "fedaws")], curves
-            )
+            cases = [c for c in recipe.of(scale) if c.defense in (family, "fedaws")]
+            _over_rounds(axes, cases, settings)
         _against(panels[3], recipe, rows)
         return [*plots.save(figure, folder, scale), folder / f"{scale}-curves.csv"]
 
 
-def _curves(runs: Runs) -> list[Row]:
-    return [
-        {
-            "dataset": dataset,
-            "label": label,
-            "seed": run.seed,
-            "round": e.round,
-            "value": e.value,
-            "low": e.low,
-            "high": e.high,
-        }
-        for (label, dataset), several in runs.items()
-        for run in several
-        for e in utility.of_run(run).evaluations
-    ]
+def _write_curves(path: Path, settings: Settings) -> None:
+    """Every evaluation of every run."""
+    lines = []
+    for (label, dataset), setting in settings.items():
+        for seed in setting.evaluated:
+            about = {"dataset": dataset, "label": label, "seed": seed.run.seed}
+            lines += [about | vars(e) for e in seed.evaluations]
+    write_csv(path, CURVE, lines)
 
 
-def _over_rounds(axes: Any, cases: Sequence[Any], curves: Sequence[Row]) -> None:
+def _over_rounds(axes: Any, cases: Sequence[Case], settings: Settings) -> None:
     """One line per case, the mean of its seeds; FedAwS black, a family from dark to light, what is
     ours dotted.
     """
-    shown = [c for c in cases if any(r["label"] == c.label for r in curves)]
+    found = {c.label: [s for (label, _), s in settings.items() if label == c.label] for c in cases}
+    shown = [c for c in cases if found[c.label]]
     for i, case in enumerate(shown):
-        mine = [r for r in curves if r["label"] == case.label]
-        rounds = sorted({r["round"] for r in mine})
-        values = [[r["value"] for r in mine if r["round"] == t] for t in rounds]
+        by_round: dict[int, list[float]] = defaultdict(list)
+        for seed in (seed for setting in found[case.label] for seed in gained(setting)):
+            for t, value in seed.items():
+                by_round[t].append(value)
         look = {
             "color": FAMILY.get(case.defense, OTHER),
             "ls": ":" if case.ours else "-",
             "alpha": 1 - 0.75 * i / max(len(shown), 1),
         }
-        axes.plot(rounds, [sum(v) / len(v) for v in values], lw=1.1, label=case.label, **look)
+        rounds = sorted(by_round)
+        means = [sum(by_round[t]) / len(by_round[t]) for t in rounds]
+        axes.plot(rounds, means, lw=1.1, label=case.label, **look)
     axes.set_xlabel("round")
     axes.set_ylabel("utility")
     axes.set_ylim(bottom=0)
@@ -108,42 +102,29 @@ def _against(axes: Any, recipe: Recipe, rows: Sequence[Row]) -> None:
     """Leakage across, utility up; intervals as bars, the paper's own points hollow, dead runs as
     crosses.
     """
-    by = {(r["label"], r["measure"]): r for r in rows}
+    by = {(r.label, r.measure): r for r in rows}
     named, papers, bars = [], [], []
     for case in recipe.cases:
-        up, across = by.get((case.label, "utility")), by.get((case.label, "p_leak"))
+        up, across = by.get((case.label, UTILITY)), by.get((case.label, "p_leak"))
         if up is None or across is None:
             continue
         colour, mark = FAMILY.get(case.defense, OTHER), MARKS.get(case.defense, "P")
         size = 8 if mark == "*" else 5  # a star shows under another point
-        if up["claimed"] != "" and across["claimed"] != "":
-            papers.append((across["claimed"], up["claimed"]))
-            axes.plot(
-                [papers[-1][0]],
-                [papers[-1][1]],
-                mark,
-                ms=size,
-                color=colour,
-                fillstyle="none",
-                alpha=0.5,
-            )
-        if up["value"] != "" and across["value"] != "":
-            x, y = across["value"], up["value"]
-            axes.errorbar([x], [y], color=colour, ls="none", lw=0.7, alpha=0.4, **_bars(across, up))
-            dead = "dead_run" in flags.split(up["flags"])
-            axes.plot([x], [y], "x" if dead else mark, ms=size, color=colour)
-            named.append(labels.Named(x, y, case.label + (" (dead)" if dead else ""), colour))
-            bars += [(across["low"], y, across["high"], y), (x, up["low"], x, up["high"])]
+        if up.claim and across.claim:
+            papers.append((across.claim.value, up.claim.value))
+            look = {"ms": size, "color": colour, "fillstyle": "none", "alpha": 0.5}
+            axes.plot([papers[-1][0]], [papers[-1][1]], mark, **look)
+        if up.ours and across.ours:
+            x, y = across.ours.value, up.ours.value
+            width = {"xerr": error_bars([across.ours]), "yerr": error_bars([up.ours])}
+            axes.errorbar([x], [y], color=colour, ls="none", lw=0.7, alpha=0.4, **width)
+            axes.plot([x], [y], "x" if up.dead else mark, ms=size, color=colour)
+            named.append(labels.Named(x, y, case.label + " (dead)" * up.dead, colour))
+            bars.append((across.ours.lowest, y, across.ours.highest, y))
+            bars.append((x, up.ours.lowest, x, up.ours.highest))
     axes.set_xlabel("P_leak (hollow: the paper's own)", parse_math=False)
     axes.set_ylabel("utility")
     labels.beside(axes, named, papers, bars)
-
-
-def _bars(across: Row, up: Row) -> dict[str, Any]:
-    def ends(r: Row) -> list[list[float]]:
-        return [[r["value"] - r["low"]], [r["high"] - r["value"]]]
-
-    return {"xerr": ends(across), "yerr": ends(up)}
 
 
 def _legend(axes: Any, size: float) -> None:
@@ -151,19 +132,20 @@ def _legend(axes: Any, size: float) -> None:
         axes.legend(fontsize=size, frameon=False)
 
 
-def _tsne(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
+def _tsne(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
     """FedHide's supplement: true prototypes, proxies and the lines between them, of each case's
     first seed.
     """
     sets = {}
-    dead = {r["label"] for r in rows if "dead_run" in flags.split(r["flags"])}
-    for (label, _), several in runs.items():
+    dead = {r.label for r in rows if r.dead}
+    for (label, _), setting in settings.items():
         try:
-            sets[label + (" (dead run)" if label in dead else "")] = prototype_pairs.pairs(
-                several[0]
-            )
+            pairs = prototype_pairs.pairs(setting.runs[0])
         except NotMeasured:
             continue
+        sets[label + " (dead run)" * (label in dead)] = pairs
     return prototype_views.draw_tsne(sets, folder, scale) if sets else []
 
 
@@ -173,22 +155,19 @@ def _sweep(parameter: str, name: str) -> Callable[..., list[Path]]:
     """
 
     def figure(
-        recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+        recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
     ) -> list[Path]:
         from matplotlib.figure import Figure
 
-        by = {r["label"]: r for r in rows if r["measure"] == "utility" and r["value"] != ""}
+        by = {r.label: r.ours for r in rows if r.measure == UTILITY and r.ours}
+        cases = recipe.of(scale)
         with plots.style():
             drawn = Figure(figsize=(4.6, 3.2), layout="constrained")
             axes = drawn.add_subplot()
-            for i, variant in enumerate(
-                dict.fromkeys(c.params.get("variant", c.defense) for c in recipe.of(scale))
-            ):
-                points = [
-                    (c.params.get(parameter), by[c.label])
-                    for c in recipe.of(scale)
-                    if c.params.get("variant") == variant and c.label in by
-                ]
+            variants = dict.fromkeys(c.params.get("variant", c.defense) for c in cases)
+            for i, variant in enumerate(variants):
+                mine = [c for c in cases if c.params.get("variant") == variant and c.label in by]
+                points = [(c.params.get(parameter), by[c.label]) for c in mine]
                 _line(axes, str(variant), points, f"C{i}")
             axes.set_xlabel(name, parse_math=False)
             axes.set_ylabel("utility")
@@ -198,24 +177,16 @@ def _sweep(parameter: str, name: str) -> Callable[..., list[Path]]:
     return figure
 
 
-def _line(axes: Any, label: str, points: Sequence[tuple[Any, Row]], colour: str) -> None:
-    for x, row in points:
+def _line(axes: Any, label: str, points: Sequence[tuple[Any, Measurement]], colour: str) -> None:
+    for x, m in points:
         if x is None:
-            axes.axhline(row["value"], ls="--", lw=1, color=colour, label=label)
-            axes.axhspan(row["low"], row["high"], color=colour, alpha=0.1)
-    at = [(x, r) for x, r in points if x is not None]
+            axes.axhline(m.value, ls="--", lw=1, color=colour, label=label)
+            axes.axhspan(m.lowest, m.highest, color=colour, alpha=0.1)
+    at = [x for x, _ in points if x is not None]
+    found = [m for x, m in points if x is not None]
     if at:
-        ends = [[r["value"] - r["low"] for _, r in at], [r["high"] - r["value"] for _, r in at]]
-        axes.errorbar(
-            [x for x, _ in at],
-            [r["value"] for _, r in at],
-            yerr=ends,
-            lw=1.1,
-            marker="o",
-            ms=3,
-            color=colour,
-            label=label,
-        )
+        look = {"lw": 1.1, "marker": "o", "ms": 3, "color": colour, "label": label}
+        axes.errorbar(at, [m.value for m in found], yerr=error_bars(found), **look)
 
 
 FIGURES: dict[str, Callable[..., list[Path]]] = {

@@ -4,48 +4,54 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
-from leakbench.record.columns import RESULTS, Row
-from leakbench.record.folders import AttackFolder, Run
 from leakbench.reproduce import context_curve, expected_exposure
-from leakbench.reproduce.panels import band, titled, wide
+from leakbench.reproduce.panels import Settings, band, error_bars, gained, titled, wide
 from leakbench.reproduce.recipe import UTILITY, Recipe
-from leakbench.results import utility
+from leakbench.reproduce.row import Row
+from leakbench.results.number import Measured
+from leakbench.results.settings import Setting
 
-Runs = Mapping[tuple[str, str], Sequence[Run]]
 GREY = "#67645e"
+Params = Mapping[str, Any]
+Line = tuple[str, int, Setting]  # label, place among the panel's lines, what is drawn
 
 
-def rounds(recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path) -> list[Path]:
+def rounds(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
     """Accuracy over rounds, one panel per data set: the seeds' mean, and a band from the lowest to
     the highest seed.
     """
     from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(dataset for _, dataset in runs))
+    sets = list(dict.fromkeys(dataset for _, dataset in settings))
     with plots.style():
         figure = Figure(figsize=(5.4, 3.2 * len(sets)), layout="constrained")
-        for axes, dataset in zip(
-            figure.subplots(len(sets), 1, squeeze=False).flatten(), sets, strict=True
-        ):
-            for i, case in enumerate(recipe.of(scale)):
-                values = [
-                    {e.round: e.value for e in utility.of_run(run).evaluations}
-                    for run in runs.get((case.label, dataset), ())
-                ]
-                band(axes, values, i, case.label)
+        panels = figure.subplots(len(sets), 1, squeeze=False).flatten()
+        for axes, dataset in zip(panels, sets, strict=True):
+            for label, place, setting in _lines(recipe, scale, settings, dataset):
+                band(axes, gained(setting), place, label)
             titled(axes, dataset, "round", "accuracy")
             axes.legend(fontsize=7, frameon=False)
         return plots.save(figure, folder, scale)
 
 
+def _lines(recipe: Recipe, scale: str, settings: Settings, dataset: str) -> list[Line]:
+    """What there is of the recipe's cases on one data set."""
+    cases = enumerate(recipe.of(scale))
+    found = [(c.label, i, settings.get((c.label, dataset))) for i, c in cases]
+    return [(label, place, setting) for label, place, setting in found if setting]
+
+
 def privacy(
-    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
     """Figure 9, one row of panels per data set: exposure, correlation and decoder's error over
     rounds, context against samples.
@@ -55,40 +61,18 @@ def privacy(
     """
     from matplotlib.figure import Figure
 
-    sets = list(dict.fromkeys(dataset for _, dataset in runs))
+    sets = list(dict.fromkeys(dataset for _, dataset in settings))
     with plots.style():
         figure = Figure(figsize=(12.6, 3.0 * len(sets)), layout="constrained")
         for panels, dataset in zip(figure.subplots(len(sets), 4, squeeze=False), sets, strict=True):
-            mine = [
-                (c.label, i, list(runs[c.label, dataset]))
-                for i, c in enumerate(recipe.of(scale))
-                if (c.label, dataset) in runs
-            ]
-            for label, place, several in mine:
-                _over_rounds(panels[0], several, "exposure", "exposure", {}, place, label)
-                _over_rounds(
-                    panels[1],
-                    several,
-                    "distance_correlation",
-                    "dcor2_corrected",
-                    {},
-                    place,
-                    label,
-                    floor=True,
-                )
-                _over_rounds(
-                    panels[2],
-                    several,
-                    "decoder",
-                    "mse",
-                    {"network": "relu"},
-                    place,
-                    label,
-                    floor=True,
-                )
-                _against_samples(panels[3], several, place, label)
+            mine = _lines(recipe, scale, settings, dataset)
+            for line in mine:
+                _over_rounds(panels[0], line, "exposure", "exposure")
+                _over_rounds(panels[1], line, "distance_correlation", "dcor2_corrected", floor=True)
+                _over_rounds(panels[2], line, "decoder", "mse", {"network": "relu"}, floor=True)
+                _against_samples(panels[3], line)
             _expected(panels[0], mine)
-            title = rows[0]["task"] if len(sets) == 1 else dataset
+            title = rows[0].task if len(sets) == 1 else dataset
             titled(
                 panels[0],
                 f"{title}: exposure, directed",
@@ -113,52 +97,34 @@ def privacy(
 
 
 def weights(
-    recipe: Recipe, scale: str, rows: Sequence[Row], runs: Runs, folder: Path
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
     """Figure 11: best accuracy and correlation over lambda1 (lambda2 = 3) and over lambda2 (lambda1
     = 1).
     """
     from matplotlib.figure import Figure
 
-    by = {(r["label"], r["measure"]): r for r in rows if r["value"] != ""}
     with plots.style():
         figure = Figure(figsize=(7.4, 5.2), layout="constrained")
         grid = figure.subplots(2, 2, sharey="row")
-        for column, (name, sign, other) in enumerate(
-            (("lam1", "λ1", "lam2"), ("lam2", "λ2", "lam1"))
-        ):
-            cases = sorted(
-                (c for c in recipe.of(scale) if other not in c.params),
-                key=lambda c: _weight(c.params, name),
-            )
-            for axes, measures in zip(
-                grid[:, column],
-                (("best", UTILITY), ("flea_correlation", "dcor2_corrected")),
-                strict=True,
+        sides = (("lam1", "λ1", "lam2"), ("lam2", "λ2", "lam1"))
+        for column, (name, sign, other) in enumerate(sides):
+            own = [c for c in recipe.of(scale) if other not in c.params]
+            own.sort(key=lambda c: _weight(c.params, name))
+            across = {c.label: _weight(c.params, name) for c in own}  # from left to right
+            for axes, measures, up in (
+                (grid[0, column], ("best", UTILITY), "accuracy"),
+                (grid[1, column], ("flea_correlation", "dcor2_corrected"), "correlation"),
             ):
-                for i, m in enumerate(measures):
-                    at = [
-                        (_weight(c.params, name), by[c.label, m])
-                        for c in cases
-                        if (c.label, m) in by
-                    ]
-                    ends = [
-                        [r["value"] - r["low"] for _, r in at],
-                        [r["high"] - r["value"] for _, r in at],
-                    ]
-                    title = next(x.title for x in recipe.measures if x.key == m)
-                    if at:
-                        axes.errorbar(
-                            [x for x, _ in at],
-                            [r["value"] for _, r in at],
-                            yerr=ends,
-                            marker="o",
-                            ms=3,
-                            lw=1.1,
-                            color=f"C{i}",
-                            label=title,
-                        )
-                titled(axes, "", sign, "accuracy" if "best" in measures else "correlation")
+                for i, m in enumerate(x for x in recipe.measures if x.key in measures):
+                    ours = {r.label: r.ours for r in rows if r.measure == m.key and r.ours}
+                    shown = [label for label in across if label in ours]
+                    found = [ours[label] for label in shown]
+                    look = {"marker": "o", "ms": 3, "lw": 1.1, "color": f"C{i}", "label": m.title}
+                    if found:
+                        at, values = [across[label] for label in shown], [o.value for o in found]
+                        axes.errorbar(at, values, yerr=error_bars(found), **look)
+                titled(axes, "", sign, up)
                 axes.legend(fontsize=7, frameon=False)
         return plots.save(figure, folder, scale)
 
@@ -169,86 +135,59 @@ def _weight(params: Mapping[str, Any], name: str) -> float:
 
 def _over_rounds(
     axes: Any,
-    several: Sequence[Run],
+    line: Line,
     attack: str,
     metric: str,
-    params: Mapping[str, Any],
-    place: int,
-    label: str,
+    params: Params | None = None,
     *,
     floor: bool = False,
 ) -> None:
-    found = [{r["round"]: r for r in _rows(run, attack, metric, params)} for run in several]
-    band(axes, [{t: r["value"] for t, r in one.items()} for one in found if one], place, label)
-    blind = {t: r["floor"] for one in found for t, r in one.items()} if floor else {}
-    if blind:
-        axes.plot(
-            sorted(blind),
-            [blind[t] for t in sorted(blind)],
-            ls=":",
-            lw=wide(place),
-            color=f"C{place}",
-        )
-
-
-def _rows(run: Run, attack: str, metric: str, params: Mapping[str, Any]) -> list[Row]:
-    """Every round at which an attack on ``run`` was scored by ``metric``."""
-    return [
-        r
-        for a in _attacks(run, attack, params)
-        for r in a.table("results.csv", RESULTS)
-        if r["metric"] == metric and not r["probe"]
+    """Every round at which the attack was scored by the metric, and its blind guess."""
+    label, place, setting = line
+    asked = [
+        m
+        for m in setting.measured
+        if m.attacker.name == attack and m.meaning.name == metric and not m.probe
     ]
+    found: dict[int, dict[int, Measured]] = defaultdict(dict)  # by seed and round
+    for m in asked:
+        if _has(m.attacker.params, params):
+            found[m.run.seed][m.round] = m
+    band(axes, [{t: m.value.value for t, m in one.items()} for one in found.values()], place, label)
+    blind = {t: m.floor.value for one in found.values() for t, m in one.items()} if floor else {}
+    if blind:
+        look = {"ls": ":", "lw": wide(place), "color": f"C{place}"}
+        axes.plot(sorted(blind), [blind[t] for t in sorted(blind)], **look)
 
 
-def _attacks(run: Run, attack: str, params: Mapping[str, Any]) -> list[AttackFolder]:
-    own = [a for a in run.attacks if a.done and a.name == attack]
-    return [a for a in own if all(a.meta["params"].get(k) == v for k, v in params.items())]
+def _has(params: Params, wanted: Params | None) -> bool:
+    return all(params.get(k) == v for k, v in (wanted or {}).items())
 
 
-def _expected(axes: Any, mine: Sequence[tuple[str, int, Sequence[Run]]]) -> None:
+def _expected(axes: Any, mine: Sequence[Line]) -> None:
     """The closed form for FLea's buffer, which holds the last round's features, at the runs' number
     of clients.
     """
-    run = next(
-        (several[0] for _, _, several in mine if several[0].spec["defense"]["name"] == "flea"), None
-    )
+    run = next((s.one for _, _, s in mine if s.family == "flea"), None)
     if run is None:
         return
     clients, last = int(run.meta["facts"]["clients"]), int(run.spec["rounds"])
     chosen = max(1, round(run.spec["defense"]["params"]["fraction"] * clients))
     at = range(1, last + 1)
-    axes.plot(
-        at,
-        [expected_exposure.expected(clients, chosen, t) for t in at],
-        ls=":",
-        lw=1,
-        color=GREY,
-        label="FLea, expected",
-    )
+    values = [expected_exposure.expected(clients, chosen, t) for t in at]
+    axes.plot(at, values, ls=":", lw=1, color=GREY, label="FLea, expected")
 
 
-def _against_samples(axes: Any, several: Sequence[Run], place: int, label: str) -> None:
+def _against_samples(axes: Any, line: Line) -> None:
     """The first seed's: what an attacker makes of how many samples."""
-    for folder in _attacks(several[0], "context", {"network": "relu"}):
+    label, place, setting = line
+    run = setting.runs[0]
+    for folder in run.attacks:
+        wanted = folder.name == "context" and _has(folder.meta["params"], {"network": "relu"})
+        if not (wanted and folder.done):
+            continue
         try:
-            points = context_curve.curve(several[0], folder.path)
+            points = context_curve.curve(run, folder.path)
         except NotMeasured:
             continue
-        axes.plot(
-            [p.samples for p in points],
-            [p.value for p in points],
-            marker="o",
-            ms=3,
-            lw=wide(place),
-            color=f"C{place}",
-            label=label,
-        )
-        axes.fill_between(
-            [p.samples for p in points],
-            [p.low for p in points],
-            [p.high for p in points],
-            color=f"C{place}",
-            alpha=0.1,
-            lw=0,
-        )
+        context_curve.plot(axes, points, label, place, width=wide(place), alpha=0.1)

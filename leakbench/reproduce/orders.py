@@ -6,22 +6,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.statements import (
     FAILS,
     HOLDS,
     OPEN,
     WITHIN,
     Order,
-    Row,
     Statement,
     Verdict,
-    high,
-    is_dead,
-    low,
     relation,
-    shown,
 )
-from leakbench.statistics.differences import default_margin
 
 
 @dataclass(frozen=True)
@@ -36,13 +31,13 @@ class Falls(Order):
         """The cases it speaks of."""
         return self.along
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
-        rows = list(live.values())
-        if len(rows) < 2:
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
+        numbers = list(live.values())
+        if len(numbers) < 2:
             return OPEN, "fewer than two live runs"
-        steps = [relation(b, a) for a, b in pairwise(rows)]
-        ends = relation(rows[-1], rows[0])
+        steps = [relation(b, a) for a, b in pairwise(numbers)]
+        ends = relation(numbers[-1], numbers[0])
         if "above" in (*steps, ends):
             return FAILS, "a step rises by more than its intervals"
         if "out of order" in steps:
@@ -66,8 +61,8 @@ class Less(Order):
         pairs = tuple(p for p in self.pairs if labels >= set(p))
         return replace(self, pairs=pairs) if pairs else None
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
         found = [relation(live[a], live[b]) for a, b in self.pairs if a in live and b in live]
         if not found:
             return OPEN, "no pair of live runs"
@@ -103,19 +98,15 @@ class Equals(Order):
         values = tuple(v for v in self.values if v[0] in labels)
         return replace(self, values=values) if values else None
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
-        asked = {label: v for label, v in self.values if label in live}
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
+        asked = [(live[label], v) for label, v in self.values if label in live]
         if not asked:
             return OPEN, "no live run"
-        if all(
-            abs(live[label]["value"] - v) <= self.tolerance + 1e-9 for label, v in asked.items()
-        ):
-            return HOLDS, f"to {self.tolerance:g}" if self.tolerance else "exactly"
-        if all(
-            low(live[label]) - self.tolerance <= v <= high(live[label]) + self.tolerance
-            for label, v in asked.items()
-        ):
+        near = self.tolerance
+        if all(abs(m.value - v) <= near + 1e-9 for m, v in asked):
+            return HOLDS, f"to {near:g}" if near else "exactly"
+        if all(m.lowest - near <= v <= m.highest + near for m, v in asked):
             return WITHIN, "the interval holds it"
         return FAILS, "outside the interval"
 
@@ -135,16 +126,18 @@ class Keeps(Order):
         """The cases it speaks of."""
         return (self.reference, *self.those)
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
         asked = [live[label] for label in self.those if label in live]
         if self.reference not in live or not asked:
             return OPEN, "no live run to compare with"
         ref = live[self.reference]
-        margin = default_margin(ref["metric"], 0.0, 1.0) or 0.0
-        if all(low(r) >= ref["value"] - margin for r in asked):
+        if ref.meaning is None:
+            return OPEN, "nothing says which loss matters"
+        margin = ref.meaning.matters
+        if all(m.lowest >= ref.value - margin for m in asked):
             return HOLDS, f"a loss of more than {margin:g} is excluded"
-        if all(r["value"] >= ref["value"] - margin or high(r) >= low(ref) for r in asked):
+        if all(m.value >= ref.value - margin or m.highest >= ref.lowest for m in asked):
             return WITHIN, f"a loss of more than {margin:g} is not excluded"
         return FAILS, f"one loses more than {margin:g} beyond the intervals"
 
@@ -160,12 +153,12 @@ class Best(Order):
         """The cases it speaks of."""
         return (self.reference, *self.those)
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
         asked = {label: live[label] for label in self.those if label in live}
         if self.reference not in live or not asked:
             return OPEN, "no live run to compare with"
-        best = max(asked, key=lambda label: asked[label]["value"])
+        best = max(asked, key=lambda label: asked[label].value)
         found = relation(live[self.reference], asked[best])
         verdict: Verdict = HOLDS if found == "below" else FAILS if found == "above" else WITHIN
         return (
@@ -184,19 +177,15 @@ class Collapses(Order):
         """The cases it speaks of."""
         return (self.label,)
 
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
         return (FAILS, "it lives") if live else (OPEN, "")
 
     def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
         """Holds if every number of the case is flagged as a dead run's."""
-        mine = [
-            r
-            for r in rows
-            if r["dataset"] == dataset and r["label"] == self.label and r["value"] != ""
-        ]
-        if mine and all(is_dead(r) for r in mine):
-            numbers = ", ".join(f"{r['metric']} {shown(r)}" for r in mine)
+        mine = [r for r in rows if (r.dataset, r.label) == (dataset, self.label) and r.ours]
+        if mine and all(r.dead for r in mine):
+            numbers = ", ".join(f"{r.metric} {r.ours.text()}" for r in mine if r.ours)
             text = (
                 f"{self.text}: holds. {self.label} is a dead run; flagged beside each of its"
                 f" numbers ({numbers}), which are no privacy."

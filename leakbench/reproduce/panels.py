@@ -7,6 +7,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from leakbench.reproduce.row import Measurement
+from leakbench.results.settings import Setting
+
+Settings = Mapping[tuple[str, str], Setting]  # by case's label and data set
+
+
+def gained(setting: Setting) -> list[dict[int, float]]:
+    """Each seed's utility as {round: value}."""
+    return [{e.round: e.value for e in seed.evaluations} for seed in setting.evaluated]
+
+
+def error_bars(rows: Sequence[Measurement]) -> list[list[float]]:
+    """How far below and above each value its interval goes, as matplotlib takes them."""
+    return [[m.value - m.lowest for m in rows], [m.highest - m.value for m in rows]]
+
 
 def band(
     axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, line: str = "-"

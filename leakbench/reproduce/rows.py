@@ -5,245 +5,238 @@ and measure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from leakbench.attacking import choices
+from leakbench.base import provenance
 from leakbench.base.errors import NotMeasured
 from leakbench.base.spec import canonical
-from leakbench.record.columns import Row
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
-from leakbench.reproduce import prototype_views, study
+from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
-from leakbench.reproduce.recipe import Measure, Recipe
-from leakbench.results import claims, tradeoff, units
-from leakbench.results import utility as utility_table
-from leakbench.results.configurations import group
-from leakbench.results.tradeoff import Pooled
+from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.results import claims
+from leakbench.results.number import END, Claim, Number
+from leakbench.results.settings import Setting
+from leakbench.results.tables import Tables, collect
 from leakbench.scoring import flags
 
-COLUMNS = (
-    *(
-        "recipe",
-        "scale",
-        "dataset",
-        "task",
-        "label",
-        "method",
-        "params",
-        "measure",
-        "metric",
-        "attack",
-        "attack_params",
-    ),
-    *(
-        "claimed",
-        "claimed_low",
-        "claimed_high",
-        "claimed_source",
-        "value",
-        "low",
-        "high",
-        "n",
-        "unit",
-        "std",
-        "floor",
-        "control",
-        "chance",
-    ),
-    *("flags", "seeds", "rounds", "engine", "device", "dtype", "commit", "runs", "differs", "note"),
-)
-
+Fill = Callable[[Measure, Row], Row]
+Cells = dict[str, Any]  # of a row, by their names
 NOT_ASKED = "not asked of this method"
+# What the runs say of a number that no attack gave.
+_OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
 
 
 @dataclass(frozen=True)
 class Found:
     """What there is of one case: its complete runs, and what was said of the others."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...] = ()
     said: tuple[str, ...] = ()
+
+    @cached_property
+    def tables(self) -> Tables:
+        """All numbers of its runs, read when they are first asked for."""
+        return collect(self.runs)
+
+    @property
+    def setting(self) -> Setting | None:
+        """The case as one setting; None without a run."""
+        (setting,) = self.tables.settings or (None,)
+        return setting
 
 
 def table(
     recipe: Recipe, scale: str, planned: Sequence[Planned], found: Mapping[tuple[str, str], Found]
 ) -> list[Row]:
-    """Every row, numbers as floats, "" where there is none; ``note`` then says why.
+    """Every row; where there is no number of ours, ``note`` says why.
 
     Raises:
         BrokenFile: an artifact of a run is missing, changed or damaged.
     """
-    if recipe.study:
-        return study.table(recipe, scale, planned, COLUMNS)
+    made = {m.key: choices.build(m.attack, dict(m.params)) for m in recipe.measures if m.attack}
+    attacks = {key: choice.attack.parameters() for key, choice in made.items()}
     out = []
-    attacks = {
-        m.key: (
-            canonical(choices.build(m.attack, dict(m.params)).attack.parameters())
-            if m.attack
-            else ""
-        )
-        for m in recipe.measures
-    }
-    utility = {
-        d: parts(p.specs[0]).task.metric for d, p in {p.setting.dataset: p for p in planned}.items()
-    }
     for p in planned:
-        mine = found.get(p.key, Found(()))
-        about: Row = {
-            "recipe": recipe.name,
-            "scale": scale,
-            "dataset": p.setting.dataset,
-            "task": p.setting.task,
-            "label": p.case.label,
-            "method": p.case.defense,
-        }
-        about |= {"params": canonical(dict(p.case.params)), "rounds": p.setting.rounds}
-        own = [f"no row of the paper: {p.case.ours}"] if p.case.ours else []
-        about["differs"] = "; ".join(
-            own + sentences(recipe.paper, p.setting, p.specs, p.case.params)
-        )
-        numbers = _Numbers(p, mine, attacks) if mine.runs else None
+        filled = _filled(recipe, p, found.get(p.key, Found()), attacks)
+        about = _about(recipe, scale, p)
         for m in recipe.measures:
-            metric = m.metric or utility[p.setting.dataset]
-            row = (
-                dict.fromkeys(COLUMNS, "")
-                | about
-                | {
-                    "measure": m.key,
-                    "metric": metric,
-                    "attack": m.attack,
-                    "attack_params": attacks[m.key],
-                }
-            )
-            row |= _claimed(m, p, metric)
-            row |= (
-                numbers.of(m)
-                if numbers
-                else {"note": p.lacking or "; ".join(mine.said) or "not run"}
-            )
-            out.append(row)
+            metric = m.metric or parts(p.specs[0]).task.metric
+            asks: Cells = {"measure": m.key, "metric": metric, "attack": m.attack}
+            asks |= {"attack_params": attacks.get(m.key), "claim": _claimed(m, p, metric)}
+            out.append(filled(m, about.model_copy(update=asks)))
     return out
 
 
-class _Numbers:
+def _filled(recipe: Recipe, p: Planned, found: Found, attacks: Mapping[str, Params]) -> Fill:
+    """What puts the number of a measure into its row, or why there is none."""
+    if recipe.study:
+        why = p.lacking or "not run: left out by --only" * (not p.wanted)
+        return _nothing(why) if why else _OfStudy(p, recipe.study).of
+    if found.setting is None:
+        return _nothing(p.lacking or "; ".join(found.said) or "not run")
+    return _OfRuns(p, found, found.setting, attacks).of
+
+
+def _nothing(why: str) -> Fill:
+    return lambda m, row: row.model_copy(update={"note": why})
+
+
+def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
+    """What all rows of one case say."""
+    own = [f"no row of the paper: {p.case.ours}"] if p.case.ours else []
+    return Row(
+        recipe=recipe.name,
+        scale=scale,
+        dataset=p.setting.dataset,
+        task=p.setting.task,
+        label=p.case.label,
+        method=p.case.defense,
+        params=dict(p.case.params),
+        measure="",
+        metric="",
+        rounds=p.setting.rounds or None,
+        differs=(*own, *sentences(recipe.paper, p.setting, p.specs, p.case.params)),
+    )
+
+
+def _claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
+    """The paper's number for the case on its data set, whatever we ran it on; none for what the
+    paper has not.
+    """
+    if not m.printed or p.case.ours or not p.specs:
+        return None
+    spec = p.specs[0]
+    own = {k: v for k, v in spec.defense.params.items() if k == "fraction"}
+    fields = dict(spec.task.params) | own | {"rounds": spec.rounds}
+    return claims.find(spec.defense.name, spec.defense.params, p.setting.dataset, metric, fields)
+
+
+def _stand_in(p: Planned) -> set[str]:
+    return {"stand_in_data"} if p.setting.stand_in else set()
+
+
+class _OfStudy:
+    """One case's numbers that no run is needed for: they are of the data themselves, and a seed is
+    a draw of rows and dice.
+    """
+
+    def __init__(self, planned: Planned, study: Study) -> None:
+        seeds, (commit, dirty) = planned.seeds, provenance.source()
+        self.draws = {s: study(planned.setting, planned.case.params, s) for s in seeds}
+        self.made = {
+            "flags": frozenset(flags.of_seeds(len(seeds)) | _stand_in(planned)),
+            "seeds": seeds,
+            "device": ("cpu",),
+            "dtype": ("float64",),
+            "commit": (_commit(commit, dirty),),
+        }
+
+    def of(self, m: Measure, row: Row) -> Row:
+        """The row with the number of one measure."""
+        ours = pooled({s: [numbers[m.key]] for s, numbers in self.draws.items()}, "draw")
+        return row.model_copy(update={**self.made, "ours": ours})
+
+
+class _OfRuns:
     """One case's numbers, pooled over its seeds as every table of leakbench pools them."""
 
-    def __init__(self, planned: Planned, found: Found, attacks: Mapping[str, str]) -> None:
+    def __init__(
+        self, planned: Planned, found: Found, setting: Setting, attacks: Mapping[str, Params]
+    ) -> None:
         self.planned, self.found, self.attacks = planned, found, attacks
-        (self.config,) = group(found.runs)
-        utilities = [utility_table.of_run(r) for r in self.config.runs]
-        self.dead = "; ".join(dict.fromkeys(f"dead run: {u.dead}" for u in utilities if u.dead))
-        lines, lacking = utility_table.rows(self.config, utilities)
-        self.utility: dict[str, Row] = {r["statistic"]: r for r in lines}
-        self.lacking = dict(lacking)
-        self.final = self.utility["final"]
-        rows = [
-            m
-            for u in utilities
-            for m in units.of_run(u.run)
-            if m.row["attack_params"] in attacks.values()
-        ]
-        pooled, self.lacks = tradeoff.rows(self.config, rows, utilities, self.final)
-        self.pooled = {
-            (p.row["attack"], p.row["attack_params"], p.row["metric"], p.row["stage"]): p
-            for p in pooled
-            if not p.row["probe"]
+        self.setting, self.marks = setting, _stand_in(planned)
+        metas = [r.meta for r in setting.runs]
+        self.made = {
+            "seeds": setting.seeds,
+            "engine": _each(str(m["engine"]) for m in metas),
+            "device": _each(str(m["device"]) for m in metas),
+            "dtype": _each(str(m["dtype"]) for m in metas),
+            "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
+            "runs": tuple(r.id for r in setting.runs),
+            "note": f"dead run: {setting.dead_because}" if setting.dead else "",
         }
 
-    def of(self, m: Measure) -> Row:
-        """The cells of one measure."""
-        metas = [r.meta for r in self.config.runs]
-        out: Row = {
-            k: "|".join(dict.fromkeys(str(x[k]) for x in metas))
-            for k in ("engine", "device", "dtype")
-        }
-        out["commit"] = "|".join(
-            dict.fromkeys(f"{x['commit'] or 'unknown'}{'-dirty' * x['dirty']}" for x in metas)
-        )
-        out |= {
-            "seeds": self.final["seeds"],
-            "runs": "|".join(r.id for r in self.config.runs),
-            "note": self.dead,
-        }
-        stand_in = {"stand_in_data"} if self.planned.setting.stand_in else set()
+    def of(self, m: Measure, row: Row) -> Row:
+        """The row with the number of one measure, or with the reason why there is none."""
         if m.view:
-            return out | self._viewed(m, m.view, stand_in)
-        if not m.attack:
-            if m.statistic not in self.utility:
-                return out | {"note": self.lacking.get(self.final["metric"], f"no {m.statistic}")}
-            line = self.utility[m.statistic]
-            marks = flags.split(line["flags"]) | stand_in
-            return (
-                out
-                | {k: line[k] for k in ("value", "low", "high", "n", "chance")}
-                | {"unit": "test unit", "flags": flags.join(marks)}
-            )
-        got = self._row(m)
-        if got is None:
-            return out | {"note": self._why(m)}
-        out |= {k: got.row[k] for k in ("value", "low", "high", "n", "unit", "floor", "control")}
-        out["flags"] = flags.join(flags.split(got.row["flags"]) | stand_in)
-        return out | ({"std": _std(got)} if m.over else {})
+            found = self._viewed(m, m.view)
+        else:
+            found = self._attacked(m) if m.attack else self._gained(m)
+        return row.model_copy(update={**self.made, **found})
 
-    def _viewed(self, m: Measure, view: Callable[[Run], Sequence[float]], marks: set[str]) -> Row:
-        """The mean over the units of all seeds, and Student's interval; a single
-        number has none.
+    def _gained(self, m: Measure) -> Cells:
+        for u in self.setting.utility:
+            if u.statistic == m.statistic:
+                ours = Measurement.of(u.value, u.meaning)
+                return {"ours": ours, "chance": u.chance, "flags": u.flags | self.marks}
+        reasons = self._lacking("", self.setting.utility[0].meaning.name)
+        return {"note": "; ".join(reasons) or f"no {m.statistic}"}
+
+    def _viewed(self, m: Measure, view: Callable[[Run], Sequence[float]]) -> Cells:
+        """The mean over the units of all seeds, and Student's interval; a single number has
+        none.
         """
         if m.defenses and self.planned.case.defense not in m.defenses:
             return {"note": NOT_ASKED}
         try:
-            parts = {r.seed: [float(v) for v in view(r)] for r in self.config.runs}
-            marks |= flags.split(self.final["flags"]) & {
-                "dead_run",
-                "one_seed",
-                "few_seeds",
-                "other_engine",
-            }
-            return pooled(parts, m.unit) | {"flags": flags.join(marks)}
+            each = {r.seed: [float(v) for v in view(r)] for r in self.setting.runs}
+            ours = pooled(each, m.unit)
         except (NotMeasured, ValueError) as error:
             return {"note": str(error)}
+        final = self.setting.final
+        marks = final.flags & _OF_RUNS if final else frozenset()
+        return {"ours": ours, "flags": marks | self.marks}
 
-    def _row(self, m: Measure) -> Pooled | None:
-        keys = [
-            (m.attack, self.attacks[m.key], m.metric, stage)
-            for stage in ([m.stage] if m.stage else ("final", "all"))
-        ]
-        return next((self.pooled[k] for k in keys if k in self.pooled), None)
+    def _attacked(self, m: Measure) -> Cells:
+        n = self._number(m)
+        if n is None:
+            return {"note": self._why(m)}
+        out = {"ours": Measurement.of(n.value, n.meaning), "flags": n.flags | self.marks}
+        out |= {"floor": n.floor.value, "control": n.control.value}
+        return out | ({"std": _std(n)} if m.over else {})
+
+    def _number(self, m: Measure) -> Number | None:
+        asked = (m.attack, canonical(self.attacks[m.key]), m.metric, False)
+        of_stage = {
+            n.stage: n
+            for n in self.setting.numbers
+            if (*n.attacker.key, n.metric, n.probe) == asked
+        }
+        stages = (m.stage,) if m.stage else END
+        return next((of_stage[s] for s in stages if s in of_stage), None)
 
     def _why(self, m: Measure) -> str:
         if m.defenses and self.planned.case.defense not in m.defenses:
             return NOT_ASKED
         said = [s for s in self.found.said if s.startswith(m.attack)]
-        said += [
-            reason
-            for attack, metric, reason in self.lacks
-            if attack == m.attack and metric in (m.metric, "")
-        ]
         when = f"stage {m.stage}" if m.stage else "the end of training"
-        return "; ".join(said) or f"the attack gave no number at {when}"
+        reasons = said or self._lacking(m.attack, m.metric, "")
+        return "; ".join(reasons) or f"the attack gave no number at {when}"
+
+    def _lacking(self, attack: str, *metrics: str) -> list[str]:
+        """Why a number is not among the setting's."""
+        lines = self.found.tables.missing
+        return [x.reason for x in lines if x.attack == attack and x.metric in metrics]
 
 
-def _std(got: Pooled) -> float:
+def _each(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _commit(commit: str | None, dirty: bool) -> str:
+    return f"{commit or 'unknown'}{'-dirty' * dirty}"
+
+
+def _std(n: Number) -> float:
     """Standard deviation over a run's units, the mean of the seeds'."""
-    each = [prototype_views.spread([u.score for u in m.units["attack"]]).std for m in got.seeds]
+    each = [prototype_views.spread([u.score for u in m.units["attack"]]).std for m in n.parts]
     return math.fsum(each) / len(each)
-
-
-def _claimed(m: Measure, p: Planned, metric: str) -> Row:
-    """The paper's number for the case on its data set, whatever we ran it on; none for what the
-    paper has not.
-    """
-    if not m.printed or p.case.ours:
-        return claims.cells(None)
-    spec = p.specs[0]
-    fields = (
-        dict(spec.task.params)
-        | {k: v for k, v in spec.defense.params.items() if k == "fraction"}
-        | {"rounds": spec.rounds}
-    )
-    return claims.cells(
-        claims.find(spec.defense.name, spec.defense.params, p.setting.dataset, metric, fields)
-    )

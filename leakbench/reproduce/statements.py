@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from leakbench.scoring import flags
+from leakbench.reproduce.row import Measurement, Row
 
-Row = Mapping[str, Any]
 Verdict = Literal[
     "holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"
 ]
@@ -51,8 +50,8 @@ class Order(ABC):
         """The cases it speaks of."""
 
     @abstractmethod
-    def verdict(self, live: Mapping[str, Row]) -> tuple[Verdict, str]:
-        """Of the live rows by label: the verdict, and what has to be added to the numbers."""
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of the live numbers by label: the verdict, and what has to be added to them."""
 
     def within(self, labels: Set[str]) -> Order | None:
         """What is left of it where only the cases ``labels`` are run; None if nothing is."""
@@ -60,76 +59,48 @@ class Order(ABC):
 
     def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
         """The statement on one data set's rows."""
-        mine = {
-            r["label"]: r
-            for r in rows
-            if (r["dataset"], r["measure"]) == (dataset, self.measure) and r["value"] != ""
-        }
-        named = list(dict.fromkeys(self.labels()))
-        dead = [label for label in named if label in mine and is_dead(mine[label])]
-        live = {label: mine[label] for label in named if label in mine and label not in dead}
+        at = (dataset, self.measure)
+        mine = {r.label: (r, r.ours) for r in rows if (r.dataset, r.measure) == at and r.ours}
+        live, dead, marks = dict[str, Measurement](), dict[str, Measurement](), set[str]()
+        for label in dict.fromkeys(self.labels()):
+            if label not in mine:
+                continue
+            row, ours = mine[label]
+            if row.dead:
+                dead[label] = ours
+            else:
+                live[label] = ours
+                marks |= row.flags
         verdict, why = self.verdict(live)
-        absent = [label for label in named if label not in mine]
         said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
-        said += ["; ".join(f"{label} {shown(r)}" for label, r in live.items())] if live else []
-        said += (
-            [
-                "Left out, because dead runs support nothing:"
-                f" {'; '.join(f'{d} {shown(mine[d])}' for d in dead)}"
-            ]
-            if dead
-            else []
-        )
+        said += [_listed(live)] if live else []
+        if dead:
+            said.append(f"Left out, because dead runs support nothing: {_listed(dead)}")
+        absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
         said += [f"Not there: {', '.join(absent)}"] if absent else []
-        marks = {f for r in live.values() for f in flags.split(r["flags"])}
-        said += (
-            ["On stand-in data, so it speaks of the method's mechanism, not of the paper's numbers"]
-            if "stand_in_data" in marks
-            else []
-        )
-        said += (
-            ["An attack that finds nothing undefended either is too weak to judge"]
-            if "control_failed" in marks
-            else []
-        )
-        said += ["One seed"] if "one_seed" in marks else []
+        said += [text for flag, text in _MARKED.items() if flag in marks]
         return Statement(dataset, self.text, verdict, ". ".join(said) + ".")
 
 
-def relation(a: Row, b: Row) -> Relation:
+_MARKED = {
+    "stand_in_data": (
+        "On stand-in data, so it speaks of the method's mechanism, not of the paper's numbers"
+    ),
+    "control_failed": "An attack that finds nothing undefended either is too weak to judge",
+    "one_seed": "One seed",
+}
+
+
+def _listed(numbers: Mapping[str, Measurement]) -> str:
+    return "; ".join(f"{label} {m.text()}" for label, m in numbers.items())
+
+
+def relation(a: Measurement, b: Measurement) -> Relation:
     """Is ``a`` below ``b`` beyond their intervals, only by value (or equal), or the other way
     round?
     """
-    if high(a) < low(b):
+    if a.highest < b.lowest:
         return "below"
-    if low(a) > high(b):
+    if a.lowest > b.highest:
         return "above"
-    return "in order" if a["value"] <= b["value"] else "out of order"
-
-
-def is_dead(row: Row) -> bool:
-    """Was the run that it comes from dead?"""
-    return "dead_run" in flags.split(row["flags"])
-
-
-def low(row: Row) -> float:
-    """The lower end of its interval; the value where it has none."""
-    return float(row["value"] if row["low"] == "" else row["low"])
-
-
-def high(row: Row) -> float:
-    """The upper end of its interval; the value where it has none."""
-    return float(row["value"] if row["high"] == "" else row["high"])
-
-
-def shown(row: Row, beside: str = "") -> str:
-    """Value and interval, ``beside`` between them; to three decimals, or to three digits where
-    decimals would show nothing of either.
-    """
-    form = (
-        ".2e"
-        if 0 < max(abs(row[k]) for k in ("value", "low", "high") if row[k] != "") < 5e-4
-        else ".3f"
-    )
-    width = "" if row["low"] == "" else f" [{row['low']:{form}}, {row['high']:{form}}]"
-    return f"{row['value']:{form}}{beside}{width}"
+    return "in order" if a.value <= b.value else "out of order"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leakbench.base.files import write_bytes, write_csv
-from leakbench.record.columns import Row
-from leakbench.reproduce.recipe import Measure, Recipe, Scale
-from leakbench.reproduce.rows import COLUMNS, NOT_ASKED
-from leakbench.reproduce.statements import Statement, shown
-from leakbench.scoring import flags
+from leakbench.base.files import write_bytes
+from leakbench.reproduce import row
+from leakbench.reproduce.recipe import Measure, Recipe
+from leakbench.reproduce.row import Row
+from leakbench.reproduce.rows import NOT_ASKED
+from leakbench.reproduce.statements import Statement
 
 NONE = "-"
 
@@ -29,7 +29,7 @@ def write(
         UsageError: the place cannot be written.
     """
     folder = out / recipe.name
-    write_csv(folder / f"{scale}.csv", COLUMNS, rows)
+    row.write(folder / f"{scale}.csv", rows)
     text = "\n".join(_page(recipe, scale, rows, statements, [f.name for f in figures])) + "\n"
     write_bytes(folder / f"{scale}.md", text.encode())
     return [folder / f"{scale}.csv", folder / f"{scale}.md"]
@@ -37,14 +37,9 @@ def write(
 
 def title(rows: Sequence[Row]) -> str:
     """Of one data set's ``rows``: the paper's data set, and what stands in for it."""
-    stand_in = rows[0]["differs"].startswith("stand-in data") or any(
-        "stand_in_data" in flags.split(r["flags"]) for r in rows
-    )
-    return (
-        f"{rows[0]['dataset']}, in its place {rows[0]['task']}"
-        if stand_in
-        else str(rows[0]["dataset"])
-    )
+    first = rows[0]
+    stands_in = any(r.stand_in for r in rows)
+    return f"{first.dataset}, in its place {first.task}" if stands_in else first.dataset
 
 
 def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
@@ -53,7 +48,7 @@ def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
     """
     out = {"label": "method"}
     for m in recipe.measures:
-        if any(r["claimed"] != "" for r in rows if r["measure"] == m.key):
+        if any(r.claim for r in rows if r.measure == m.key):
             out[f"{m.key} paper"] = f"{m.title}, paper"
         out[m.key] = f"{m.title}, ours" if f"{m.key} paper" in out else m.title
     return out | {"note": "note"}
@@ -63,44 +58,36 @@ def wide(recipe: Recipe, rows: Sequence[Row]) -> list[dict[str, str]]:
     """One line per case of one data set's ``rows``: cells as text. A dead run is marked beside each
     of its numbers.
     """
-    cases: dict[str, list[Row]] = {}
+    cases: dict[str, dict[str, Row]] = {}
     for r in rows:
-        cases.setdefault(r["label"], []).append(r)
+        cases.setdefault(r.label, {})[r.measure] = r
     out = []
     for label, mine in cases.items():
-        line = {
-            "label": label,
-            "note": "; ".join(
-                dict.fromkeys(r["note"] for r in mine if r["note"] not in ("", NOT_ASKED))
-            ),
-        }
+        notes = dict.fromkeys(r.note for r in mine.values() if r.note not in ("", NOT_ASKED))
+        line = {"label": label, "note": "; ".join(notes)}
         for m in recipe.measures:
-            row = next(r for r in mine if r["measure"] == m.key)
-            line[f"{m.key} paper"] = paper(row)
-            line[m.key] = ours(row, m)
+            line[f"{m.key} paper"] = paper(mine[m.key])
+            line[m.key] = ours(mine[m.key], m)
         out.append(line)
     return out
 
 
 def paper(row: Row) -> str:
     """The paper's number with its spread."""
-    if row["claimed"] == "":
+    claim = row.claim
+    if claim is None:
         return NONE
-    spread = (
-        ""
-        if row["claimed_low"] == ""
-        else f" ± {(row['claimed_high'] - row['claimed_low']) / 2:.3f}"
-    )
-    return f"{row['claimed']:.3f}{spread}"
+    if claim.low is None or claim.high is None:
+        return f"{claim.value:.3f}"
+    return f"{claim.value:.3f} ± {(claim.high - claim.low) / 2:.3f}"
 
 
 def ours(row: Row, m: Measure) -> str:
     """Our number with its interval, and what a reader must know with it."""
-    if row["value"] == "":
+    if row.ours is None:
         return NONE
-    spread = f" ± {row['std']:.3f}" if m.over else ""
-    dead = ", dead run" if "dead_run" in flags.split(row["flags"]) else ""
-    return f"{shown(row, spread)}{dead}"
+    spread = f" ± {row.std:.3f}" if m.over and row.std is not None else ""
+    return row.ours.text(spread) + ", dead run" * row.dead
 
 
 def _page(
@@ -110,14 +97,11 @@ def _page(
     statements: Sequence[Statement],
     figures: Sequence[str],
 ) -> list[str]:
-    chosen = recipe.scales[scale]
     out = [
         f"# {recipe.name}, {scale}",
         "",
         f"{recipe.about} Made by `leakbench reproduce {recipe.name} --scale {scale}`.",
         "",
-    ]
-    out += [
         (
             "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is"
             " the standard deviation over prototypes."
@@ -127,8 +111,8 @@ def _page(
     for m in recipe.measures:
         if not m.printed:
             out += [f"The paper does not print *{m.title}*: only ours.", ""]
-    for dataset in dict.fromkeys(r["dataset"] for r in rows):
-        mine = [r for r in rows if r["dataset"] == dataset]
+    for dataset in dict.fromkeys(r.dataset for r in rows):
+        mine = [r for r in rows if r.dataset == dataset]
         out += [f"## {title(mine)}", "", *_markdown(headings(recipe, mine), wide(recipe, mine)), ""]
         out += _statements([s for s in statements if s.dataset == dataset])
         out += _differences(mine)
@@ -140,7 +124,7 @@ def _page(
             *(f"* {c}" for c in recipe.choices),
             "",
         ]
-    return out + _made(rows, chosen)
+    return out + _made(rows)
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:
@@ -163,13 +147,10 @@ def _statements(found: Sequence[Statement]) -> list[str]:
 
 def _differences(rows: Sequence[Row]) -> list[str]:
     """What differs in all rows once, then what differs in some."""
-    each = {r["label"]: r["differs"].split("; ") if r["differs"] else [] for r in rows}
+    each = {r.label: r.differs for r in rows}
     common = [d for d in next(iter(each.values())) if all(d in own for own in each.values())]
-    out = [
-        "What differs from the paper in all of these runs: "
-        + ("; ".join(common) or "nothing that we know of")
-        + "."
-    ]
+    told = "; ".join(common) or "nothing that we know of"
+    out = [f"What differs from the paper in all of these runs: {told}."]
     special: dict[str, list[str]] = {}
     for label, own in each.items():
         rest = "; ".join(d for d in own if d not in common)
@@ -178,26 +159,21 @@ def _differences(rows: Sequence[Row]) -> list[str]:
     return [*out, "", *(f"* {', '.join(labels)}: {rest}." for rest, labels in special.items()), ""]
 
 
-def _made(rows: Sequence[Row], scale: Scale) -> list[str]:
+def _made(rows: Sequence[Row]) -> list[str]:
     """Where the numbers come from."""
-    made = [r for r in rows if r["commit"]]
+    made = [r for r in rows if r.commit]
     out = ["## Runs", ""]
-    for k, what in (
-        ("device", "Device"),
-        ("dtype", "Number format"),
-        ("engine", "Engine"),
-        ("commit", "Commit"),
-        ("seeds", "Seeds"),
+    for what, each in (
+        ("Device", [r.device for r in made]),
+        ("Number format", [r.dtype for r in made]),
+        ("Engine", [r.engine for r in made]),
+        ("Commit", [r.commit for r in made]),
+        ("Seeds", [r.seeds for r in made]),
     ):
-        found = list(dict.fromkeys(str(r[k]).replace("|", ", ") for r in made if r[k] != ""))
+        found = dict.fromkeys(", ".join(map(str, values)) for values in each if values)
         out += [f"{what}: {'; '.join(found)}."] if found else []
-    sources = dict.fromkeys(
-        str(r["claimed_source"]).split(";")[0] for r in rows if r["claimed_source"]
-    )
+    sources = dict.fromkeys(r.claim.source.split(";")[0] for r in rows if r.claim)
     out += [f"The paper's numbers: {', '.join(sources)}."] if sources else []
-    ids = {r["label"]: r["runs"].replace("|", ", ") for r in made if r["runs"]}
-    return (
-        [*out, "", *(f"* {label}: {run}" for label, run in ids.items())]
-        if ids
-        else [*out, "", "No run was made."]
-    )
+    ids = {r.label: ", ".join(r.runs) for r in made if r.runs}
+    lines = [f"* {label}: {run}" for label, run in ids.items()]
+    return [*out, "", *(lines or ["No run was made."])]

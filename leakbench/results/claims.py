@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+
+from leakbench.results.number import Claim
 
 # In this order a contradiction counts among records that contradict equally often.
 _FIELDS: tuple[tuple[str, ...], ...] = (
@@ -21,33 +22,6 @@ _FIELDS: tuple[tuple[str, ...], ...] = (
 )
 _FATAL = (0, 1)  # split, clients
 _TRAINED = ("final", "all")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, or None
-    where no spread is given.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    source: str
-
-
-def cells(claim: Claim | None) -> dict[str, Any]:
-    """The four columns claimed, claimed_low, claimed_high, claimed_source; empty strings where
-    there is nothing.
-    """
-    if claim is None:
-        return dict.fromkeys(("claimed", "claimed_low", "claimed_high", "claimed_source"), "")
-    low, high = ("" if v is None else v for v in (claim.low, claim.high))
-    return {
-        "claimed": claim.value,
-        "claimed_low": low,
-        "claimed_high": high,
-        "claimed_source": claim.source,
-    }
 
 
 def find(
@@ -127,12 +101,10 @@ def _records() -> tuple[dict[str, Any], ...]:
             "otherwise": method.get("otherwise", {}),
         }
         # "90 % needs 300 samples" is our other metric.
-        if "attacker_samples" in record["setting"] and record["value"] == 90:
-            mine |= {
-                "metric": "samples_to_90",
-                "unit": "count",
-                "value": record["setting"]["attacker_samples"],
-            }
+        for turned in names["turned"]:
+            answer = record["setting"].get(turned["setting"])
+            if answer is not None and record["value"] == turned["value"]:
+                mine |= {"metric": turned["metric"], "unit": "count", "value": answer}
         out.append(record | mine)
     return tuple(out)
 
@@ -230,7 +202,8 @@ def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
     ]
     unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
     said += [f"there: {', '.join(unknown)}"] if unknown else []
-    return Claim(float(_scaled(value, record)), low, high, "; ".join(said))
+    source = "; ".join(said)
+    return Claim(value=float(_scaled(value, record)), low=low, high=high, source=source)
 
 
 def _scaled(value: float, record: Mapping[str, Any]) -> float:

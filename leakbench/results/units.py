@@ -1,99 +1,35 @@
-"""One row of an attack's results with the unit scores it is the mean of, and how several of them
-become one number.
-"""
+"""Every number of one run, read from its attack folders with the unit scores it is the mean of."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from leakbench.base.errors import BrokenFile
-from leakbench.base.spec import canonical
+from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.results.number import Attacker, Made, Measured, Unit
+from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact, pool
 
-ROLES = {"attack": "value", "floor": "floor", "control": "control"}
+ROLES = ("attack", "floor", "control")
 FILES = ("guess.safetensors", "units.csv", "results.csv")
 
 
-@dataclass(frozen=True)
-class Unit:
-    """One unit's score; ``accepted``: by the attack's own self-check."""
-
-    name: str
-    cluster: str
-    score: float
-    failed: bool
-    accepted: bool
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How a metric is read, from attack.json: an old folder keeps its meaning when the metric
-    changes.
-    """
-
-    metric: str
-    leaks: str
-    low: float
-    high: float
-    unit: str
-    share: bool
-    version: int
-
-    def worse(self, a: float, b: float) -> bool:
-        """Does ``a`` leak more than ``b``?"""
-        return a > b if self.leaks == "up" else a < b
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A row of results.csv of one run.
-
-    ``units``: by role. ``exact``: the roles whose number a formula gave, so that it has no width.
-    ``guesses``: SHA-256 of what it was scored from, by attack folder.
-    """
-
-    run: Run
-    row: Row
-    scale: Scale
-    order: int
-    units: Mapping[str, tuple[Unit, ...]]
-    exact: frozenset[str]
-    guesses: Mapping[str, str]
-
-    @property
-    def key(self) -> tuple[str, str, str, str, bool]:
-        """What is pooled over seeds: attack, its parameters, metric, stage, probe."""
-        return (
-            self.row["attack"],
-            self.row["attack_params"],
-            self.row["metric"],
-            self.row["stage"],
-            self.row["probe"],
-        )
-
-    @cached_property
-    def by_name(self) -> dict[str, dict[str, Unit]]:
-        """Role -> unit's name -> its score."""
-        return {role: {u.name: u for u in units} for role, units in self.units.items()}
-
-
 def of_run(run: Run) -> list[Measured]:
-    """Every row of every complete attack on ``run``.
+    """Every number of every complete attack on ``run``.
 
     Raises:
-        BrokenFile: a file is missing, changed or damaged, or a row has no units.
+        BrokenFile: a file is missing, changed or damaged, or a number has no units.
     """
     return [m for folder in run.attacks if folder.done for m in _of_folder(run, folder)]
 
 
-def summary(seeds: Mapping[int, Sequence[Unit]], scale: Scale, *, no_width: bool) -> Estimate:
+def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: bool) -> Estimate:
     """The mean of all units' scores, over one seed or several.
 
     Raises:
@@ -101,96 +37,92 @@ def summary(seeds: Mapping[int, Sequence[Unit]], scale: Scale, *, no_width: bool
     """
     if no_width:
         scores = [u.score for s in sorted(seeds) for u in seeds[s]]
-        return exact(math.fsum(scores) / len(scores), len(scores), scale.unit)
+        return exact(math.fsum(scores) / len(scores), len(scores), meaning.unit)
+    low, high = meaning.ends
+    about: dict[str, Any] = {"share": meaning.share, "low": low, "high": high}
     parts = {
         s: ([u.score for u in us], [u.name for u in us], [u.cluster for u in us])
         for s, us in seeds.items()
     }
     if len(parts) > 1:
-        return pool(parts, share=scale.share, low=scale.low, high=scale.high, unit=scale.unit)
+        return pool(parts, unit=meaning.unit, **about)
     ((scores, _, clusters),) = parts.values()
-    return estimate(
-        scores, clusters, share=scale.share, low=scale.low, high=scale.high, unit=scale.unit
-    )
+    return estimate(scores, clusters, unit=meaning.unit, **about)
 
 
-def numbers(seeds: Sequence[Measured]) -> Row:
-    """The columns from value to control_high, over the same row of several seeds (or of one).
+def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
+    """By role: the same number over several seeds, or of one.
 
     Raises:
         NoInterval: as for ``summary``.
     """
-    out: Row = {}
-    for role, name in ROLES.items():
+    out = {}
+    for role in ROLES:
         by_seed = {m.run.seed: m.units[role] for m in seeds}
-        found = summary(by_seed, seeds[0].scale, no_width=all(role in m.exact for m in seeds))
-        if role == "attack":
-            out |= {
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "interval": found.interval,
-                "n": found.n,
-                "unit": seeds[0].row["unit"],
-            }
-        else:
-            out |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        no_width = all(role in m.exact for m in seeds)
+        out[role] = summary(by_seed, seeds[0].meaning, no_width=no_width)
     return out
 
 
 def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     folder.check(*FILES)
-    rows, units = folder.table("results.csv", RESULTS), _units(folder)
-    spec = run.spec
-    mine = {
-        "run": run.id,
-        "task": spec["task"]["name"],
-        "defense": spec["defense"]["name"],
-        "defense_params": canonical(spec["defense"]["params"]),
-        "wrappers": canonical(spec["wrappers"]),
-        "seed": run.seed,
-        "attack": folder.name,
-        "attack_params": folder.params,
-    }
-    out, seen = [], set()
-    for row in rows:
+    units = _units(folder)
+    out: dict[tuple[str, int, bool], Measured] = {}
+    for row in folder.table("results.csv", RESULTS):
         at = (row["metric"], row["round"], row["probe"])
-        if at in seen or row["metric"] not in folder.meta["metrics"]:
-            why = "is there twice" if at in seen else "is not in attack.json"
-            raise BrokenFile(
-                f"{folder.path / 'results.csv'} is damaged ({at[0]} of round {at[1]} {why}). Make"
-                " it again."
-            )
-        seen.add(at)
-        if (
-            row["rung"] not in RUNGS
-            or row["stage"] not in STAGES
-            or row["leaks"] not in ("up", "down")
-        ):
-            raise BrokenFile(
-                f"{folder.path / 'results.csv'} is damaged (rung, stage or leaks of {at[0]} is"
-                " unknown). Make it again."
-            )
+        metric, t, _ = at
+        if at in out:
+            raise _damaged(folder, "results.csv", f"{metric} of round {t} is there twice")
+        if metric not in folder.meta["metrics"]:
+            raise _damaged(folder, "results.csv", f"{metric} of round {t} is not in attack.json")
+        known = row["rung"] in RUNGS and row["stage"] in STAGES and row["leaks"] in ("up", "down")
+        if not known:
+            why = f"rung, stage or leaks of {metric} is unknown"
+            raise _damaged(folder, "results.csv", why)
         own = {role: tuple(units.get((role, *at), ())) for role in ROLES}
         lacking = [role for role in ROLES if not own[role]]
         if lacking:
-            raise BrokenFile(
-                f"{folder.path / 'units.csv'} is damaged (no {lacking[0]} units of {at[0]}, round"
-                f" {at[1]}). Make it again."
-            )
-        scale = _scale(folder, row["metric"])
-        out.append(
-            Measured(
-                run,
-                {c: mine.get(c, row[c]) for c in RESULTS},
-                scale,
-                int(folder.meta["order"]),
-                own,
-                _exact(row),
-                _guess(folder),
-            )
-        )
-    return out
+            raise _damaged(folder, "units.csv", f"no {lacking[0]} units of {metric}, round {t}")
+        out[at] = _measured(run, folder, row, own)
+    return list(out.values())
+
+
+def _measured(
+    run: Run, folder: AttackFolder, row: Row, units: Mapping[str, tuple[Unit, ...]]
+) -> Measured:
+    n, unit = row["n"], row["unit"]
+
+    def beside(role: str) -> Estimate:
+        low, high = row[f"{role}_low"], row[f"{role}_high"]
+        return Estimate(row[role], low, high, n, unit, "exact" if low == high else row["interval"])
+
+    return Measured(
+        run=run,
+        attacker=Attacker(
+            name=folder.name,
+            params=json.loads(folder.params),
+            rung=row["rung"],
+            observer=_several(row["observer"]),
+            knowledge=_several(row["knowledge"]),
+        ),
+        meaning=_meaning(folder, row["metric"]),
+        stage=row["stage"],
+        round=row["round"],
+        probe=row["probe"],
+        value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
+        floor=beside("floor"),
+        control=beside("control"),
+        flags=frozenset(flags.split(row["flags"])),
+        order=int(folder.meta["order"]),
+        units=units,
+        exact=_exact(row),
+        guesses={folder.path.name: str(folder.meta["files"]["guess.safetensors"])},
+        made=Made(*(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))),
+    )
+
+
+def _several(cell: str) -> tuple[str, ...]:
+    return tuple(part for part in cell.split("|") if part)
 
 
 def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
@@ -202,34 +134,29 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
     return out
 
 
-def _scale(folder: AttackFolder, metric: str) -> Scale:
-    """JSON has no infinity: an open end is null there."""
-    try:
-        about = folder.meta["metrics"][metric]
-        low = -math.inf if about["low"] is None else float(about["low"])
-        high = math.inf if about["high"] is None else float(about["high"])
-        return Scale(
-            metric,
-            str(about["leaks"]),
-            low,
-            high,
-            str(about["unit"]),
-            bool(about["share"]),
-            int(about["version"]),
+def _meaning(folder: AttackFolder, metric: str) -> Meaning:
+    about = folder.meta["metrics"][metric]
+    if isinstance(about, Mapping) and "direction" not in about:
+        # What it would be judged by is not known: a guessed margin could acquit.
+        raise UsageError(
+            f"{folder.path} was scored by an earlier leakbench, which did not record what {metric}"
+            " means. Score it again: leakbench score RUN."
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BrokenFile(
-            f"{folder.path / 'attack.json'} is damaged (metric {metric}: {error!r}). Make it again."
-        ) from None
+    try:
+        return Meaning.recorded(metric, about)
+    except ValueError as error:
+        raise _damaged(folder, "attack.json", f"metric {metric}: {error}") from None
 
 
 def _exact(row: Row) -> frozenset[str]:
     """A formula's number has no width in the row. (Intervals of what was sampled have one, or it
     makes no difference.)
     """
-    roles = {role for role in ("floor", "control") if row[f"{role}_low"] == row[f"{role}_high"]}
-    return frozenset(ROLES) if row["interval"] == "exact" else frozenset(roles)
+    if row["interval"] == "exact":
+        return frozenset(ROLES)
+    beside = ("floor", "control")
+    return frozenset(role for role in beside if row[f"{role}_low"] == row[f"{role}_high"])
 
 
-def _guess(folder: AttackFolder) -> dict[str, str]:
-    return {folder.path.name: str(folder.meta["files"]["guess.safetensors"])}
+def _damaged(folder: AttackFolder, name: str, why: str) -> BrokenFile:
+    return BrokenFile(f"{folder.path / name} is damaged ({why}). Make it again.")

@@ -1,151 +1,129 @@
-"""utility.csv: what each configuration gained, over its test units, attacked or not."""
+"""What each setting gained, over its test units, attacked or not."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from leakbench.base.errors import BrokenFile
+from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import METRICS
-from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY, Row
+from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run
-from leakbench.results.configurations import Configuration
+from leakbench.results.dead import why_dead
+from leakbench.results.number import UNIT, Evaluated, Evaluation, Utility
+from leakbench.results.settings import Setting
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate
 
 STATISTICS = ("final", "best", "last10")
 LAST = 10
 
-Scores = np.ndarray[Any, np.dtype[np.float64]]
 
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One line of a run's utility.csv. ``scores``: (test units,), None where the metric is not
-    their mean (EER).
-    """
-
-    round: int
-    value: float
-    low: float
-    high: float
-    n: int
-    scores: Scores | None
-
-
-@dataclass(frozen=True)
-class Utility:
-    """A run's utility. ``dead``: why the run is dead, or ""."""
-
-    run: Run
-    evaluations: tuple[Evaluation, ...]
-    dead: str
-
-
-def of_run(run: Run) -> Utility:
+def of_run(run: Run) -> Evaluated:
     """Read and judge a complete run.
 
     Raises:
         BrokenFile: a file is missing, changed or damaged, or there is no evaluation.
     """
-    about = run.meta["utility"]
-    lines = sorted(
-        (r for r in run.table("utility.csv", RUN_UTILITY) if r["metric"] == about["metric"]),
-        key=lambda r: r["round"],
-    )
+    meaning = meaning_of(run)
+    table = run.table("utility.csv", RUN_UTILITY)
+    lines = sorted((r for r in table if r["metric"] == meaning.name), key=lambda r: r["round"])
     if not lines:
-        raise BrokenFile(
-            f"{run.path / 'utility.csv'} is damaged (no line of {about['metric']}). Train the run"
-            " again."
-        )
+        where = run.path / "utility.csv"
+        raise BrokenFile(f"{where} is damaged (no line of {meaning.name}). Train the run again.")
     tree, _ = run.tree("utility.safetensors")
     evaluations = []
     for line in lines:
-        scores = tree.get(f"{line['round']:06d}") if isinstance(tree, dict) else None
+        t, value = line["round"], line["value"]
+        scores = tree.get(f"{t:06d}") if isinstance(tree, dict) else None
         if scores is None:
-            raise BrokenFile(
-                f"{run.path / 'utility.safetensors'} is damaged (no round {line['round']}). Train"
-                " the run again."
-            )
+            where = run.path / "utility.safetensors"
+            raise BrokenFile(f"{where} is damaged (no round {t}). Train the run again.")
         array = np.asarray(scores.double().numpy()).reshape(-1)
-        is_mean = len(array) > 0 and abs(float(array.mean()) - line["value"]) <= 1e-6
-        evaluations.append(
-            Evaluation(
-                line["round"],
-                line["value"],
-                line["low"],
-                line["high"],
-                line["n"],
-                array if is_mean else None,
-            )
-        )
-    diagnostics = run.table("diagnostics.csv", RUN_DIAGNOSTICS)
-    return Utility(
-        run,
-        tuple(evaluations),
-        flags.dead(lines[-1], about, diagnostics, run.meta.get("distance", "")),
-    )
+        is_mean = len(array) > 0 and abs(float(array.mean()) - value) <= 1e-6
+        known = array if is_mean else None
+        evaluations.append(Evaluation(t, value, line["low"], line["high"], line["n"], known))
+    dead = why_dead(run, meaning, evaluations[-1].estimate)
+    return Evaluated(run, meaning, tuple(evaluations), dead)
+
+
+def meaning_of(run: Run) -> Meaning:
+    """What the run's utility means, as run.json has it, or as we have it where that is older.
+
+    Raises:
+        BrokenFile: run.json says something else than a meaning.
+    """
+    about = run.meta["utility"]
+    name = str(about["metric"])
+    if "meaning" not in about and name in METRICS:
+        return METRICS[name].meaning
+    plain = {"low": 0.0, "high": 1.0, "unit": UNIT, "share": False, "version": 1}
+    known = about.get("meaning", {**plain, "leaks": about["better"]})
+    try:
+        return Meaning.recorded(name, known)
+    except ValueError as error:
+        where = run.path / "run.json"
+        raise BrokenFile(f"{where} is damaged (utility: {error}). Train the run again.") from None
 
 
 def rows(
-    config: Configuration, utilities: Sequence[Utility]
-) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Lines of utility.csv without the claim, and what is missing as (metric, reason)."""
-    about = config.one.meta["utility"]
-    shared = config.columns | {
-        "seeds": "|".join(str(u.run.seed) for u in utilities),
-        "rounds": config.one.spec["rounds"],
-        "metric": about["metric"],
-        "chance": about["chance"],
-    }
-    out, missing = [], []
+    setting: Setting, evaluated: Sequence[Evaluated]
+) -> tuple[list[Utility], list[tuple[str, str]]]:
+    """The setting's utility by statistic, the final one first, and what is missing as (metric,
+    reason).
+    """
+    meaning, out, missing = evaluated[0].meaning, [], []
     for statistic in STATISTICS:
-        chosen = [_chosen(u, statistic, about["better"]) for u in utilities]
-        if any(len(c) < LAST for c in chosen) and statistic == "last10":
-            few = min(len(u.evaluations) for u in utilities)
-            missing.append(
-                (
-                    about["metric"],
-                    f"no last10: only {few} evaluations, it is the mean of the last {LAST}",
-                )
-            )
+        chosen = [_chosen(e, statistic) for e in evaluated]
+        if statistic == "last10" and any(len(c) < LAST for c in chosen):
+            few = min(len(e.evaluations) for e in evaluated)
+            why = f"no last10: only {few} evaluations, it is the mean of the last {LAST}"
+            missing.append((meaning.name, why))
             continue
-        found = over_seeds(
-            {u.run.seed: _mean(c) for u, c in zip(utilities, chosen, strict=True)}, about["metric"]
+        means = {e.run.seed: _mean(c) for e, c in zip(evaluated, chosen, strict=True)}
+        found = over_seeds(means, meaning.name)
+        marks = flags.of_seeds(len(evaluated)) | of_runs(evaluated)
+        marks |= {"few_units"} if found.n < flags.FEW_UNITS else set()
+        out.append(
+            Utility(
+                configuration=setting.configuration,
+                meaning=meaning,
+                statistic=statistic,
+                seeds=tuple(e.run.seed for e in evaluated),
+                rounds=int(setting.one.spec["rounds"]),
+                value=found,
+                chance=float(setting.one.meta["utility"]["chance"]),
+                flags=frozenset(marks),
+            )
         )
-        marks = (
-            flags.of_seeds(len(utilities))
-            | of_runs(utilities)
-            | ({"few_units"} if found.n < flags.FEW_UNITS else set())
-        )
-        numbers = {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
-        out.append(shared | {"statistic": statistic, **numbers, "flags": flags.join(marks)})
     return out, missing
 
 
-def of_runs(utilities: Sequence[Utility]) -> set[str]:
-    """Flags that the runs themselves give to every row made from them."""
-    engines = {
-        str((u.run.meta["engine"], sorted(dict(u.run.meta.get("phases", {})).items())))
-        for u in utilities
+def of_runs(evaluated: Sequence[Evaluated]) -> set[str]:
+    """Flags that the runs themselves give to every number made from them."""
+    metas = [e.run.meta for e in evaluated]
+    engines = {str((m["engine"], sorted(dict(m.get("phases", {})).items()))) for m in metas}
+    said = {
+        "dead_run": any(e.dead for e in evaluated),
+        "other_engine": len(engines) > 1,
+        "stand_in_data": any(m.get("stand_in") for m in metas),
     }
-    said = {"dead_run": any(u.dead for u in utilities), "other_engine": len(engines) > 1}
-    said["stand_in_data"] = any(u.run.meta.get("stand_in") for u in utilities)
     return {flag for flag, holds in said.items() if holds}
 
 
-def _chosen(utility: Utility, statistic: str, better: str) -> Sequence[Evaluation]:
-    evaluations = utility.evaluations
+def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:
+    evaluations = evaluated.evaluations
     if statistic == "last10":
         return evaluations[-LAST:]
     if statistic == "final":
         return evaluations[-1:]
     # Of equally good ones the first: max and min keep it.
-    return [(max if better == "up" else min)(evaluations, key=lambda e: e.value)]
+    best = max if evaluated.meaning.direction == "up" else min
+    return [best(evaluations, key=lambda e: e.value)]
 
 
 def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -159,39 +137,27 @@ def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
         return math.fsum(getattr(e, name) for e in evaluations) / len(evaluations)
 
     arrays = [e.scores for e in evaluations if e.scores is not None]
-    scores = (
-        np.mean(arrays, axis=0)
-        if len(arrays) == len(evaluations) and len({len(a) for a in arrays}) == 1
-        else None
-    )
+    whole = len(arrays) == len(evaluations) and len({len(a) for a in arrays}) == 1
+    scores = np.mean(arrays, axis=0) if whole else None
     return replace(
         evaluations[-1], value=mean("value"), low=mean("low"), high=mean("high"), scores=scores
     )
 
 
-def over_seeds(seeds: dict[int, Evaluation], metric: str) -> Estimate:
+def over_seeds(seeds: Mapping[int, Evaluation], metric: str) -> Estimate:
     """Test units are the same in every seed: n counts them once. Where scores of units are lacking
     or the metric is not one of ours: from the lowest low to the highest high of the runs' own
     intervals and Student over the seeds' values.
     """
     arrays = {s: e.scores.tolist() for s, e in seeds.items() if e.scores is not None}
-    if (
-        metric in METRICS
-        and len(arrays) == len(seeds)
-        and len({len(a) for a in arrays.values()}) == 1
-    ):
-        return METRICS[metric].pooled(arrays, "test unit")
+    whole = len(arrays) == len(seeds) and len({len(a) for a in arrays.values()}) == 1
+    if metric in METRICS and whole:
+        return METRICS[metric].pooled(arrays, UNIT)
     each = list(seeds.values())
     value = math.fsum(e.value for e in each) / len(each)
     low, high = min(e.low for e in each), max(e.high for e in each)
     if len(each) > 2:
-        over = estimate(
-            [e.value for e in each],
-            [str(s) for s in seeds],
-            share=False,
-            low=0.0,
-            high=1.0,
-            unit="seed",
-        )
+        names, values = [str(s) for s in seeds], [e.value for e in each]
+        over = estimate(values, names, share=False, low=0.0, high=1.0, unit="seed")
         low, high = min(low, over.low), max(high, over.high)
-    return Estimate(value, low, high, each[0].n, "test unit", "student")
+    return Estimate(value, low, high, each[0].n, UNIT, "student")

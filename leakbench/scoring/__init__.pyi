@@ -1,1 +1,2 @@
+from .known_answer import KnownAnswer as KnownAnswer
 from .truth import Truth as Truth

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from leakbench.record.columns import FLAGS
+from leakbench.statistics.intervals import Estimate
 
 FEW_UNITS, FEW_CLUSTERS = 50, 10
-COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
 CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
 
 
-def join(flags: Iterable[str]) -> str:
-    """Joined by `|`, each once, in the order of ``FLAGS``; names of a later version at the end."""
+def ordered(flags: Iterable[str]) -> list[str]:
+    """Each once, in the order of ``FLAGS``; names of a later version at the end."""
     names = set(flags) - {""}
-    return "|".join([f for f in FLAGS if f in names] + sorted(names - set(FLAGS)))
+    return [f for f in FLAGS if f in names] + sorted(names - set(FLAGS))
+
+
+def join(flags: Iterable[str]) -> str:
+    """Joined by `|`, ``ordered``."""
+    return "|".join(ordered(flags))
 
 
 def split(flags: str) -> set[str]:
@@ -37,39 +41,8 @@ def of_units(clusters: Sequence[str], failed: Sequence[bool]) -> set[str]:
     return ({"few_units"} if few else set()) | ({"failed_units"} if any(failed) else set())
 
 
-def control_failed(row: Mapping[str, Any]) -> bool:
-    """Is the control's interval not beyond the floor's, in the direction that leaks?"""
-    if row["leaks"] == "up":
-        return not row["control_low"] > row["floor_high"]
-    return not row["control_high"] < row["floor_low"]
-
-
-def dead(
-    final: Mapping[str, Any],
-    utility: Mapping[str, Any],
-    diagnostics: Sequence[Mapping[str, Any]],
-    distance: str,
-) -> str:
-    """Why a run is dead, or "".
-
-    Args:
-        final: the last line of the run's utility.csv (low, high).
-        utility: run.json's (metric, better, chance).
-        diagnostics: lines of the run's diagnostics.csv (round, name, value).
-        distance: how its prototypes are compared: "cosine", "euclidean", or "" without prototypes.
+def control_failed(direction: str, floor: Estimate, control: Estimate) -> bool:
+    """Is the control's interval not beyond the floor's, in the direction in which the metric
+    leaks?
     """
-    up = utility["better"] == "up"
-    if not (final["low"] > utility["chance"] if up else final["high"] < utility["chance"]):
-        return f"{utility['metric']} is not beyond chance"
-    name = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}.get(
-        distance
-    )
-    lines = [d for d in diagnostics if d["name"] == name]
-    if not lines:
-        return ""
-    last = max(lines, key=lambda d: d["round"])["value"]
-    if distance == "cosine" and last > COLLAPSED_COSINE:
-        return f"its prototypes have become one direction (mean cosine {last:.3f})"
-    if distance == "euclidean" and last < COLLAPSED_RATIO:
-        return f"its prototypes have become one point (distance ratio {last:.4f})"
-    return ""
+    return not (control.low > floor.high if direction == "up" else control.high < floor.low)

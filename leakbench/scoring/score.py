@@ -230,7 +230,9 @@ def _row(
         **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
         **{"version": meta["versions"]["leakbench"], "commit": meta["commit"]},
     }
-    return {**row, "flags": flags.join(_flags(run, attack, line, row))}
+    weak = flags.control_failed(m.leaks, floor, control)
+    marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    return {**row, "flags": flags.join(marks)}
 
 
 def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str]:
@@ -238,13 +240,12 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     guesses = line.cell.guesses["attack"].values()
     found = {f for g in guesses for f in g.flags}
     found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
-    found |= {"control_failed"} if flags.control_failed(row) else set()
     found |= {"probe"} if line.cell.probe else set()
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
-    meant = attack.class_mean and line.metric.name in ("psnr", "mse", "ssim", "lpips")
+    meant = attack.class_mean and line.metric.class_mean
     return found | ({"below_class_mean"} if meant and worse else set())
 
 
@@ -264,11 +265,10 @@ def _units(line: Line) -> list[dict[str, Any]]:
 
 
 def _described(m: Metric) -> dict[str, Any]:
-    """For attack.json: how to read the metric; an infinite bound is null."""
-    finite = {
-        k: v if abs(v) < float("inf") else None for k, v in (("low", m.low), ("high", m.high))
-    }
-    return {"version": m.version, "leaks": m.leaks, **finite, "unit": m.unit, "share": m.share}
+    """For attack.json: how to read the metric. ``leaks`` is its direction, as it was called first;
+    an infinite bound is null.
+    """
+    return {**m.meaning.parameters(), "leaks": m.leaks}
 
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:

@@ -34,25 +34,6 @@ Scores = Mapping[int, Mapping[str, float]]
 Block = Callable[[int, str], str]
 State = Literal["leaks more", "fine", "cannot tell"]
 
-MARGINS = {
-    "psnr": 1.0,
-    "nearest_psnr": 1.0,
-    "ssim": 0.03,
-    "lpips": 0.03,
-    "mse": 0.005,
-    "samples_to_90": math.log(2),
-}
-MARGINS |= {"accuracy": 0.02, "auroc": 0.02, "eer": 0.02, "bleu4": 0.005}
-
-
-def default_margin(metric: str, low: float, high: float) -> float | None:
-    """How much more may leak before it matters.
-
-    None for an unknown metric without a range: its row must say. Proportions, correlations and
-    cosines (ranges within [-1, 1]) 0.05; `samples_to_90` a factor of 2, on logarithms.
-    """
-    return MARGINS.get(metric, 0.05 if low >= -1 and high <= 1 else None)
-
 
 @dataclass(frozen=True)
 class Difference:

@@ -72,7 +72,7 @@ class SplitTask(Task):
         return self.split == "class"
 
     def defaults(self, method: str) -> dict[str, Any]:
-        """What this task states for ``method``: FLea's local training, under shards FedAA's."""
+        """What this task states for ``method``: FLea's training, too, or FedAA's under shards."""
         values = super().defaults(method)
         if self.split == "shards" and method not in SHARING:
             training = dict(self.local_under_shards)

@@ -253,6 +253,7 @@ def test_obstacles_are_said_in_a_sentence(runs, tmp_path):
     assert (
         attack.obstacle(again(clear))
         == "its task plants no context marker to look for: train with -s task.context=square"
+        " (of sensors: bump)"
     )
     silent = run_of(tmp_path, "fedavg")
     assert (

@@ -196,10 +196,14 @@ def test_over_seeds_it_stays_exact_and_is_judged_by_what_it_is(runs):
         api.attack(run, "exposure")
     tables = collect(pair)
     values = {
-        s: [r["value"] for r in tables.results if r["attack"] == "exposure" and r["stage"] == s]
+        s: [
+            r["value"]
+            for r in tables.rows("results")
+            if r["attack"] == "exposure" and r["stage"] == s
+        ]
         for s in ("untrained", "final")
     }
-    for row in tables.tradeoff:
+    for row in tables.rows("tradeoff"):
         assert (row["interval"], row["low"], row["high"], row["control_low"]) == (
             "exact",
             row["value"],
@@ -208,13 +212,13 @@ def test_over_seeds_it_stays_exact_and_is_judged_by_what_it_is(runs):
         )
     final = next(
         r
-        for r in tables.tradeoff
+        for r in tables.rows("tradeoff")
         if (r["attack"], r["metric"], r["stage"]) == ("exposure", "exposure", "final")
     )
     assert final["value"] == pytest.approx(sum(values["final"][::2]) / 2)
     words = {
         stage: _word(
-            [r for r in tables.tradeoff if (r["metric"], r["stage"]) == ("exposure", stage)]
+            [r for r in tables.rows("tradeoff") if (r["metric"], r["stage"]) == ("exposure", stage)]
         )
         for stage in values
     }

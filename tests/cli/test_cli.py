@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,8 @@ from leakbench.base.errors import UsageError
 from leakbench.base.files import read_csv, read_json, write_json
 from leakbench.cli import keys, options, run, summary
 from leakbench.record import folders
-from leakbench.record.columns import RESULTS
+from leakbench.record.columns import RESULTS, TRADEOFF
+from leakbench.results.number import Configuration
 
 
 @pytest.fixture
@@ -575,18 +578,17 @@ class TestReport:
         assert "fedgn(sigma=0.5)" in out
 
     def test_settings_that_differ_are_called_different_names(self):
-        def row(params, *wraps, task="digits"):
-            wrapped = [{"name": "clip_noise", "params": {"clip": 1.0, "noise": n}} for n in wraps]
-            return {
-                "task": task,
-                "defense": "fedgn",
-                "defense_params": json.dumps(params),
-                "wrappers": json.dumps(wrapped),
-            }
+        def configuration(params, *wraps, task="digits"):
+            wrappers = [{"name": "clip_noise", "params": {"clip": 1.0, "noise": n}} for n in wraps]
+            return Configuration(task=task, defense="fedgn", params=params, wrappers=wrappers)
 
         one, two = ({"sigma": 0.1, "lam": lam, "lr": 0.1} for lam in (1.0, 10.0))
-        rows = [row(one), row(two), row(one, 0.3), row(one, 0.5), row(one, task="digit-pairs")]
-        assert list(summary.labels(rows).values()) == [
+        every = [
+            *(configuration(one), configuration(two)),
+            *(configuration(one, 0.3), configuration(one, 0.5)),
+            configuration(one, task="digit-pairs"),
+        ]
+        assert list(summary.labels(every).values()) == [
             *("fedgn(sigma=0.1, lam=1.0)", "fedgn(sigma=0.1, lam=10.0)"),
             *(
                 "fedgn(sigma=0.1) + clip_noise(noise=0.3)",
@@ -600,6 +602,7 @@ class TestReport:
         found = json.loads(out)
         assert (code, found["report"]) == (0, str(tmp_path / "rep" / "index.html"))
         assert {r["attack"] for r in found["rows"]} >= {"prototype_leakage", "any_attack"}
+        assert found["rows"] == folders.read_table(tmp_path / "rep" / "tradeoff.csv", TRADEOFF)
 
     def test_what_was_not_asked_for_is_not_named(self, cli, made, tmp_path):
         code, out, _ = cli("report", made, "-o", tmp_path / "rep", "--format", "json")
@@ -640,6 +643,32 @@ def gated(tmp_path_factory):
         )
     api.update(folders.find([folder / "runs"]), baseline=folder / "leakage.json")
     return folder
+
+
+@pytest.mark.parametrize("command", ["report", "check", "update"])
+def test_each_table_of_a_run_is_read_once(cli, gated, made, tmp_path, monkeypatch, command):
+    """However many of a report, a check and a comparison are asked for at a time."""
+    read, count = folders.read_csv, Counter()
+
+    def counted(path, columns):
+        count[path] += 1
+        return read(path, columns)
+
+    monkeypatch.setattr(folders, "read_csv", counted)
+    baseline = tmp_path / "leakage.json"
+    shutil.copy(gated / "leakage.json", baseline)
+    runs, sides = gated / "runs", ("--check", baseline, "--against", made)
+    asked = {
+        "report": ("report", runs, "-o", tmp_path / "rep", *sides),
+        "check": ("check", runs, "--baseline", baseline),
+        "update": ("check", runs, "--baseline", baseline, "--update"),
+    }
+    assert cli(*asked[command])[0] == 0
+    names = ("utility.csv", "results.csv", "units.csv")
+    read_from = (runs, made) if command == "report" else (runs,)
+    files = [f for side in read_from for name in names for f in side.rglob(name)]
+    assert len(files) == 3 * (4 if command == "report" else 3)
+    assert {f: count[f] for f in files} == dict.fromkeys(files, 1)
 
 
 class TestCheck:
@@ -808,6 +837,18 @@ class TestListAndShow:
             assert (code, err) == (0, "")
             # `exposure` is an attack, too.
             assert f"{name} ({kind.removesuffix('s')})\n  {about}\n" in out
+
+    def test_show_tells_the_facts_of_a_metric(self, cli):
+        out = cli("show", "psnr")[1]
+        assert "PSNR of the reconstruction, dB: per image, 0 to 100, leaks up" in out
+        assert "margin: 1 dB\n" in out
+        assert "from 30.0 dB on as good as the original" in out
+        assert "an attacker rebuilds images to ... dB\n" in out
+        assert "(images, rank 1)" in out
+        (about,) = json.loads(cli("show", "samples_to_90", "--json")[1])
+        assert about["margin"] == ["a factor of 2"]
+        assert about["meaning"]["direction"] == "down"
+        assert about["meaning"]["topic"]["name"] == "context"
 
     def test_a_parameter_is_shown_as_a_shell_takes_it(self, cli):
         (line,) = [line for line in cli("show", "clip_noise")[1].splitlines() if "kinds" in line]

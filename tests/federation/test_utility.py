@@ -225,7 +225,9 @@ def test_a_run_on_auroc_is_reported_as_such(tmp_path):
         api.train("fedhide", task_params=small, rounds=20, seed=s, out=tmp_path, device="cpu")
         for s in (0, 1, 2)
     ]
-    assert runs[0].meta["utility"] == {"metric": "auroc", "better": "up", "chance": 0.5}
+    meaning = AUROC.meaning.parameters()
+    said = {"metric": "auroc", "better": "up", "chance": 0.5, "meaning": meaning}
+    assert runs[0].meta["utility"] == said
     api.attack(runs[0], "prototype_leakage", device="cpu")
     from leakbench.record.folders import read_table
 

@@ -5,9 +5,16 @@ import json
 import pytest
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.federation.utility import METRICS
 from leakbench.gate.baseline import Baseline, GateRow, load, save
 from leakbench.gate.gate import check, update
+from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
 from leakbench.statistics.differences import compare
+
+MEANINGS = {
+    **{m.name: m.meaning for m in (P_LEAK, LPIPS, MSE, SAMPLES_TO_90)},
+    "accuracy": METRICS["accuracy"].meaning,
+}
 
 
 def scores(p, seeds=range(20), units=100, start=0):
@@ -45,7 +52,8 @@ def row(p=0.2, **kept):
         "engine": "fused",
         "dtype": "float32",
     }
-    return GateRow(**fields | kept)
+    fields |= kept
+    return GateRow(**fields, meaning=MEANINGS.get(fields["metric"]))
 
 
 def utility(p=0.9, **kept):

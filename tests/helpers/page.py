@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from leakbench.reporting.data import ReportData
+from helpers.report_data import built
 
-EMPTY = ReportData(
-    "leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00"
-)
+EMPTY = built()
 EVIL = "<script>alert(1)</script>\"'><img src=//x onerror=alert(2)>{{7*7}}</style></svg>"
 VOID = {"meta", "img", "br", "link", "input"}
 

@@ -10,45 +10,16 @@ import torch
 
 from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
 from leakbench.base.spec import canonical, fingerprint
+from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact
 
 TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
-SCALES = {
-    "p_leak": {
-        "version": 1,
-        "leaks": "up",
-        "low": 0.0,
-        "high": 1.0,
-        "unit": "client",
-        "share": True,
-    },
-    "identification": {
-        "version": 1,
-        "leaks": "up",
-        "low": 0.0,
-        "high": 1.0,
-        "unit": "image",
-        "share": True,
-    },
-    "psnr": {
-        "version": 1,
-        "leaks": "up",
-        "low": None,
-        "high": 100.0,
-        "unit": "image",
-        "share": False,
-    },
-    "mse": {
-        "version": 1,
-        "leaks": "down",
-        "low": 0.0,
-        "high": None,
-        "unit": "image",
-        "share": False,
-    },
-}
+METRICS = (P_LEAK, IDENTIFICATION, PSNR, MSE)
+SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
+# As if psnr had no least value.
+SCALES["psnr"]["low"] = None
 
 
 def make_run(
@@ -303,11 +274,7 @@ def _result(
             f"{role}_low": found[role].low,
             f"{role}_high": found[role].high,
         }
-    marks = (
-        {row["flag"]}
-        | flags.of_units(row["clusters"], [bool(row["failed"])])
-        | ({"probe"} if row["probe"] else set())
-    )
-    return out | {
-        "flags": flags.join(marks | ({"control_failed"} if flags.control_failed(out) else set()))
-    }
+    marks = {row["flag"]} | flags.of_units(row["clusters"], [bool(row["failed"])])
+    marks |= {"probe"} if row["probe"] else set()
+    weak = flags.control_failed(scale["leaks"], found["floor"], found["control"])
+    return out | {"flags": flags.join(marks | ({"control_failed"} if weak else set()))}

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leakbench.judging.questions import METRICS, TOPICS
+from leakbench.judging.settings import Judged, Question, Setting, Utility
 from scipy.stats import binomtest
 
 from leakbench.judging.opening import counts, headline, lede, others
-from leakbench.judging.questions import METRICS, TOPICS
 from leakbench.judging.sentences import amount, count, plain, plural, sentence
-from leakbench.judging.settings import Judged, Question, Setting, Utility
 from leakbench.judging.verdict import Case, Number, Side, judge, strict
 
 

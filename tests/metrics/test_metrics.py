@@ -398,4 +398,4 @@ def test_every_metric_says_how_it_is_read(metric):
     assert metric.low < metric.high
     assert not metric.share or (metric.low, metric.high) == (0, 1)
     assert metric.needs
-    assert metric.version >= 1
+    assert metric.meaning.version >= 1

@@ -13,7 +13,7 @@ from helpers.small_runs import FEATURES, again, copied, plugged, trained
 from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_json, read_tree
+from leakbench.base.files import digest, read_json, read_tree, write_tree
 from leakbench.base.tree import flat
 from leakbench.cli import run as cli
 from leakbench.record import exporting
@@ -283,6 +283,14 @@ def test_what_cannot_be_exported_is_one_sentence(run, archive, tmp_path, capsys)
         api.export(run, tmp_path / "file" / "b.tar")
     assert not (tmp_path / "b.tar").exists()
     assert not [p for p in tmp_path.iterdir() if p.suffix == ".part"]
+
+
+def test_a_round_that_was_emptied_is_refused(run, tmp_path):
+    """What nothing is taken of is checked, too: else a message could be taken away unseen."""
+    spoilt = copied(run, tmp_path)
+    write_tree(spoilt.path / "transcript" / "round-000003.safetensors", {}, {"messages": []})
+    with pytest.raises(BrokenFile, match="changed or damaged"):
+        api.export(spoilt, tmp_path / "b.tar")
 
 
 def test_a_file_that_links_out_of_the_run_is_not_packed(run, tmp_path):

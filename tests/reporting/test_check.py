@@ -44,7 +44,7 @@ def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
 
 def said(now, then, baseline=Path("leakage.json")):
     verdict = gate.check(write.gated(now), Baseline.of(write.gated(then)))
-    return check_of(verdict, now, commands(now, tables.collect(now).tradeoff), baseline)
+    return check_of(verdict, now, commands(now, tables.collect(now).rows("tradeoff")), baseline)
 
 
 def test_what_leaks_more_comes_first_with_numbers_and_margin(tmp_path):

@@ -14,7 +14,7 @@ from helpers.small_runs import again, build, by_hand, copied, trained
 from leakbench import api
 from leakbench.attacking.guess import Guess
 from leakbench.base.files import read_json, write_json
-from leakbench.metrics.prototypes import likeness, named
+from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import find, load
 from leakbench.reporting import about as report_about
 from leakbench.reporting import maps, pictures
@@ -22,12 +22,14 @@ from leakbench.reporting.clients import of as clients_of
 from leakbench.reporting.curves import chosen
 from leakbench.reporting.curves import of as curves_of
 from leakbench.reporting.data import Embedding, Naming, Split
+from leakbench.reporting.png import Images
 from leakbench.reporting.write import tables
 from leakbench.results import tables as results
-from leakbench.results.keys import setting_key
+from leakbench.results.number import Attacker, Number
 from leakbench.scoring.score import score
 from leakbench.scoring.truth import Truth
 from leakbench.statistics import intervals
+from leakbench.statistics.intervals import Estimate
 
 TEN = [1.0] * 10
 
@@ -38,13 +40,9 @@ def hits(count: int) -> list[float]:
 
 def gathered(folder):
     """Curves, clients and the tables of every run below ``folder``."""
-    curves, clients = [], []
-
-    def look(found):
-        curves.extend(curves_of(found))
-        clients.extend(clients_of(found))
-
-    return curves, clients, results.collect(find([folder]), look=look)
+    made = results.collect(find([folder]))
+    curves = [c for s in made.settings for c in curves_of(s)]
+    return curves, [c for s in made.settings for c in clients_of(s)], made
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_points_of_the_tables_are_the_tables(two_seeds):
     own = of(curves, "p_leak", "paper")
     assert own.rounds == (10, 50, 100)
     for stage, at in (("middle", 1), ("final", 2)):
-        [row] = [r for r in made.tradeoff if r["attack"] == "near" and r["stage"] == stage]
+        [row] = [r for r in made.rows("tradeoff") if r["attack"] == "near" and r["stage"] == stage]
         assert (own.value[at], own.low[at], own.high[at], own.floor[at]) == (
             row["value"],
             row["low"],
@@ -88,7 +86,6 @@ def test_points_of_the_tables_are_the_tables(two_seeds):
             row["floor"],
         )
     assert own.by == "near"
-    assert own.setting == setting_key(made.tradeoff[0])
 
 
 def test_a_round_between_the_stages_is_pooled_as_the_table_pools(two_seeds):
@@ -107,40 +104,37 @@ def test_a_round_between_the_stages_is_pooled_as_the_table_pools(two_seeds):
 def test_the_best_real_attack_is_one_whose_control_succeeded_and_may_be_a_single_point(two_seeds):
     curves, _, made = gathered(two_seeds)
     best = of(curves, "p_leak", "method")
-    [row] = [r for r in made.tradeoff if r["attack"] == "mean"]
+    [row] = [r for r in made.rows("tradeoff") if r["attack"] == "mean"]
     assert (best.by, best.rounds, best.value) == ("mean", (100,), (row["value"],))
 
 
 def test_choosing_reads_both_directions():
-    def row(attack, rung, low, high, leaks, flags=""):
-        return {
-            "attack": attack,
-            "rung": rung,
-            "leaks": leaks,
-            "low": low,
-            "high": high,
-            "value": (low + high) / 2,
-            "flags": flags,
-        }
+    def row(attack, rung, low, high, leaks, flags=frozenset()):
+        value = Estimate((low + high) / 2, low, high, 10, "client", "student")
+        meaning = P_LEAK.meaning.model_copy(update={"direction": leaks})
+        attacker = Attacker(name=attack, rung=rung)
+        return Number.model_construct(
+            attacker=attacker, meaning=meaning, value=value, flags=frozenset({flags} - {""})
+        )
 
     down = [
         row("a", "method", 0.1, 0.2, "down"),
         row("b", "public", 0.3, 0.9, "down"),
         row("own", "paper", 0.5, 0.6, "down"),
     ]
-    assert [r["attack"] for r in chosen(down)] == ["own", "a"]
+    assert [n.attacker.name for n in chosen(down)] == ["own", "a"]
     up = [
         row("a", "method", 0.1, 0.2, "up"),
         row("b", "public", 0.3, 0.9, "up"),
         row("c", "public", 0.9, 1.0, "up", "control_failed"),
     ]
-    assert [r["attack"] for r in chosen(up)] == ["b"]
+    assert [n.attacker.name for n in chosen(up)] == ["b"]
 
 
 def test_utility_ends_at_the_tables_number_and_covers_every_seed_before(two_seeds):
     curves, _, made = gathered(two_seeds)
     found = of(curves, "accuracy")
-    [final] = [r for r in made.utility if r["statistic"] == "final"]
+    [final] = [r for r in made.rows("utility") if r["statistic"] == "final"]
     assert found.rounds == (33, 66, 100)
     assert (found.value[-1], found.low[-1], found.high[-1]) == (
         final["value"],
@@ -193,13 +187,12 @@ def test_shares_are_the_worst_case_of_every_attack_that_counts(two_seeds):
     _, [found], made = gathered(two_seeds)
     [worst] = [
         r
-        for r in made.tradeoff
+        for r in made.rows("tradeoff")
         if r["attack"] == "any_attack" and r["metric"] == "p_leak" and r["stage"] == "all"
     ]
     # Weak would have hit all ten, but its control failed.
     assert found.shares == (1.0,) * 6 + (0.5,) + (0.0,) * 3
     assert sum(found.shares) / 10 == pytest.approx(worst["value"])
-    assert found.setting == setting_key(worst)
 
 
 def test_clients_nobody_attacked_and_failed_units(tmp_path):
@@ -232,7 +225,7 @@ def test_a_metric_that_counts_no_hits_has_no_clients(tmp_path):
 
 
 def test_methods_speak_for_themselves_and_one_that_is_not_installed_is_silent(two_seeds):
-    about = report_about.of(find([two_seeds]))
+    about = report_about.of(results.collect(find([two_seeds])).settings)
     assert about["defenses/fedgn"].text.startswith(
         "FedGN (baseline in FedHide): Gaussian noise on the prototype"
     )
@@ -243,13 +236,16 @@ def test_methods_speak_for_themselves_and_one_that_is_not_installed_is_silent(tw
 
 def test_guesses_are_named_with_the_hash_that_was_scored(two_seeds):
     runs = find([two_seeds])
-    [found] = report_about.guesses(runs).values()
-    assert len(found) == 6
-    for run in runs:
-        for folder in run.attacks:
-            assert (
-                found[f"{run.id}/{folder.path.name}"] == folder.meta["files"]["guess.safetensors"]
-            )
+    [setting] = results.collect(runs).settings
+    ends = [n for n in setting.numbers if n.stage in ("final", "all")]
+    by_attack = {n.attacker.name: n.provenance for n in ends}
+    for name in ("near", "mean", "weak"):
+        folders_ = [a for run in runs for a in run.attacks if a.name == name]
+        hashes = {a.meta["files"]["guess.safetensors"] for a in folders_}
+        assert set(by_attack[name].guess_sha256) == hashes
+        assert by_attack[name].runs == tuple(run.id for run in runs)
+    # Made of two attacks' guesses in each of two runs; the third's control failed.
+    assert len(by_attack["any_attack"].guess_sha256) == 4
 
 
 # maps
@@ -268,18 +264,22 @@ def real(tmp_path_factory):
 
 def mapped(run, **changes):
     made = tables([run])
-    rows = [r | changes for r in made.tradeoff]
-    return maps.of([run], rows), made
+    return maps.of([changed(s, **changes) for s in made.settings]), made
+
+
+def changed(setting, **changes):
+    numbers = tuple(n.model_copy(update=changes) for n in setting.numbers)
+    return setting.model_copy(update={"numbers": numbers})
 
 
 def test_who_was_named_adds_up_to_the_tables_number(real):
-    found, made = mapped(real, flags="")
+    found, made = mapped(real, flags=frozenset())
     namings = [m for m in found if isinstance(m, Naming)]
     assert {m.rung for m in namings} == {"paper", "method"}
     for m in namings:
         [row] = [
             r
-            for r in made.tradeoff
+            for r in made.rows("tradeoff")
             if r["metric"] == "p_leak"
             and r["rung"] == m.rung
             and r["attack"] not in ("cascade", "any_attack")
@@ -295,16 +295,16 @@ def test_who_was_named_adds_up_to_the_tables_number(real):
 
 
 def test_places_are_those_of_the_clients_and_the_same_every_time(real):
-    [m] = [m for m in mapped(real, flags="")[0] if isinstance(m, Embedding)]
+    [m] = [m for m in mapped(real, flags=frozenset())[0] if isinstance(m, Embedding)]
     assert m.clients == tuple(range(10))
     assert len(m.true) == len(m.shared) == len(m.recovered) == 10
     assert all(math.isfinite(x) for place in (*m.true, *m.shared, *m.recovered) for x in place)
-    assert [x for x in mapped(real, flags="")[0] if isinstance(x, Embedding)] == [m]
+    assert [x for x in mapped(real, flags=frozenset())[0] if isinstance(x, Embedding)] == [m]
 
 
 def test_of_many_clients_some_are_placed_and_the_rest_counted(real, monkeypatch):
     monkeypatch.setattr(maps, "PLACED", 6)
-    [m] = [m for m in mapped(real, flags="")[0] if isinstance(m, Embedding)]
+    [m] = [m for m in mapped(real, flags=frozenset())[0] if isinstance(m, Embedding)]
     assert (len(m.clients), m.left_out) == (6, 4)
     assert list(m.clients) == sorted(m.clients)
 
@@ -318,9 +318,9 @@ def test_the_split_is_the_truth_s(real):
     assert m.counts == tuple(tuple(int((y == k).sum()) for k in range(10)) for y in held)
 
 
-@pytest.mark.parametrize("flags", ["dead_run", "few_units|control_failed"])
+@pytest.mark.parametrize("flags", [{"dead_run"}, {"few_units", "control_failed"}])
 def test_what_is_dead_or_weak_is_never_on_a_map(real, flags):
-    assert [m for m in mapped(real, flags=flags)[0] if not isinstance(m, Split)] == []
+    assert [m for m in mapped(real, flags=frozenset(flags))[0] if not isinstance(m, Split)] == []
 
 
 def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
@@ -329,7 +329,9 @@ def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
     meta = read_json(run.path / "run.json")
     meta["files"] = {n: h for n, h in meta["files"].items() if not n.startswith("truth/")}
     write_json(run.path / "run.json", meta)
-    assert maps.of([load(run.path)], [r | {"flags": ""} for r in made.tradeoff]) == []
+    bare = [changed(s, flags=frozenset()) for s in made.settings]
+    again = [s.model_copy(update={"runs": (load(run.path),)}) for s in bare]
+    assert maps.of(again) == []
 
 
 def test_names_are_shared_by_ties():
@@ -366,7 +368,7 @@ def test_units_drawn_do_not_depend_on_what_came_out(real, tmp_path):
         assert len(data["counts"]) == 10
         folder = by_hand(recording, "gradient_inversion", attack, guesses, guesses)
         assert folder == score(recording, "gradient_inversion", attack)
-        found = list(pictures.of_runs([load(run.path)]))
+        found = list(pictures.of_run(load(run.path), Images()))
         shown.append([(p.role, p.unit, p.round) for p in found])
         assert {p.unit for p in found if p.role == "original"} == {
             p.unit for p in found if p.role == "attack"

@@ -402,7 +402,7 @@ def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
 def test_links_to_run_folders_are_followed(attacked, tmp_path):
     path, _ = attacked
     (tmp_path / "elsewhere").symlink_to(path, target_is_directory=True)
-    assert len(write.tables(folders.find([tmp_path / "elsewhere"])).results) == 3
+    assert len(write.tables(folders.find([tmp_path / "elsewhere"])).rows("results")) == 3
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,13 @@ from leakbench import api
 from leakbench.base.errors import UsageError
 from leakbench.base.files import write_tree
 from leakbench.cli import run as cli
+from leakbench.federation.utility import METRICS
+from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.reporting import other
 from leakbench.reporting.moved import against
-from leakbench.results.keys import row_key
-from reports import _against
+from leakbench.results.tables import collect
+from reports._page import moved as _against
 from reports.html import render
 
 SEEDS = range(8)
@@ -40,8 +42,12 @@ def made(folder, hits, *, seeds=SEEDS, sigma=0.1, right=8, metric="p_leak", valu
 
 
 def moved(now, then):
-    found = against("there", other.of_runs(now), other.of_runs(then))
+    found = against("there", rows_of(now), rows_of(then), {})
     return found, {(r.attack, r.metric): r for r in found.rows}
+
+
+def rows_of(runs):
+    return gate_rows(collect(runs).settings)
 
 
 def test_rows_are_joined_and_the_difference_is_the_gates(tmp_path):
@@ -63,10 +69,8 @@ def test_rows_are_joined_and_the_difference_is_the_gates(tmp_path):
     assert 0.3 < row.low < 0.55 < row.high < 0.8
     from leakbench.gate.comparing import difference
 
-    sides = [
-        next(s for s in other.of_runs(r) if s.row["attack"] == "averaging") for r in (now, then)
-    ]
-    d = difference(sides[0].gate, sides[1].gate)
+    sides = [next(s for s in rows_of(r) if s.attack == "averaging") for r in (now, then)]
+    d = difference(*sides)
     assert (row.low, row.high) == (d.lower(0.025), d.upper(0.025))
     assert found.only_now == found.only_then == ()
     assert found.rows[0].word == "leaks more"  # the most urgent first
@@ -86,7 +90,7 @@ def test_where_less_leaks_more_the_sign_stays_the_metrics_own(tmp_path):
     now = made(tmp_path / "b", 0, metric="mse", value=0.1)
     row = moved(now, then)[1]["averaging", "mse"]
     assert row.difference == pytest.approx(-0.4)
-    assert row.leaks == "down"
+    assert row.worse == "down"
     assert row.word == "leaks more"  # a smaller error is a better reconstruction
 
 
@@ -96,7 +100,7 @@ def test_utility_has_words_of_its_own(tmp_path):
         made(tmp_path / "b", 3, right=50, test=100),
     )
     row = moved(now, then)[1]["utility", "accuracy"]
-    assert (row.word, row.leaks) == ("loses utility", "down")
+    assert (row.word, row.worse) == ("loses utility", "down")
     assert moved(then, now)[1]["utility", "accuracy"].word == "more useful"
 
 
@@ -155,15 +159,18 @@ def test_settings_and_numbers_of_one_side_only(tmp_path):
 def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_path):
     then, now = made(tmp_path / "a", 2), made(tmp_path / "b", lambda s: 7 + s % 2)
     api.report(then, tmp_path / "old", formats=[])
-    sides = other.of_folder(tmp_path / "old")
-    real = {s.key: s for s in other.of_runs(then)}
+    sides = other.of_folder(tmp_path / "old", {"accuracy": METRICS["accuracy"].meaning})
+    real = {s.key: s for s in rows_of(then)}
     assert {s.key for s in sides} == set(real)
     for s in sides:
         same = real[s.key]
-        assert (s.value, s.low, s.high, s.worse, s.seeds, s.margin) == (
-            same.value, same.low, same.high, same.worse, same.seeds, same.margin)  # fmt: skip
-        assert s.about == same.about
-    found = against("old", other.of_runs(now), sides)
+        assert (s.value, s.low, s.high, s.worse, s.allowed) == (
+            same.value, same.low, same.high, same.worse, same.allowed)  # fmt: skip
+        assert s.scores.keys() == same.scores.keys()
+        assert (s.engine, s.dtype, s.setting["rounds"]) == (
+            same.engine, same.dtype, same.setting["rounds"])  # fmt: skip
+        assert s.estimate.n == same.estimate.n
+    found = against("old", rows_of(now), sides, {})
     row = next(r for r in found.rows if r.attack == "averaging")
     assert row.word == "leaks more"
     assert "hold no units" in row.why
@@ -175,7 +182,7 @@ def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_
 def test_equal_tables_are_not_taken_for_the_same_guesses(tmp_path):
     both = made(tmp_path / "a", 3)
     api.report(both, tmp_path / "old", formats=[])
-    found = against("old", other.of_runs(both), other.of_folder(tmp_path / "old"))
+    found = against("old", rows_of(both), other.of_folder(tmp_path / "old", {}), {})
     assert {r.word for r in found.rows if r.attack != "utility"} <= {"cannot tell", "leaks no more"}
 
 
@@ -183,12 +190,12 @@ def test_other_places_are_one_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     for place in ("empty", "nowhere"):
         with pytest.raises(UsageError, match="expected a report folder"):
-            other.of_folder(tmp_path / place)
+            other.of_folder(tmp_path / place, {})
     both = made(tmp_path / "a", 3, seeds=[0])
     api.report(both, tmp_path / "old", formats=[])
     (tmp_path / "old" / "tradeoff.csv").write_text("task\nx,y\n")
     with pytest.raises(UsageError, match="damaged"):
-        other.of_folder(tmp_path / "old")
+        other.of_folder(tmp_path / "old", {})
 
 
 # in the formats
@@ -310,4 +317,5 @@ def test_keys_are_those_of_the_tables(tmp_path):
     both = made(tmp_path / "a", 3, seeds=[0, 1])
     data = api.report(both, tmp_path / "out", formats=[])
     table = folders.read_table(data / "tradeoff.csv", ())
-    assert {row_key(r) for r in table} < {s.key for s in other.of_runs(both)}
+    assert len(table) == len(rows_of(both)) - 1  # and the utility
+    assert {s.key for s in other.of_folder(data, {})} == {s.key for s in rows_of(both)}

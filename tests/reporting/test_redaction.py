@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.report_data import report_data
 from helpers.small_runs import trained
+from reports._png import png
 
 from leakbench import api
 from leakbench.base import registry
@@ -23,7 +24,6 @@ from leakbench.reporting import maps, pictures, redaction
 from leakbench.reporting import write as reporting
 from leakbench.reporting.data import ReportData
 from leakbench.reporting.redaction import KEPT, LEFT_OUT, clear, redact
-from reports._png import png
 
 EVERY = ("html", "csv", "json", "figures", "markdown", "latex")
 
@@ -148,7 +148,7 @@ def test_what_nobody_decided_on_is_emptied(data, monkeypatch):
     monkeypatch.setattr(redaction, "KEPT", KEPT - {"curves", "runs"})
     out = redact(replace(data, curves=["a secret"]))
     assert (out.curves, out.runs, out.pictures) == ((), (), ())
-    assert out.tradeoff == data.tradeoff
+    assert out.rows("tradeoff") == data.rows("tradeoff")
     assert out.redacted
 
 

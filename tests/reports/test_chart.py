@@ -6,33 +6,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
-from helpers.report_data import report_data, row, setting
+from helpers.report_data import built, report_data, row, setting
 
-from leakbench.judging.judging import find_questions
-from leakbench.judging.settings import find_settings
-from leakbench.reporting.data import Check, ReportData
-from leakbench.results.keys import setting_key
-from leakbench.results.tradeoff import mark_front
-from reports._attackers import ATTACKERS, absent, present, row_of
-from reports._callouts import obstacles, short_names
-from reports._chart import chart
-from reports._chart_data import block, chart_data
-from reports._fronts import Axes, front, lost, steps, trades
-from reports._labels import within
-from reports._plot import NARROW, WIDE, plot
-from reports._points import shapes
-from reports._scale import Scale
-from reports._scene import scene
-from reports._strip import strip
-from reports._tracks import track, track_scale
+from leakbench.judging.attackers import ATTACKERS, absent, present, row_of
+from leakbench.judging.fronts import Axes, front, lost, steps, trades
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.reporting.check import heading
+from leakbench.reporting.data import Check, CheckRow
+from leakbench.results.cells import table_lines
+from reports._chart.callouts import obstacles, short_names
+from reports._chart.chart import chart
+from reports._chart.data import block, chart_data
+from reports._chart.labels import within
+from reports._chart.plot import NARROW, WIDE, plot
+from reports._chart.points import shapes
+from reports._chart.scale import Scale
+from reports._chart.scene import scene
+from reports._chart.small_track import track, track_scale
+from reports._page.strip import strip
 from reports.html import render
 
-EMPTY = ReportData(
-    "leakbench report", "0.1.0", "abc", dirty=False, made="2026-11-21T00:00:00+00:00"
-)
 SIGMA = [{"sigma": s} for s in (0.1, 0.2, 0.3, 0.4)]
 
 
@@ -45,7 +40,7 @@ def attacked(params, utility, paper, real, worst, **more):
         ("own", "paper", paper),
         ("unmix", "method", real),
         ("cascade", "method", real),
-        ("any_attack", "method", worst),
+        ("any_attack", "paper" if real is None else "method", worst),
     ]
     return [
         row(base, utility, name, rung, "p_leak", value, **more)
@@ -54,10 +49,8 @@ def attacked(params, utility, paper, real, worst, **more):
     ]
 
 
-def ask(rows, **changes):
-    data = replace(EMPTY, tradeoff=rows, **changes)
-    settings = find_settings(data)
-    return find_questions(data, settings)[0]
+def ask(rows):
+    return built(rows).questions[0]
 
 
 def axes(question):
@@ -82,27 +75,24 @@ def data(text):
 
 
 def test_its_numbers_are_those_of_the_table(data):
-    settings = {s.index: s.key for s in find_settings(report_data())}
+    settings = report_data().settings
     seen = 0
     for chart_ in data["charts"].values():
         for index, told in chart_["settings"].items():
-            rows = [r for r in report_data().tradeoff if setting_key(r) == settings[int(index)]]
             for key, at in told["at"].items():
-                near = [
-                    r
-                    for r in rows
-                    if all(
-                        f"{r[c]:.6g}" == f"{v:.6g}"
-                        for c, v in zip(("value", "low", "high"), at[:3], strict=True)
-                    )
-                ]
+                near = []
+                for n in settings[int(index)].numbers:
+                    own = (n.value.value, n.value.low, n.value.high)
+                    if all(f"{o:.6g}" == f"{v:.6g}" for o, v in zip(own, at[:3], strict=True)):
+                        near.append(n)
                 assert any(
-                    r["attack"] == key or key not in ("cascade", "any_attack") for r in near
+                    n.attacker.name == key or key not in ("cascade", "any_attack") for n in near
                 ), (told["name"], key)
                 value, floor, control, n, attack, notes = (data["texts"][i] for i in at[3:])
-                assert value.startswith(f"{near[0]['value']:.2f} ({near[0]['low']:.2f} to ")
-                assert floor == f"{near[0]['floor']:.2f}"
-                assert control == f"{near[0]['control']:.2f}"
+                first = near[0]
+                assert value.startswith(f"{first.value.value:.2f} ({first.value.low:.2f} to ")
+                assert floor == f"{first.floor.value:.2f}"
+                assert control == f"{first.control.value:.2f}"
                 assert n.endswith(", 3 seeds")
                 assert attack
                 assert notes
@@ -124,9 +114,9 @@ def test_each_rung_is_its_own_row_and_the_strongest_up_to_there(data):
     base = setting("fedgn", SIGMA[0])
     rows = attacked(SIGMA[0], 0.9, 0.1, 0.3, 0.8)
     [judged] = ask([*rows, row(base, 0.9, "average", "transcript", "p_leak", 0.7)]).judged
-    assert row_of(judged, "transcript").value == 0.7
+    assert row_of(judged, "transcript").value.value == 0.7
     # Who knows more can still do what is possible with less.
-    assert row_of(judged, "method").value == 0.7
+    assert row_of(judged, "method").value.value == 0.7
     assert row_of(judged, "public") is None  # nobody with public data attacked it
 
 
@@ -136,7 +126,7 @@ def test_what_was_not_attacked_is_faint_at_its_worst_case_and_said_to_be():
         [*attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6), *attacked(SIGMA[1], 0.8, 0.2, None, 0.4)]
     )
     assert [a.key for a in present(question)] == ["paper", "method", "cascade", "any_attack"]
-    judged = next(j for j in question.judged if j.setting.key == setting_key(base))
+    judged = next(j for j in question.judged if j.setting.key == base.key)
     assert row_of(judged, "method") is None
     told = "1 setting of 2 has no such attack that counts and stands faint at its worst case."
     assert absent(question.judged, "method") == told
@@ -171,8 +161,7 @@ def test_an_attack_whose_control_failed_stands_for_nobody():
 @pytest.mark.parametrize("key", [a.key for a in ATTACKERS if a.key != "public"])
 def test_the_drawing_and_the_data_are_one(size, key):
     """What the script would draw from the data is what Python drew, to a tenth of a pixel."""
-    data_ = report_data()
-    question = find_questions(data_, find_settings(data_))[0]
+    question = report_data().questions[0]
     assert key in [a.key for a in present(question)]
     found = scene(plot(question, size), key)
     told = chart_data({"q0": {k: [scene(plot(question, size), k)] for k in (key, "any_attack")}})[
@@ -310,7 +299,7 @@ def test_the_dead_the_weak_and_the_hardly_tried_are_on_no_front():
     question = ask(rows)
     at = axes(question)
     names = {
-        k: [t.judged.setting.params["sigma"] for t in front(question, k, at)]
+        k: [t.judged.setting.configuration.params["sigma"] for t in front(question, k, at)]
         for k in ("paper", "method", "cascade", "any_attack")
     }
     assert names == {"paper": [0.4], "method": [0.1], "cascade": [0.1], "any_attack": [0.1]}
@@ -325,18 +314,47 @@ def test_the_dead_the_weak_and_the_hardly_tried_are_on_no_front():
     assert found.start == found.on[0]
 
 
+def fronts_told(data):
+    """For every question the settings that each place names on the worst case's front: the table,
+    report.json, the page.
+    """
+    dumped = data.model_dump(mode="json", by_alias=True)
+    block_ = r'<script type="application/json" id="charts">(.*?)</script>'
+    charts = json.loads(re.search(block_, render(data), re.DOTALL).group(1))["charts"]
+    keys = {s.key: s.id for s in data.settings}
+    for i, question in enumerate(data.questions):
+        marked = [n for s in data.settings for n in s.numbers if n.on_front]
+        asked = (question.metric, question.probe, question.stage)
+        worst = [n for n in marked if n.attacker.name == "any_attack" and n.asked == asked]
+        table = {keys[n.configuration.key] for n in worst if n.configuration.task == question.task}
+        rows = {(r["defense"], r["defense_params"], r["wrappers"]) for r in table_lines(worst)}
+        assert len(rows) == len(table)
+        assert all(r["on_front"] for r in table_lines(worst))
+        on = charts[f"q{i}"]["by"].get("any_attack", {"on": []})["on"]
+        yield (
+            table,
+            set(dumped["questions"][i]["fronts"].get("any_attack", [])),
+            {f"r{index}" for index in on},
+        )
+
+
 def test_the_front_of_the_worst_case_is_the_tables():
-    data_ = report_data()
-    rows = [dict(r) for r in data_.tradeoff]
-    mark_front(rows, {"accuracy": "up"}, dict.fromkeys(map(id, rows), "one split"))
-    marked = {
-        setting_key(r)
-        for r in rows
-        if r["on_front"] and (r["attack"], r["metric"]) == ("any_attack", "p_leak")
-    }
-    question = find_questions(data_, find_settings(data_))[0]
-    assert len(marked) == 4
-    assert {t.judged.setting.key for t in front(question, "any_attack", axes(question))} == marked
+    told = list(fronts_told(report_data()))
+    assert len(told[0][0]) == 4
+    for table, file, page in told:
+        assert table == file == page
+
+
+def test_where_only_the_papers_own_attack_ran_no_place_names_a_front():
+    late = [*attacked(SIGMA[0], 0.9, 0.1, 0.5, 0.6), *attacked(SIGMA[1], 0.7, 0.05, 0.2, 0.3)]
+    early = [*attacked(SIGMA[0], 0.9, 0.4, None, 0.4), *attacked(SIGMA[1], 0.7, 0.3, None, 0.3)]
+    data = built([*late, *(n.model_copy(update={"stage": "early"}) for n in early)])
+    told = {q.stage: found for q, found in zip(data.questions, fronts_told(data), strict=True)}
+    assert told["early"] == (set(), set(), set())
+    assert told["final"][0] == told["final"][1] == told["final"][2] == {"r0", "r1"}
+    # By the papers' own attacks there is a front.
+    question = next(q for q in data.questions if q.stage == "early")
+    assert question.fronts["paper"] == ["r1", "r0"]
 
 
 def test_scales_hold_for_every_attacker():
@@ -345,7 +363,7 @@ def test_scales_hold_for_every_attacker():
     for a in present(question):
         for p in found.points(a.key):
             assert WIDE.left <= p.x <= WIDE.wide - WIDE.right
-            assert found.xs.value(p.x) == pytest.approx(p.row.value)
+            assert found.xs.value(p.x) == pytest.approx(p.row.value.value)
 
 
 def test_a_metric_that_begins_at_a_half_leaves_its_strip_little_room():
@@ -373,8 +391,8 @@ def test_labels_drop_what_does_not_tell_settings_apart():
     rows += attacked({"sigma": 0.1, "k": 2, "stored": "unit"}, 0.9, 0.1, 0.5, 0.6, flags="dead_run")
     points = plot(ask(rows), WIDE).points("any_attack")
     assert {n: s for n, s in short_names(points).items() if "unit" not in n} == {
-        "FedGN K 1, σ 0.1, stored as_drawn": "FedGN K 1",
-        "FedGN K 2, σ 0.1, stored as_drawn": "FedGN K 2",
+        "FedGN k 1, σ 0.1, stored as_drawn": "FedGN k 1",
+        "FedGN k 2, σ 0.1, stored as_drawn": "FedGN k 2",
     }
 
 
@@ -387,7 +405,7 @@ def test_labels_keep_clear_of_points_bars_arrows_and_steps():
         return any(a <= x <= c and b <= y <= d for a, b, c, d in taken)
 
     assert covered(p.x + 7, p.y + 7)
-    assert covered(found.xs(p.row.high) - 1, p.y)
+    assert covered(found.xs(p.row.value.high) - 1, p.y)
     assert covered((p.paper + p.x) / 2, p.y)
     assert covered(100.0, 250.0)
     assert not covered(p.x, p.y + 20)
@@ -402,86 +420,93 @@ def test_words_lie_wholly_inside_and_clear_of_all():
     assert within([], 1.0, 1.0, []) is None
 
 
-REAL = (
-    (
-        "leaks more    digit-pairs/fedgn-{}/cascade/method/p_leak/all: 0.32 -> 0.6, worse by +0.28"
-        " [+0.2, +0.35], margin 0.05, 3 paired seeds"
-    ),
-    (
-        "cannot tell   digit-pairs/fedhide-1234abcd/unmix-1234abcd/method/p_leak/final/probe: no"
-        " such row now: run the same attacks"
-    ),
-    (
-        "new           digit-pairs/fedaws-12345678/utility/accuracy: 0.9; not in the baseline, so"
-        " it is not gated: --update adds it"
-    ),
-    (
-        "fine          digit-pairs/fedcs-12345678/any_attack/method/p_leak/all: 0.9 -> 0.92, worse"
-        " by +0.02 [-0.02, +0.04], margin 0.05, x"
-    ),
-    "4 rows gated: 1 leaks more, 1 cannot tell, 1 new, 1 fine",
+def checks(verdict, row_, **more):
+    given = {"ref": row_, "meaning": P_LEAK.meaning, "margin": 0.05, "why": ""}
+    numbers = dict.fromkeys(("old", "new", "difference", "low", "high"))
+    return CheckRow(verdict=verdict, row=row_, **given | numbers | more)
+
+
+MORE = checks(
+    "leaks more",
+    "digit-pairs: FedGN σ 0.3, best real attacker",
+    old=0.32,
+    new=0.6,
+    difference=0.28,
+    low=0.2,
+    high=0.35,
+    why="3 paired seeds",
+)
+GONE = checks(
+    "cannot tell",
+    "digit-pairs: FedHide, unmix, on probes",
+    old=0.5,
+    why="no such row now",
+    command="leakbench attack runs",
+)
+NEW = checks("new", "digit-pairs: FedAwS, utility", new=0.9, why="not in the baseline")
+CLOSE = checks(
+    "fine",
+    "digit-pairs: FedCS, worst case",
+    old=0.9,
+    new=0.92,
+    difference=0.02,
+    low=-0.02,
+    high=0.04,
 )
 
 
-def test_strip_says_which_row_moved_and_by_how_much():
-    from leakbench.base.spec import fingerprint
+def check_of(code, *rows, **more):
+    return Check(exit=code, lines=(), heading=heading(code, rows), rows=rows, **more)
 
-    settings = find_settings(report_data())
-    one = next(s for s in settings if s.name == "FedGN σ 0.3")
-    print_ = fingerprint([one.family, one.params, list(one.wrappers)])
-    lines = tuple(line.format(print_) for line in REAL)
-    found = strip(Check(1, lines, "leakage.json"), settings)
+
+def test_strip_says_which_row_moved_and_by_how_much():
+    found = strip(check_of(1, MORE, GONE, NEW, CLOSE, against="leakage.json"))
     assert found.head == "Check failed (exit 1): 1 row leaks more, 1 cannot tell, 1 new, 1 fine."
+    assert found.against == "leakage.json"
+    # What is new or fine keeps nothing from passing: it is counted alone.
     assert [(line.word, line.where) for line in found.lines] == [
-        ("leaks more", "digit-pairs: FedGN σ 0.3, best real attacker (cascade), P_leak"),
-        ("cannot tell", "digit-pairs: FedHide, unmix, P_leak, probe"),
-        ("new", "digit-pairs: FedAwS, utility, accuracy"),
+        ("leaks more", "digit-pairs: FedGN σ 0.3, best real attacker"),
+        ("cannot tell", "digit-pairs: FedHide, unmix, on probes"),
     ]
     assert (found.lines[0].moved, found.lines[0].why) == (
-        "0.32 → 0.6",
-        "+0.28 (+0.2 to +0.35), allowed 0.05. 3 paired seeds.",
+        "P_leak 0.32 → 0.60",
+        "+0.28 (+0.20 to +0.35), allowed 0.05. 3 paired seeds.",
     )
-    assert found.lines[1].why == "No such row now: run the same attacks."
+    assert found.lines[1].moved == "P_leak 0.50 then"
+    assert found.lines[1].why == "no such row now. To settle it: leakbench attack runs."
     assert found.more == 0
+    assert strip(None) is None
 
 
 @pytest.mark.parametrize(
     ("check", "head", "tone"),
     [
-        (
-            Check(0, (REAL[3], "1 rows gated: 1 fine")),
-            "Check passed: all 1 row fine. Closest: ",
-            "held",
-        ),
-        (
-            Check(3, ("cannot tell: the baseline has no rows. Write them with --update.",)),
-            "Nothing is gated yet: leakbench check",
-            "part",
-        ),
-        (Check(3, (REAL[1],)), "Check undecided (exit 3): 1 row cannot tell.", "part"),
+        (check_of(0, CLOSE), "Check passed: the one row is fine. Closest: ", "held"),
+        (check_of(3), "Nothing is gated yet: `leakbench check", "part"),
+        (check_of(3, GONE), "Check undecided (exit 3): 1 cannot tell.", "part"),
     ],
 )
 def test_strip_at_every_exit_code(check, head, tone):
-    found = strip(check, [])
+    found = strip(check)
     assert found.head.startswith(head)
     assert found.tone == tone
     if check.exit == 0:
         assert found.lines == ()
-        assert "+0.02 of 0.05 allowed." in found.head
+        assert "+0.02 (-0.02 to +0.04), allowed 0.05." in found.head
 
 
 def test_strip_counts_in_words():
-    lines = (REAL[0], REAL[0], *["loses utility task/x"] * 3, REAL[3])
+    lost = checks("loses utility", "task: x, utility")
     assert (
-        strip(Check(1, lines), []).head
-        == "Check failed (exit 1): 2 rows leak more, 3 lose utility, 1 fine."
+        strip(check_of(1, MORE, MORE, lost, lost, lost, CLOSE)).head
+        == "Check failed (exit 1): 2 rows leak more, 3 rows lose utility, 1 fine."
     )
 
 
-def test_strip_leaves_out_no_line_that_it_cannot_read():
-    assert [line.where for line in strip(Check(1, ("<b>something else</b>",)), []).lines] == [
-        "<b>something else</b>"
-    ]
+def test_strip_leaves_out_no_line_of_a_check_without_rows():
+    told = strip(Check(exit=1, lines=("<b>something else</b>",)))
+    assert [line.where for line in told.lines] == ["<b>something else</b>"]
+    assert told.head == "Check ended with exit 1."
 
 
 def test_a_track_stands_in_percent_of_the_charts_own_axis():

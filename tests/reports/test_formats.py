@@ -7,64 +7,36 @@ import csv
 import hashlib
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
-from helpers.report_data import SETTINGS, report_data, row, setting
+from helpers.page import EMPTY
+from helpers.report_data import SETTINGS, built, curve, report_data, row, run_json, setting
 
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
-from leakbench.base.spec import fingerprint
-from leakbench.judging.judging import find_questions
-from leakbench.judging.opening import headline, lede
-from leakbench.judging.settings import find_settings
+from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
 from leakbench.reporting.check import heading, told
-from leakbench.reporting.data import Check, CheckRow, Clients, Curve, ReportData
-from leakbench.reporting.form import ReportFile
-from leakbench.results.keys import row_key, setting_key
+from leakbench.reporting.data import Check, CheckRow, Clients, ReportData
 from reports import latex, markdown
 from reports.html import render
-from reports.json import content
-
-EMPTY = ReportData(
-    title="leakbench",
-    version="0.1.0",
-    commit="c0ffee",
-    dirty=False,
-    made="2026-11-21T06:30:00+00:00",
-)
 
 
 def whole():
-    """The made-up report with every column of every table, curves, clients and hashes."""
-    data = report_data()
-    tables = {
-        name: [{c: r.get(c, "") for c in columns} for r in getattr(data, name)]
-        for name, columns in TABLES.items()
+    """The made-up report; one setting alone has a curve and clients, others than usual."""
+    ends = {"low": (0.0, 0.8), "high": (0.2, 1.0), "floor": (0.05, 0.05)}
+    about = {"rounds": (100, 300), "by": "unmix", "rung": "method"}
+    found = curve("p_leak", (0.1, 0.9), **about, **ends)
+    own = {
+        "curves": (found,),
+        "clients": (Clients(metric="p_leak", probe=False, shares=(1.0, None, 0.5)),),
     }
-    key = setting_key(SETTINGS[4][0])
-    curve = Curve(
-        key,
-        "p_leak",
-        "unmix",
-        (100, 300),
-        (0.1, 0.9),
-        (0.0, 0.8),
-        (0.2, 1.0),
-        (0.05, 0.05),
-        "method",
-    )
-    clients = Clients(key, "p_leak", False, (1.0, None, 0.5))
-    guesses = {
-        key: {
-            f"run/{a}-{fingerprint({})}": c * 64
-            for a, c in (("nearest_prototype", "a"), ("unmix", "b"), ("average_rounds", "c"))
-        }
-    }
-    return replace(data, **tables, curves=[curve], clients=[clients], guesses=guesses)
+    data, none = report_data(), dict.fromkeys(own, ())
+    settings = []
+    for s in data.settings:
+        settings.append(s.model_copy(update=own if s.key == SETTINGS[4][0].key else none))
+    return data.model_copy(update={"settings": tuple(settings)})
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +82,14 @@ def test_csv_holds_the_tables(data, written):
     for name, columns in TABLES.items():
         with (written / f"{name}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == len(getattr(data, name))
-        for line, same in zip(rows, getattr(data, name), strict=True):
+        table = data.tables.rows(name)
+        assert len(rows) == len(table)
+        for line, same in zip(rows, table, strict=True):
             assert list(line) == list(columns)
             assert line == {c: text(same[c]) for c in columns}
+    numbers = [n for s in data.settings for n in s.numbers]
+    assert [r["value"] for r in data.tables.rows("tradeoff")] == [n.value.value for n in numbers]
+    assert len(data.tables.rows("results")) == 3 * len(numbers)
 
 
 def text(value):
@@ -129,21 +105,58 @@ def text(value):
 # JSON
 
 
+def keeps_to(value, schema, defs, at="report.json"):
+    """Is this what the schema says, with every property that it knows and no other?"""
+    if "$ref" in schema:
+        return keeps_to(value, defs[schema["$ref"].removeprefix("#/$defs/")], defs, at)
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            fits = [keeps_to(value, one, defs, at) == [] for one in schema[several]]
+            return [] if any(fits) else [at]
+    if "enum" in schema or "const" in schema:
+        return [] if value in schema.get("enum", [schema.get("const")]) else [at]
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    kinds |= {"integer": int, "number": (int, float)}
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return [f"{at} is no {schema['type']}"]
+    if isinstance(value, bool) and schema.get("type") in ("integer", "number"):
+        return [f"{at} is no number"]
+    out = []
+    if isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", False)
+        for name, inner in value.items():
+            if name in known:
+                out += keeps_to(inner, known[name], defs, f"{at}.{name}")
+            elif isinstance(rest, dict):
+                out += keeps_to(inner, rest, defs, f"{at}.{name}")
+            elif not rest:
+                out.append(f"{at}.{name} is unknown")
+        out += [f"{at}.{name} is missing" for name in known.keys() - value.keys()]
+    elif isinstance(value, list):
+        firsts = schema.get("prefixItems", [])
+        for i, inner in enumerate(value):
+            item = firsts[i] if i < len(firsts) else schema.get("items", {})
+            out += keeps_to(inner, item, defs, f"{at}[{i}]")
+    return out
+
+
 def test_json_keeps_to_its_documented_form(found):
-    assert ReportFile.model_validate(found).model_dump(mode="json", by_alias=True) == found
-    with pytest.raises(ValueError, match="Extra inputs"):
-        ReportFile.model_validate(found | {"more": 1})
-    schema = ReportFile.model_json_schema()
-    assert set(schema["required"]) == set(found)
+    schema = ReportData.model_json_schema(mode="serialization", by_alias=True)
+    assert keeps_to(found, schema, schema["$defs"]) == []
+    assert keeps_to(found | {"more": 1}, schema, schema["$defs"]) == ["report.json.more is unknown"]
+    assert set(schema["properties"]) == set(found)
+    shorter = {k: v for k, v in found.items() if k != "title"}
+    assert keeps_to(shorter, schema, schema["$defs"]) == ["report.json.title is missing"]
+    assert keeps_to(found | {"title": 3}, schema, schema["$defs"]) != []
 
 
 def test_json_says_what_it_is(data, found):
-    assert (found["schema"], found["title"], found["redacted"]) == (1, data.title, False)
+    assert (found["schema"], found["title"], found["redacted"]) == (2, data.title, False)
     assert found["made"] == {
-        "version": data.version,
-        "commit": data.commit,
+        "version": data.made.version,
+        "commit": data.made.commit,
         "dirty": True,
-        "at": data.made,
+        "at": data.made.at,
     }
     assert found["check"]["exit"] == 1
     assert found["check"]["lines"] == list(data.check.lines)
@@ -159,42 +172,47 @@ def test_page_and_json_cannot_disagree(data, found):
     def shown(sentence):
         assert " ".join(sentence.split()) in page.text, sentence
 
-    shown(found["headline"])
-    for task in found["tasks"]:
-        for q in task["questions"]:
-            shown(q["headline"])
-            shown(q["lede"])
+    def whole_of(spans):
+        return "".join(s["text"] for s in spans)
+
+    shown(whole_of(found["headline"]))
+    names = {s["id"]: s for s in found["settings"]}
+    for q in found["questions"]:
+        shown(whole_of(q["headline"]))
+        shown(whole_of(q["lede"]))
+        assert {j["setting"] for j in q["judged"]} == names.keys()
+        for j in q["judged"]:
+            shown(j["sentence"])
+            shown(j["verdict"]["word"])
     for s in found["settings"]:
         assert s["id"] in page.ids
         shown(s["name"])
         shown(s["command"])
-        for verdict in s["verdict"].values():
-            shown(verdict["sentence"])
         for number in s["numbers"]:
             shown(number["command"])
-    assert sum(len(s["numbers"]) for s in found["settings"]) == len(data.tradeoff)
-    questions = find_questions(data, find_settings(data))
-    said = [q for t in found["tasks"] for q in t["questions"]]
-    assert [(q["label"], q["metric"], q["probe"]) for q in said] == [
-        (q.label, q.metric, q.probe) for q in questions
+    told_ = [len(s["numbers"]) for s in found["settings"]]
+    assert sum(told_) == len(data.tables.rows("tradeoff"))
+    assert [(q["label"], q["metric"], q["probe"]) for q in found["questions"]] == [
+        (q.label, q.metric, q.probe) for q in data.questions
     ]
-    for one, q in zip(said, questions, strict=True):
-        assert one["headline"] == "".join(s.text for s in headline(q)).strip()
-        assert one["lede"] == "".join(s.text for s in lede(q)).strip()
-        words = {s["id"]: s["verdict"][q.label]["word"] for s in found["settings"]}
-        assert words == {f"r{j.setting.index}": j.verdict.word for j in q.judged}
+    for one, q in zip(found["questions"], data.questions, strict=True):
+        assert whole_of(one["headline"]) == "".join(s.text for s in q.headline)
+        assert whole_of(one["lede"]) == "".join(s.text for s in q.lede)
+        words = {j["setting"]: j["verdict"]["word"] for j in one["judged"]}
+        assert words == {j.setting.id: j.verdict.word for j in q.judged}
 
 
-def test_fronts_hold_live_settings_and_the_table_decides_the_worst_case(found, data):
-    (task,) = found["tasks"]
-    question = task["questions"][0]
+def test_fronts_hold_live_settings_alone(found):
+    question = found["questions"][0]
     names = {s["id"]: s["name"] for s in found["settings"]}
     dead = {s["id"] for s in found["settings"] if s["state"] == "dead"}
     assert {names[i] for i in question["fronts"]["any_attack"]} == {
         "FedAwS",
         "FedAwS + clip_noise",
         "FedHide α 0.01, K 3",
+        "FedHide α 0.1, K 3",
     }
+    assert dead
     for rung in ("any_attack", "cascade", "paper"):
         assert question["fronts"][rung]
         assert not dead & set(question["fronts"][rung])
@@ -210,21 +228,22 @@ def test_fronts_hold_live_settings_and_the_table_decides_the_worst_case(found, d
 
 def test_a_number_has_all_that_stands_beside_it(found):
     one = next(s for s in found["settings"] if s["name"] == "FedHide α 0.1, K 3")
-    number = next(n for n in one["numbers"] if n["attack"] == "nearest_prototype")
-    assert number["estimate"] == {
+    number = next(n for n in one["numbers"] if n["attacker"]["name"] == "nearest_prototype")
+    assert number["value"] == {
         "value": 0.30,
         "low": 0.26,
         "high": pytest.approx(0.34),
         "n": 60,
         "unit": "client",
+        "interval": "clopper-pearson",
     }
-    assert number["claimed"]["value"] == 0.043
+    assert number["claim"]["value"] == 0.043
     assert number["failed"] == 0
     assert number["provenance"]["guess_sha256"] == ["a" * 64]
     assert number["provenance"]["runs"] == [f"digit-pairs-fedhide-s{i}" for i in range(3)]
     assert number["provenance"]["engine"] == ["fused"]
     made = {
-        n["attack"]: n["provenance"]["guess_sha256"]
+        n["attacker"]["name"]: n["provenance"]["guess_sha256"]
         for n in one["numbers"]
         if n["metric"] == "p_leak"
     }
@@ -236,51 +255,55 @@ def test_a_number_has_all_that_stands_beside_it(found):
 
 
 def test_pictures_stand_once_under_their_hash(found, data):
-    for digest, coded in found["pictures"].items():
+    for digest, coded in found["images"].items():
         assert hashlib.sha256(base64.b64decode(coded)).hexdigest() == digest
     shown = [p for s in found["settings"] for p in s["pictures"]]
-    assert len(shown) == len(data.pictures)
-    assert {p["sha256"] for p in shown} == set(found["pictures"])
+    assert len(shown) == sum(len(s.pictures) for s in data.settings) == 96
+    assert {p["sha256"] for p in shown} == set(found["images"])
     # Original, floor and control are the same in every setting.
-    assert len(found["pictures"]) < len(shown)
-    broken = replace(data, pictures=[replace(data.pictures[0], image=np.full((8, 8), np.nan))])
-    (setting_,) = [s for s in content(broken).settings if s.pictures]
-    assert setting_.pictures[0].sha256 is None
+    assert len(found["images"]) < len(shown)
 
 
-def test_missing_numbers_name_their_settings(found):
-    ids = {s["id"]: s for s in found["settings"]}
-    assert found["missing"]
-    for m in found["missing"]:
-        assert m["settings"]
-        assert {ids[i]["family"] for i in m["settings"]} == {m["defense"]}
+def test_missing_numbers_are_there_with_their_reason(found):
+    assert [m["reason"] for m in found["missing"]] == [
+        "images are under 32 px: LPIPS does not apply"
+    ] * 3
+    assert {(m["attack"], m["metric"]) for m in found["missing"]} == {
+        ("gradient_inversion", "lpips")
+    }
+    settings = {s["id"]: s for s in found["settings"]}
+    told = [settings[m["setting"]]["configuration"]["defense"] for m in found["missing"]]
+    assert told == ["fedaws", "fedgn", "fedgn"]
+
+
+def dumped(data):
+    return data.model_dump(mode="json", by_alias=True)
 
 
 def test_json_of_a_report_without_attacks():
-    file = content(EMPTY)
-    assert file.headline == "No attack has been run: this report says nothing about privacy."
-    assert (file.tasks, file.settings, file.pictures) == ([], [], {})
-    alone = content(replace(report_data(), tradeoff=(), results=(), pictures=(), check=None))
-    assert all(not s.numbers and not s.verdict and s.utility for s in alone.settings)
+    file = dumped(EMPTY)
+    assert [s["text"] for s in file["headline"]] == [
+        "No attack has been run: this report says nothing about privacy."
+    ]
+    assert (file["tasks"], file["settings"], file["images"]) == ([], [], {})
+    alone = dumped(report_data(numbers=(), check=None))
+    assert len(alone["settings"]) == 9
+    assert all(not s["numbers"] and s["utility"] for s in alone["settings"])
+    assert alone["questions"] == []
 
 
 def test_states_are_told_apart():
-    data = report_data()
-    runs = [
-        r | {"status": "failed: it diverged"} if r["spec"]["defense"]["name"] == "feduv" else r
-        for r in data.runs
-    ]
-    gone = replace(
-        data,
-        runs=runs,
-        utility=[u for u in data.utility if u["defense"] != "feduv"],
-        tradeoff=[],
-        results=[],
-    )
-    states = {s.name: (s.state, s.why) for s in content(gone).settings}
+    def run(base, seed):
+        failed = {"status": "failed: it diverged"} if base.defense == "feduv" else {}
+        return run_json(base, seed) | failed
+
+    known = report_data()
+    gained = [u for s in known.settings for u in s.utility if s.family != "feduv"]
+    gone = built(utility=gained, runs=run, also=[b for b, *_ in SETTINGS])
+    states = {s["name"]: (s["state"], s["why"]) for s in dumped(gone)["settings"]}
     assert states["FedUV"] == ("failed", "failed: it diverged")
     assert states["FedAwS"][0] == "done"
-    assert {s.state for s in content(report_data()).settings if s.name == "FedGN σ 3"} == {"dead"}
+    assert {s.state for s in known.settings if s.name == "FedGN σ 3"} == {"dead"}
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -293,38 +316,25 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
 # Markdown
 
 
-def checked(code, *verdicts, why="because", command=""):
+def checks(code, *verdicts, why="because", command=""):
+    known = {"meaning": P_LEAK.meaning, "old": 0.32, "new": 0.6, "difference": 0.28, "low": 0.2}
+    known |= {"high": 0.35, "margin": 0.05, "why": why, "command": command}
     rows = tuple(
-        CheckRow(
-            v,
-            f"digits: FedGN σ {i}, worst case",
-            f"ref{i}",
-            "p_leak",
-            0.32,
-            0.6,
-            0.28,
-            0.2,
-            0.35,
-            0.05,
-            why,
-            command,
-        )
+        CheckRow(verdict=v, row=f"digits: FedGN σ {i}, worst case", ref=f"ref{i}", **known)
         for i, v in enumerate(verdicts)
     )
     urgent = [r for r in rows if r.verdict in ("leaks more", "loses utility", "cannot tell")]
     return Check(
-        code,
-        tuple(told(r) for r in urgent),
-        "leakage.json made at a1b2c3d",
-        heading(code, rows),
-        rows,
+        exit=code,
+        lines=tuple(told(r) for r in urgent),
+        against="leakage.json made at a1b2c3d",
+        heading=heading(code, rows),
+        rows=rows,
     )
 
 
 def page(check, **more):
-    return markdown.render(
-        replace(report_data(), check=check, **more), markdown.Path("out/index.html")
-    )
+    return markdown.render(report_data(check=check, **more), markdown.Path("out/index.html"))
 
 
 @pytest.mark.parametrize(
@@ -351,12 +361,12 @@ def page(check, **more):
     ],
 )
 def test_the_first_line_is_the_outcome_with_a_sign_and_a_word(code, verdicts, first):
-    assert page(checked(code, *verdicts)).startswith(first)
+    assert page(checks(code, *verdicts)).startswith(first)
 
 
 def test_five_lines_and_the_rest_folded():
     text = page(
-        checked(
+        checks(
             1, *["leaks more"] * 7, *["fine"] * 20, command="leakbench train -d fedgn --seeds 0-7"
         )
     )
@@ -391,13 +401,8 @@ def test_a_long_summary_is_cut_with_a_count(settings):
         for b in bases
         for a in ("unmix", "cascade", "any_attack")
     ]
-    text = page(
-        checked(1, *["leaks more"] * settings, why="w" * 60),
-        tradeoff=rows,
-        utility=[],
-        results=[],
-        runs=[],
-    )
+    check = checks(1, *["leaks more"] * settings, why="w" * 60)
+    text = page(check, numbers=rows, utility=(), more={}, runs=None, maps=(), missing=())
     assert len(text) <= len(text.encode()) < 60_000
     left = [int(n) for n in re.findall(r"… and (\d+) more", text)]
     assert bool(left) == (settings > 100)
@@ -445,7 +450,7 @@ def test_many_settings_go_into_several_tables():
         for b in bases
         for a in ("unmix", "cascade", "any_attack")
     ]
-    text = latex.render(replace(EMPTY, tradeoff=rows))
+    text = latex.render(built(rows))
     assert text.count("\\begin{table}") == 3
     assert text.count("(continued)") == 2
     assert text.count("FedHide") == 90
@@ -456,5 +461,5 @@ def test_latex_of_a_report_without_attacks_says_so():
 
 
 def test_row_keys_tell_numbers_apart(data):
-    keys = [row_key(r) for r in data.tradeoff]
+    keys = [n.key for s in data.settings for n in s.numbers]
     assert len(set(keys)) == len(keys)

@@ -7,23 +7,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.page import EMPTY, EVIL, Page
-from helpers.report_data import SETTINGS, report_data, row, setting
+from helpers.report_data import SETTINGS, again, built, gained, report_data, row, setting
 
 from leakbench.base.errors import UsageError
-from leakbench.base.spec import canonical
 from leakbench.judging.judging import find_questions
-from leakbench.judging.settings import find_settings
-from leakbench.reporting.data import Check, Picture
-from leakbench.results.keys import setting_key
-from reports._labels import beside, column
-from reports._scale import Scale, domain
+from leakbench.metrics.prototypes import P_LEAK
+from leakbench.reporting.check import heading
+from leakbench.reporting.data import Check, CheckRow, Made, Picture
+from leakbench.reporting.png import Images
+from leakbench.results.number import Missing
+from reports._chart.labels import beside, column
+from reports._chart.scale import Scale, domain
 from reports.figures import Figures
 from reports.html import Html, render
 
@@ -115,11 +115,15 @@ def test_never_says_private_of_a_method(page):
 
 def test_every_number_has_interval_floor_control_n_and_command(page, text):
     data = report_data()
-    for r in data.tradeoff:
-        if r["metric"] == "p_leak":
-            assert f"({r['low']:.2f} to {r['high']:.2f})" in page.text
-    for command in data.commands.values():
-        assert command in page.text
+    numbers = [n for s in data.settings for n in s.numbers]
+    assert sum(n.metric == "p_leak" for n in numbers) == 40
+    for n in numbers:
+        if n.metric == "p_leak":
+            assert f"({n.value.low:.2f} to {n.value.high:.2f})" in page.text
+        assert n.command in page.text
+    for s in data.settings:
+        assert s.command
+        assert s.command in page.text
     assert "60 clients" in page.text
     assert "Dead run: accuracy 0.110 is not beyond chance (0.100)." in page.text
     assert "the attack was given the true prototypes" in page.text
@@ -132,17 +136,17 @@ def test_every_number_has_interval_floor_control_n_and_command(page, text):
 
 
 def test_a_dead_run_is_a_cross_and_never_on_the_front(text):
-    data = report_data()
-    dead = setting_key(SETTINGS[6][0])
-    forced = replace(
-        data,
-        tradeoff=[r | {"on_front": True} if setting_key(r) == dead else r for r in data.tradeoff],
-    )
-    settings = find_settings(forced)
-    for question in find_questions(forced, settings):
+    data, dead = report_data(), SETTINGS[6][0].key
+    settings = []
+    for s in data.settings:
+        on = [n.model_copy(update={"on_front": True}) for n in s.numbers]
+        settings.append(s.model_copy(update={"numbers": tuple(on)}) if s.key == dead else s)
+    questions = tuple(find_questions(settings, data.missing))
+    for question in questions:
         judged = next(j for j in question.judged if j.setting.key == dead)
         assert judged.verdict.word == "dead run"
-        assert not judged.on_front
+        assert not any(judged.setting.id in on for on in question.fronts.values())
+    forced = data.model_copy(update={"settings": tuple(settings), "questions": questions})
     assert render(forced) == text
     assert 'class="mk dead"' in text
 
@@ -153,52 +157,29 @@ def test_the_same_data_give_the_same_bytes(tmp_path):
 
 
 def test_strings_from_run_folders_are_escaped_everywhere():
-    base = setting(EVIL, {"alpha": EVIL, EVIL: 1.0}, (EVIL,))
-    base |= {"task": EVIL}
+    base = setting(EVIL, {"alpha": EVIL, EVIL: 1.0}, (EVIL,), task=EVIL)
+    said = {"flags": EVIL, "unit": EVIL, "claimed": 0.1, "claimed_source": EVIL, "stage": "final"}
     rows = [
-        row(
-            base,
-            0.9,
-            a,
-            "method",
-            m,
-            0.5,
-            flags=EVIL,
-            unit=EVIL,
-            claimed=0.1,
-            claimed_source=EVIL,
-            stage="final",
-        )
+        row(base, 0.9, a, "method", m, 0.5, failed=1, **said)
         for a in (EVIL, "cascade", "any_attack")
         for m in ("p_leak", EVIL)
     ]
-    other = base | {"defense_params": canonical({"alpha": 2})}
+    other = setting(EVIL, {"alpha": 2}, (EVIL,), task=EVIL)
     rows += [row(other, 0.8, EVIL, "method", "p_leak", 0.1, utility_metric=EVIL)]
-    image = Picture(
-        EVIL, setting_key(base), EVIL, "{}", EVIL, 0, 1, "attack", np.zeros((2, 2)), 3.0
-    )
-    missing = [
-        {
-            "task": EVIL,
-            "defense": EVIL,
-            "defense_params": "{}",
-            "attack": EVIL,
-            "metric": EVIL,
-            "reason": EVIL,
-        }
-    ]
-    data = replace(
-        EMPTY,
+    images = Images()
+    drawn = {"attack": EVIL, "params": {}, "unit": EVIL, "probe": 0, "round": 1, "psnr": 3.0}
+    image = Picture(role="attack", sha256=images.add(np.zeros((2, 2))), **drawn)
+    bad = {"verdict": "cannot tell", "row": EVIL, "ref": EVIL, "why": EVIL, "command": EVIL}
+    none = dict.fromkeys(("old", "new", "difference", "low", "high", "margin"))
+    check = CheckRow(meaning=P_LEAK.meaning, **bad, **none)
+    data = built(
+        rows,
+        more={base.key: {"pictures": [image], "command": EVIL}},
         title=EVIL,
-        version=EVIL,
-        commit=EVIL,
-        made=EVIL,
-        tradeoff=rows,
-        results=[r | {"run": EVIL, "seed": 0, "failed": 1} for r in rows],
-        missing=missing,
-        pictures=[image],
-        commands={setting_key(base): EVIL},
-        check=Check(3, (EVIL, f"cannot tell: {EVIL}"), EVIL),
+        made=Made(version=EVIL, commit=EVIL, dirty=False, at=EVIL),
+        missing=[Missing(configuration=base, attack=EVIL, metric=EVIL, reason=EVIL)],
+        images=images.found,
+        check=Check(exit=3, lines=(EVIL,), against=EVIL, heading=EVIL, rows=(check,)),
     )
     text = render(data)
     page = Page(text)
@@ -216,16 +197,11 @@ def test_strings_from_run_folders_are_escaped_everywhere():
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        EMPTY,
-        replace(report_data(), tradeoff=(), results=(), pictures=(), check=None),
-        replace(report_data(), runs=()),
-    ],
+    "data", [EMPTY, report_data(numbers=(), check=None), report_data(runs=None)]
 )
 def test_pages_with_little_to_say_say_so(data):
     page = Page(render(data))
-    if not data.tradeoff:
+    if not any(s.numbers for s in data.settings):
         assert (
             page.all("h1")[0][1]
             == "No attack has been run: this report says nothing about privacy."
@@ -237,36 +213,12 @@ def test_pages_with_little_to_say_say_so(data):
 def test_why_not_attacked_is_the_reason_of_an_attack_that_would_fit():
     base, other = setting("fedgn", {"sigma": 0.1}), setting("fedgn", {"sigma": 0.3})
     rows = [row(base, 0.9, a, "method", "p_leak", 0.9) for a in ("unmix", "cascade", "any_attack")]
+    reasons = {"distance_correlation": "clients send no features", "unmix": "it was not run"}
     gone = [
-        {
-            "task": "digit-pairs",
-            "defense": "fedgn",
-            "defense_params": other["defense_params"],
-            "attack": a,
-            "metric": "",
-            "reason": why,
-        }
-        for a, why in (
-            ("distance_correlation", "clients send no features"),
-            ("unmix", "it was not run"),
-        )
+        Missing(configuration=other, attack=a, metric="", reason=why) for a, why in reasons.items()
     ]
-    final = {
-        "rounds": 1,
-        "metric": "accuracy",
-        "statistic": "final",
-        "value": 0.8,
-        "low": 0.7,
-        "high": 0.9,
-        "n": 9,
-        "chance": 0.1,
-    }
-    utility = [
-        other
-        | final
-        | {"flags": "", "claimed": "", "claimed_low": "", "claimed_high": "", "claimed_source": ""}
-    ]
-    text = Page(render(replace(EMPTY, tradeoff=rows, missing=gone, utility=utility))).text
+    data = built(rows, utility=[gained(other, 0.8)], runs=None, missing=gone)
+    text = Page(render(data)).text
     assert "Not attacked: it was not run. Nothing is known about its leakage." in text
 
 
@@ -280,19 +232,22 @@ def test_earlier_stages_are_folded_and_told_only_where_they_differ():
         row(base, 0.9, a, "method", "p_leak", 0.9, stage="early")
         for a in ("unmix", "cascade", "any_attack")
     ]
-    page = Page(render(replace(EMPTY, tradeoff=late + early)))
+    page = Page(render(built(late + early)))
     assert "held" in page.all("h1")[0][1]
     assert "For this question only. On prototypes, early in training: leaks." in page.text
     # Two drawings, one record.
     assert page.text.count("Leaks: an attacker names 18 of 20 clients on average") == 3
-    same = Page(render(replace(EMPTY, tradeoff=late + [r | {"stage": "early"} for r in late])))
+    same = Page(render(built(late + [again(n, stage="early") for n in late])))
     assert same.text.count("Held on this question against") == 5  # four drawings, one record
 
 
 def test_check_strip_keeps_five_lines_and_counts_the_rest():
-    lines = tuple(f"cannot tell: row {i}: no such row now" for i in range(7))
-    page = Page(render(replace(report_data(), check=Check(3, lines))))
-    assert "Check undecided (exit 3): 7 rows cannot tell." in page.text
+    none = dict.fromkeys(("old", "new", "difference", "low", "high", "margin"))
+    known = {"verdict": "cannot tell", "ref": "", "meaning": P_LEAK.meaning, **none}
+    rows = tuple(CheckRow(row=f"row {i}", why="no such row now", **known) for i in range(7))
+    check = Check(exit=3, lines=(), heading=heading(3, rows), rows=rows)
+    page = Page(render(report_data(check=check)))
+    assert "Check undecided (exit 3): 7 cannot tell." in page.text
     assert "row 4" in page.text
     assert "row 5" not in page.text
     assert "and 2 more" in page.text
@@ -305,7 +260,7 @@ def test_a_hundred_settings_fit_and_fold():
         for i, b in enumerate(bases)
         for a in ("unmix", "cascade", "any_attack")
     ]
-    text = render(replace(EMPTY, tradeoff=rows))
+    text = render(built(rows))
     page = Page(text)
     assert len(text) < 2_000_000
     assert "FedHide 100 settings" in page.text
@@ -331,7 +286,7 @@ def test_an_error_rate_is_turned_and_its_chance_lies_at_the_bottom():
         )
         for a in ("inversion", "cascade", "any_attack")
     ]
-    text = render(replace(EMPTY, tradeoff=rows))
+    text = render(built(rows))
     strip = re.search(r'<rect x="52" y="([\d.]+)"[^>]*height="([\d.]+)" class="strip"', text)
     assert float(strip.group(1)) + float(strip.group(2)) == 378
     grid = {
@@ -354,8 +309,12 @@ def test_figures_are_made_for_every_question_and_setting(tmp_path):
     } <= names
     assert sum(n.startswith("pictures-") for n in names) == 8
     assert all(p.stat().st_size > 1000 for p in paths)
-    again = Figures().write(replace(data, pictures=data.pictures[:4]), tmp_path / "again")
-    assert [p.read_bytes() for p in paths[:4]] == [p.read_bytes() for p in again[:4]]
+    few = []
+    for s in data.settings:
+        few.append(s.model_copy(update={"pictures": s.pictures[:4]}))
+    less = data.model_copy(update={"settings": tuple(few)})
+    made = Figures().write(less, tmp_path / "again")
+    assert [p.read_bytes() for p in paths[:4]] == [p.read_bytes() for p in made[:4]]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -412,7 +371,7 @@ def contrast(a, b):
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    style = (Path(__file__).parents[2] / "reports/templates/style/base.css").read_text()
+    style = (Path(__file__).parents[2] / "reports/_page/templates/style/base.css").read_text()
     pairs = re.findall(r"--([a-z-]+):light-dark\((#[0-9a-f]+),(#[0-9a-f]+)\)", style)
     assert len(pairs) >= 15
     themes = [{name: both[i] for name, *both in pairs} for i in (0, 1)]

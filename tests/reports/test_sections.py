@@ -7,39 +7,41 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.page import EMPTY, EVIL, Page
-from helpers.report_data import CLIENTS, SETTINGS, report_data, row, setting
+from helpers.report_data import (
+    CLIENTS,
+    SETTINGS,
+    again,
+    built,
+    curve,
+    report_data,
+    row,
+    run_json,
+    setting,
+)
 
-from leakbench.base.spec import canonical
-from leakbench.judging.judging import find_questions
-from leakbench.judging.settings import find_settings
-from leakbench.reporting.data import About, Clients, Curve, Embedding, Naming, Picture, Split
-from leakbench.results.keys import setting_key
-from reports._attackers import row_of
-from reports._clients import bars, strip, worst_off
-from reports._ladder import SHOWN, ladder
-from reports._lines import LEFT, RIGHT, Line, lines
-from reports._maps import gives_away
-from reports._pictures import gallery
-from reports._png import Store, png
-from reports._points import shapes
-from reports._sure import how_sure
-from reports._track import Dot, scale, track
+from leakbench.judging.attackers import row_of
+from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
+from leakbench.reporting.png import Images, png
+from reports._chart.lines import LEFT, RIGHT, Axis, Line, lines
+from reports._chart.points import shapes
+from reports._chart.track import Dot, scale, track
+from reports._page.clients import bars, strip, worst_off
+from reports._page.ladder import SHOWN, ladder
+from reports._page.maps import gives_away
+from reports._page.pictures import Store, gallery
+from reports._page.sure import how_sure
 from reports.html import render
 
-
-def asked(data):
-    settings = find_settings(data)
-    return settings, find_questions(data, settings)
+UNIT = Axis(1.0)
 
 
 def prototypes(data):
     """The question on real prototypes."""
-    return next(q for q in asked(data)[1] if q.metric == "p_leak")
+    return next(q for q in data.questions if q.metric == "p_leak")
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,12 @@ def test_dots_stand_where_the_table_has_them():
             found = row_of(judged, key)
             if found is None:
                 continue
-            drawn = str(track(question.metric, to, [Dot(key, key, found)], bars=True))
+            drawn = str(track(to, [Dot(key, key, found)], bars=True))
             [x] = re.findall(r'<circle cx="([\d.]+)%"', drawn)
             share = (float(x) - to.start) / (to.stop - to.start)
-            assert to.low + share * (to.high - to.low) == pytest.approx(found.value, abs=1e-3)
-            assert f"blind guess {found.floor:.2f}" in drawn
-            assert f"nothing defended {found.control:.2f}" in drawn
+            assert to.low + share * (to.high - to.low) == pytest.approx(found.value.value, abs=1e-3)
+            assert f"blind guess {found.floor.value:.2f}" in drawn
+            assert f"nothing defended {found.control.value:.2f}" in drawn
 
 
 def test_a_scale_on_which_less_leaks_runs_the_other_way():
@@ -109,7 +111,7 @@ def test_a_scale_on_which_less_leaks_runs_the_other_way():
             ("any_attack", "public", 0.1),
         )
     ]
-    [question] = asked(replace(EMPTY, tradeoff=rows))[1]
+    [question] = built(rows).questions
     to = scale(question)
     assert to(0.1) > to(0.5) > to(0.6)
     made = ladder("q0", question, shapes(["flea"]))
@@ -128,18 +130,12 @@ def test_more_settings_than_a_ladder_holds_are_folded():
             ("any_attack", "method", 0.9),
         )
     ]
-    question = prototypes(replace(EMPTY, tradeoff=rows))
+    question = prototypes(built(rows))
     made = ladder("q0", question, shapes(["fedhide"]))
     assert (len(made.rows), len(made.folded)) == (SHOWN, 3)
     assert made.more == f"3 more, each gains at most {0.9 - 12 / 30:.2f}"
     assert (
-        len(
-            [
-                1
-                for at, _ in Page(render(replace(EMPTY, tradeoff=rows))).all("li")
-                if at.get("class") == "step"
-            ]
-        )
+        len([1 for at, _ in Page(render(built(rows))).all("li") if at.get("class") == "step"])
         == SHOWN + 3
     )
 
@@ -152,7 +148,7 @@ def test_a_setting_without_its_papers_attack_stands_last_and_says_so():
         for a in ("unmix", "cascade", "any_attack")
     ]
     rows.append(row(other, 0.9, "near", "paper", "p_leak", 0.9))
-    question = prototypes(replace(EMPTY, tradeoff=rows))
+    question = prototypes(built(rows))
     made = ladder("q0", question, shapes(["fedgn"]))
     assert [(s.name, s.before, s.gain) for s in made.rows] == [
         ("FedGN σ 0.2", "0.90", "no gain"),
@@ -162,7 +158,8 @@ def test_a_setting_without_its_papers_attack_stands_last_and_says_so():
 
 def test_without_a_number_there_is_no_ladder():
     question = prototypes(report_data())
-    weak = replace(question, judged=tuple(j for j in question.judged if not j.verdict.worst))
+    none = tuple(j for j in question.judged if not j.verdict.worst)
+    weak = question.model_copy(update={"judged": none})
     assert ladder("q0", weak, shapes([j.setting.family for j in question.judged])) is None
     assert 'id="ladder"' not in render(EMPTY)
 
@@ -187,7 +184,7 @@ def test_a_column_is_sorted_by_the_tables_own_number(page):
                 told.removesuffix(" dB")
             ) == pytest.approx(float(value), abs=0.051)
         worst = rows[name].verdict.worst
-        seen += worst is not None and repr(worst.value) in [v for v, _ in cells]
+        seen += worst is not None and repr(worst.value.value) in [v for v, _ in cells]
     assert seen >= 8
     assert any(at.get("class") == "sortable" for at, _ in page.all("table"))
 
@@ -225,8 +222,7 @@ def test_a_paper_s_number_stands_beside_ours_and_the_best_attacker(page):
 
 
 def test_records_keep_their_names_and_carry_family_tracks_and_provenance(page):
-    data = report_data()
-    settings = find_settings(data)
+    settings = report_data().settings
     articles = {at["id"]: (at, t) for at, t in page.all("article")}
     assert set(articles) == {f"r{s.index}" for s in settings}
     for s in settings:
@@ -244,7 +240,7 @@ def test_records_keep_their_names_and_carry_family_tracks_and_provenance(page):
 
 
 def test_families_are_marked_wherever_a_setting_stands(page):
-    settings = find_settings(report_data())
+    settings = report_data().settings
     marked = [at["data-family"] for _, at, _ in page.elements if "data-family" in at]
     for family in {s.family for s in settings}:
         assert marked.count(family) >= 6
@@ -270,18 +266,9 @@ def test_worst_off_clients_in_words_and_drawing():
 
 
 def test_lines_go_through_the_curve_s_own_numbers():
-    curve = Curve(
-        "s",
-        "p_leak",
-        "near",
-        (1, 10, 100),
-        (0.9, 0.5, 0.1),
-        (0.8, 0.4, 0.0),
-        (1.0, 0.6, 0.2),
-        (0.05,) * 3,
-        "paper",
-    )
-    drawn = str(lines("Leakage", [Line(curve, "FedGN", "leak")], 100, end=(0.0, 1.0)))
+    ends = {"low": (0.8, 0.4, 0.0), "high": (1.0, 0.6, 0.2), "floor": (0.05,) * 3}
+    found = curve("p_leak", (0.9, 0.5, 0.1), rounds=(1, 10, 100), by="near", rung="paper", **ends)
+    drawn = str(lines("Leakage", [Line(found, "FedGN", "leak")], 100, UNIT))
     [d] = re.findall(r'<path d="M([^"]*)" class="line leak"', drawn)
     points = [tuple(map(float, p.split())) for p in d.split("L")]
     ticks = {
@@ -301,8 +288,9 @@ def test_lines_go_through_the_curve_s_own_numbers():
 
 
 def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
-    curve = Curve("s", "p_leak", "mean", (300,), (0.5,), (0.4,), (0.6,), (0.05,), "method")
-    drawn = str(lines("Leakage", [Line(curve, "FedGN", "leak")], 300, end=(0.0, 1.0)))
+    ends = {"low": (0.4,), "high": (0.6,), "floor": (0.05,)}
+    found = curve("p_leak", (0.5,), rounds=(300,), by="mean", rung="method", **ends)
+    drawn = str(lines("Leakage", [Line(found, "FedGN", "leak")], 300, UNIT))
     assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
     assert 'class="line leak"' not in drawn
 
@@ -312,19 +300,18 @@ def test_a_setting_without_a_curve_is_named(page):
     assert "unmix; a dot: scored once, with all rounds" in page.text
     assert (
         "No curve: nothing here was measured in more than one round."
-        in Page(render(replace(report_data(), curves=()))).text
+        in Page(render(without("curves"))).text
     )
 
 
 def test_labels_at_the_ends_meet_their_own_tone():
     tones = ("leak", "held", "part", "none")
-    made = [
-        Line(Curve(str(i), "p_leak", "near", (1, 2), (0.5, v), (0.5, v), (0.5, v)), f"name {t}", t)
-        for i, (v, t) in enumerate(zip((0.2, 0.9, 0.2, 0.5), tones, strict=True))
-    ]
+    made = []
+    for v, t in zip((0.2, 0.9, 0.2, 0.5), tones, strict=True):
+        found = curve("p_leak", (0.5, v), rounds=(1, 2), by="near")
+        made.append(Line(found, f"name {t}", t))
     found = re.findall(
-        r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<',
-        str(lines("x", made, 2, end=(0.0, 1.0))),
+        r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<', str(lines("x", made, 2, UNIT))
     )
     assert sorted(t for _, t, _ in found) == sorted(tones)
     assert all(tone == name for _, tone, name in found)
@@ -387,12 +374,22 @@ def test_png_holds_the_pixels(shape):
     np.testing.assert_array_equal(decode(png(pixels)), pixels.reshape(*shape[:2], -1))
 
 
-def shown(data, **more):
-    return gallery(data, *asked(data), **more)
+def without(*fields):
+    """The made-up report, its settings without these."""
+    data = report_data()
+    settings = [s.model_copy(update=dict.fromkeys(fields, ())) for s in data.settings]
+    return data.model_copy(update={"settings": tuple(settings)})
+
+
+def with_pictures(found, data=None):
+    """The made-up report with other pictures: ``found``: setting -> its pictures."""
+    data = data or report_data()
+    settings = [s.model_copy(update={"pictures": tuple(found(s))}) for s in data.settings]
+    return data.model_copy(update={"settings": tuple(settings)})
 
 
 def test_rows_run_from_original_to_the_strongest_defense():
-    [album] = shown(report_data()).albums
+    [album] = gallery(report_data()).albums
     titles = [s.title for s in album.strips]
     assert titles[:4] == ["Original", "Blind guess", "Nothing defended", "FedAwS"]
     assert titles[-1] == "FedGN σ 3"
@@ -409,71 +406,69 @@ def test_each_picture_is_stored_once(text):
     used = set(re.findall(r'<use href="#(p\d+)"', text))
     assert used == set(re.findall(r'<symbol id="(p\d+)"', text))
     assert len(re.findall("<use ", text)) > len(used)  # the control is the original again
-    twice = replace(
-        data, pictures=[*data.pictures, *(replace(p, attack="other") for p in data.pictures)]
+    other = {"attack": "other"}
+    twice = with_pictures(
+        lambda s: [*s.pictures, *(p.model_copy(update=other) for p in s.pictures)]
     )
-    assert len(shown(twice).store) == len(shown(data).store)
+    assert len(gallery(twice).store) == len(gallery(data).store)
 
 
 def test_the_store_tells_shapes_apart():
-    store = Store()
-    assert store.add(np.zeros((2, 8))).ident != store.add(np.zeros((4, 4))).ident
-    assert store.add(np.zeros((4, 4))).ident == "p1"
+    images = Images()
+    wide, square = images.add(np.zeros((2, 8))), images.add(np.zeros((4, 4)))
+    store = Store(images.found)
+    assert store.add(wide).ident != store.add(square).ident
+    assert store.add(square).ident == "p1"
+    assert (store.add(wide).wide, store.add(wide).high) == (8, 2)
 
 
 def test_over_the_budget_there_are_fewer_units_and_it_is_said(monkeypatch):
     data = report_data()
-    full = shown(data)
+    full = gallery(data)
     assert not full.short
-    small = shown(data, budget=sum(len(s.uri) for s in full.store) // 2)
+    small = gallery(data, budget=sum(len(s.uri) for s in full.store) // 2)
     assert small.short
     assert 0 < small.albums[0].columns < 6
     assert sum(len(s.uri) for s in small.store) <= sum(len(s.uri) for s in full.store) // 2
-    monkeypatch.setattr("reports._pictures.BUDGET", 1)
+    monkeypatch.setattr("reports._page.pictures.BUDGET", 1)
     monkeypatch.setattr(gallery, "__defaults__", (1,))
     assert "Only 1 unit of each, to keep the page small." in Page(render(data)).text
 
 
 def test_units_beyond_the_most_are_said_to_be_left_out():
-    data = report_data()
-    first = [
-        p for p in data.pictures if p.setting == data.pictures[0].setting and p.unit == "client/0"
-    ]
-    many = [replace(p, unit=f"client/{i}") for i in range(11) for p in first]
-    assert (
-        "3 more units were kept and are left out here"
-        in Page(render(replace(data, pictures=many))).text
-    )
+    first = next(s for s in report_data().settings if s.pictures)
+
+    def many(s):
+        mine = [p for p in s.pictures if p.unit == "client/0"] if s.id == first.id else []
+        return [p.model_copy(update={"unit": f"client/{i}"}) for i in range(11) for p in mine]
+
+    text = Page(render(with_pictures(many))).text
+    assert "3 more units were kept and are left out here" in text
 
 
 def test_an_attack_that_gave_no_image_is_said_to_have_failed():
-    data = report_data()
-    broken = [
-        replace(p, image=np.full((8, 8), np.nan)) if p.role == "attack" else p
-        for p in data.pictures
-    ]
-    assert "attack failed" in Page(render(replace(data, pictures=broken))).text
+    none = {"sha256": None}
+
+    def broken(s):
+        return [p.model_copy(update=none) if p.role == "attack" else p for p in s.pictures]
+
+    assert "attack failed" in Page(render(with_pictures(broken))).text
 
 
 def test_a_weak_and_a_strong_attack_stand_side_by_side_under_one_original():
     data = report_data()
-    key = data.pictures[0].setting
-    mine = [p for p in data.pictures if p.setting == key]
-    both = [
-        replace(p, attack_params=canonical({"attacker": a}))
-        for a in ("joint", "naive")
-        for p in mine
-    ]
-    rungs = {"naive": "paper", "joint": "method"}
-    first = next(r for r in data.tradeoff if r["attack"] == "gradient_inversion")
-    rows = [
-        *data.tradeoff,
-        *(
-            first | {"attack_params": canonical({"attacker": a}), "rung": r}
-            for a, r in rungs.items()
-        ),
-    ]
-    [album] = shown(replace(data, pictures=both, tradeoff=rows)).albums
+    key = next(s.key for s in data.settings if s.pictures)
+    rungs = {"joint": "method", "naive": "paper"}
+    numbers = [n for s in data.settings for n in s.numbers]
+    first = next(n for n in numbers if n.attacker.name == "gradient_inversion")
+    assert first.configuration.key == key
+    numbers += [again(first, params={"attacker": a}, rung=r) for a, r in rungs.items()]
+
+    def both(s):
+        mine = s.pictures if s.key == key else ()
+        return [p.model_copy(update={"params": {"attacker": a}}) for a in rungs for p in mine]
+
+    [album] = gallery(with_pictures(both, report_data(numbers=numbers))).albums
     assert [s.title for s in album.strips][-2:] == [
         "FedAwS, the paper's own",
         "FedAwS, knows the method",
@@ -486,7 +481,8 @@ def test_a_weak_and_a_strong_attack_stand_side_by_side_under_one_original():
 
 
 def test_a_redacted_report_says_that_pictures_are_left_out():
-    page = Page(render(replace(report_data(), pictures=(), maps=(), redacted=True)))
+    bare = with_pictures(lambda _: ()).model_copy(update={"maps": (), "redacted": True})
+    page = Page(render(bare))
     assert "Left out: maps show true prototypes, and who holds which classes." in page.text
     assert (
         "Left out: this report holds no private image and nothing that was rebuilt from one."
@@ -499,7 +495,7 @@ def test_a_redacted_report_says_that_pictures_are_left_out():
 
 def test_every_line_of_how_sure_has_its_own_cause():
     data = report_data()
-    heads = {line.head: line for line in how_sure(data, *asked(data))}
+    heads = {line.head: line for line in how_sure(data)}
     assert heads["The attacks work."].mark[0] == "ok"
     assert (
         heads["Several seeds."].text == "3 a setting; an interval covers how training runs differ."
@@ -508,20 +504,13 @@ def test_every_line_of_how_sure_has_its_own_cause():
     assert heads["Oracle knowledge."].mark == ("mind", "!")
     assert "20 clients here" in heads["Another scale than the papers."].text
     assert heads["Not tried:"].mark == ("bad", "✕")
-    weak = [
-        r | {"flags": "control_failed", "control": r["floor"], "control_high": r["floor"]}
-        for r in data.tradeoff
-    ]
-    told = {
-        line.head: line
-        for line in how_sure(replace(data, tradeoff=weak), *asked(replace(data, tradeoff=weak)))
-    }
+    numbers = [n for s in data.settings for n in s.numbers]
+    weak = [again(n, flags="control_failed", control=n.floor.value) for n in numbers]
+    told = {line.head: line for line in how_sure(report_data(numbers=weak))}
     assert "Too weak to judge by: FedAwS" in told["Some attacks do not work."].text
-    stuck = [r | {"flags": "loss_did_not_fall|one_seed"} for r in data.tradeoff]
-    assert "the search did not settle" in "".join(
-        line.text for line in how_sure(replace(data, tradeoff=stuck), *asked(data))
-    )
-    [only] = how_sure(EMPTY, [], [])
+    stuck = report_data(numbers=[again(n, flags="loss_did_not_fall|one_seed") for n in numbers])
+    assert "the search did not settle" in "".join(line.text for line in how_sure(stuck))
+    [only] = how_sure(EMPTY)
     assert only.mark[0] == "bad"
 
 
@@ -529,65 +518,44 @@ def test_every_line_of_how_sure_has_its_own_cause():
 
 
 def test_hostile_names_are_inert_in_every_section():
-    base = setting(EVIL, {EVIL: EVIL}, (EVIL,)) | {"task": EVIL}
-    key = setting_key(base)
+    base = setting(EVIL, {EVIL: EVIL}, (EVIL,), task=EVIL)
     ways = (("near", "paper"), (EVIL, "method"), ("cascade", "method"), ("any_attack", "method"))
-    rows = [
-        row(base, 0.9, a, r, "p_leak", 0.5, claimed=0.1, claimed_source=EVIL, unit=EVIL)
-        for a, r in ways
-    ]
-    run = {
-        **{
-            "id": EVIL,
-            "engine": EVIL,
-            "device": EVIL,
-            "dtype": EVIL,
-            "commit": EVIL,
-            "hides": True,
-        },
-        "spec": {
-            "task": {"name": EVIL},
-            "defense": {"name": EVIL, "params": {EVIL: EVIL}},
-            "rounds": 3,
-        }
-        | {"wrappers": [{"name": EVIL, "params": {"clip": 1.0, "sigma": 0.5}}]},
-        "sent": [
-            {
-                "kind": EVIL,
-                "sender": "client",
-                "receiver": EVIL,
-                "rounds": 2,
-                "messages": 2,
-                "bytes": 9,
-                "covered": True,
-            }
+    said = {"claimed": 0.1, "claimed_source": EVIL, "unit": EVIL, "params": {EVIL: EVIL}}
+    rows = [row(base, 0.9, a, r, "p_leak", 0.5, command=EVIL, **said) for a, r in ways]
+    names = ("id", "engine", "device", "dtype", "commit")
+    message = {"kind": EVIL, "sender": "client", "receiver": EVIL, "rounds": 2, "messages": 2}
+    images = Images()
+    drawn = {"attack": EVIL, "params": {EVIL: EVIL}, "unit": EVIL, "probe": None, "round": 1}
+    shas = {role: images.add(np.zeros((2, 2))) for role in ("original", "attack")}
+    two = {"rounds": (1, 2), "floor": (0.1, 0.2)}
+
+    def run(base, seed):
+        told = run_json(base, seed) | dict.fromkeys(names, EVIL)
+        return told | {"sent": [{**message, "bytes": 9, "covered": True}]}
+
+    of = {
+        "pictures": [Picture(role=r, sha256=s, psnr=3.0, **drawn) for r, s in shas.items()],
+        "curves": [
+            curve("p_leak", (0.1, 0.2), by=EVIL, rung="paper", **two),
+            curve("accuracy", (0.1, 0.2), rounds=(1, 2)),
         ],
+        "clients": [Clients(metric="p_leak", probe=False, shares=(1.0, None, 0.2))],
+        "command": EVIL,
     }
-    two = (0.1, 0.2)
-    data = replace(
-        EMPTY,
-        tradeoff=rows,
-        results=[r | {"run": EVIL, "seed": 0, "failed": 0} for r in rows],
-        runs=[run],
-        pictures=[
-            Picture(
-                EVIL, key, EVIL, canonical({EVIL: EVIL}), EVIL, None, 1, role, np.zeros((2, 2)), 3.0
-            )
-            for role in ("original", "attack")
-        ],
-        curves=[
-            Curve(key, "p_leak", EVIL, (1, 2), two, two, two, two, "paper"),
-            Curve(key, "accuracy", "", (1, 2), two, two, two),
-        ],
-        clients=[Clients(key, "p_leak", probe=False, shares=(1.0, None, 0.2))],
+    about, near = {"setting": "r0", "why": EVIL, "by": EVIL}, ((0.0, 0.0),)
+    data = built(
+        rows,
+        runs=run,
+        more={base.key: of},
+        images=images.found,
         maps=[
-            Naming(key, EVIL, EVIL, "paper", 2, ((0, 1, 1.0),)),
-            Embedding(key, EVIL, EVIL, 0, (0,), ((0.0, 0.0),), ((1.0, 1.0),), (None,)),
-            Split(EVIL, ((1, 0), (0, 1))),
+            Naming(**about, rung="paper", clients=2, named=((0, 1, 1.0),)),
+            Embedding(
+                **about, seed=0, clients=(0,), true=near, shared=((1.0, 1.0),), recovered=(None,)
+            ),
+            Split(task=EVIL, counts=((1, 0), (0, 1))),
         ],
-        about={f"defenses/{EVIL}": About(EVIL, EVIL), f"attacks/{EVIL}": About(EVIL, EVIL)},
-        guesses={key: {EVIL: EVIL}},
-        commands={key: EVIL},
+        about={f"{kind}/{EVIL}": About(text=EVIL, paper=EVIL) for kind in ("defenses", "attacks")},
     )
     text = render(data)
     page = Page(text)
@@ -607,12 +575,13 @@ def test_hostile_names_are_inert_in_every_section():
 
 
 def test_a_report_without_runs_or_extras_still_has_every_cell():
-    bare = replace(report_data(), runs=(), curves=(), clients=(), maps=(), about={}, guesses={})
-    page = Page(render(bare))
+    data = report_data(runs=None, about={}, maps=())
+    bare = [s.model_copy(update={"curves": (), "clients": ()}) for s in data.settings]
+    page = Page(render(data.model_copy(update={"settings": tuple(bare)})))
     assert not [t for _, t in page.all("td", "th", "dd", "dt") if not t]
     assert "No message of a client was recorded." in page.text
     assert "Client by client" not in page.text
 
 
 def test_settings_are_the_ones_the_report_is_about():
-    assert len(SETTINGS) == len(find_settings(report_data()))
+    assert len(SETTINGS) == len(report_data().settings)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
 from leakbench.base.files import digest, read_json, read_tree
 from leakbench.cli import run as cli
+from leakbench.record import excerpts
 from leakbench.record.columns import MISSING
 from leakbench.record.folders import Run, load, read_table
+from leakbench.record.parts import Part, lost
 from leakbench.record.recording import Recording
-from leakbench.reproduce import excerpt_parts
-from leakbench.reproduce.excerpt import excerpt
+from leakbench.reproduce.excerpt import attacks, excerpt
 from leakbench.scoring.truth import Truth
 
 GONE = (
@@ -128,8 +130,6 @@ def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_h
 
 
 def test_auxiliary_data_that_the_blind_guess_alone_reads_are_missed_too(small, tmp_path):
-    from leakbench.record.excerpts import lost
-
     assert lost(small, ("prototype", "model"), ("aux_data", "facts")) == ""
     bad = copied(small, tmp_path)
     meta = {
@@ -197,9 +197,9 @@ def test_images_that_are_left_out_come_from_the_task(whole, small):
 
 @pytest.mark.parametrize("limit", [200_000, 140_000])
 def test_it_stays_below_the_limit_and_names_what_did_not_fit(whole, tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(excerpt_parts, "LIMIT", limit + excerpt_parts.SPARE)
+    monkeypatch.setattr(excerpts, "LIMIT", limit + excerpts.SPARE)
     made = excerpt(whole, tmp_path / "x", rounds=20)
-    assert sum(map(len, tree_of(made.path).values())) <= limit + excerpt_parts.SPARE
+    assert sum(map(len, tree_of(made.path).values())) <= limit + excerpts.SPARE
     assert any("too large" in text for text in made.meta["excerpt"]["left_out"])
     # Each client's newest is always there.
     assert rows(made, "prototype_leakage") == rows(whole, "prototype_leakage")
@@ -211,12 +211,14 @@ def test_it_stays_below_the_limit_and_names_what_did_not_fit(whole, tmp_path, mo
 
 
 def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeypatch):
-    same = excerpt_parts.Copy._same
-    monkeypatch.setattr(
-        excerpt_parts.Copy,
-        "_same",
-        lambda self, name: not name.startswith("known/") and same(self, name),
-    )
+    same = Part.same
+
+    def heavy(part, name):
+        same(part, name)
+        if name.startswith("known/"):
+            part.put("too much", lambda: bytes(excerpts.LIMIT))
+
+    monkeypatch.setattr(Part, "same", heavy)
     made = excerpt(whole, tmp_path / "x", rounds=3)
     assert "the last model with the auxiliary data: too large" in made.meta["excerpt"]["left_out"]
     assert {m.kind for m in Recording(made).transcript} == {"prototype"}
@@ -229,7 +231,7 @@ def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeyp
 def test_where_not_even_one_round_fits_that_is_said_and_nothing_is_left(
     whole, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(excerpt_parts, "LIMIT", excerpt_parts.SPARE + 1000)
+    monkeypatch.setattr(excerpts, "LIMIT", excerpts.SPARE + 1000)
     with pytest.raises(UsageError, match="not even one round"):
         excerpt(whole, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
@@ -241,7 +243,7 @@ def test_newest_evaluations_are_kept_where_all_are_too_large(whole, tmp_path, mo
         for p in excerpt(whole, tmp_path / "one", rounds=1).path.rglob("*")
         if p.is_file()
     )
-    assert big < excerpt_parts.LIMIT
+    assert big < excerpts.LIMIT
     needed = [
         whole.path / "utility.safetensors",
         *(whole.path / "control").glob("*"),
@@ -254,7 +256,7 @@ def test_newest_evaluations_are_kept_where_all_are_too_large(whole, tmp_path, mo
         if name.startswith(("control/", "transcript/round", "truth/round", "diagnostics")):
             fixed += len(data)
     models = len((whole.path / "checkpoint" / "model.safetensors").read_bytes())
-    monkeypatch.setattr(excerpt_parts, "LIMIT", excerpt_parts.SPARE + fixed - models + size // 2)
+    monkeypatch.setattr(excerpts, "LIMIT", excerpts.SPARE + fixed - models + size // 2)
     made = excerpt(whole, tmp_path / "x", rounds=1)
     tree, _ = read_tree(made.path / "utility.safetensors")
     last = read_tree(whole.path / "utility.safetensors")[0]
@@ -304,7 +306,7 @@ def test_undefended_methods_have_no_control_and_need_none(tmp_path):
 
 
 def test_refusals_are_sentences(whole, small, tmp_path):
-    with pytest.raises(UsageError, match="is an excerpt already"):
+    with pytest.raises(UsageError, match="is an excerpt of a run already"):
         excerpt(small, tmp_path / "x")
     with pytest.raises(UsageError, match="at least one round"):
         excerpt(whole, tmp_path / "x", rounds=0)
@@ -317,6 +319,39 @@ def test_refusals_are_sentences(whole, small, tmp_path):
     (bad.path / "run.json").write_text(__import__("json").dumps(meta))
     with pytest.raises(UsageError, match="not complete"):
         excerpt(load(bad.path), tmp_path / "x")
+
+
+def test_of_an_excerpt_a_smaller_one_is_made_that_is_as_honest(small, tmp_path):
+    """The way in which the excerpts in results/runs were made as small as they are."""
+
+    def made(of, where):
+        about = partial(attacks, of)
+        return excerpts.write(of, where, 10, ("model",), about)
+
+    made_once = made(small, tmp_path / "x")
+    about, before = made_once.meta["excerpt"], small.meta["excerpt"]
+    assert about["rounds"] == [31, 40]
+    assert {k: about[k] for k in ("of", "run_json")} == {k: before[k] for k in ("of", "run_json")}
+    stages = [text for text in before["left_out"] if text.startswith("stage ")]
+    assert {*stages, "who holds which rows", "the final model"} <= set(about["left_out"])
+    assert "what the server sent of prototypes in 10 of 10 rounds" in about["left_out"]
+    assert any(text.startswith("utility before") for text in about["left_out"])
+    assert sum("an excerpt:" in m["reason"] for m in made_once.meta["missing"]) == 1
+    assert [m["reason"] for m in made_once.meta["missing"] if m["attack"]] == [
+        GONE.replace("21", "31")
+    ]
+    sent = Recording(made_once).transcript
+    assert [m.kind for m in sent if m.sender == "server"] == ["model"]
+    assert len({m.sender for m in sent if m.kind == "prototype"}) == 100
+    assert rows(made_once, "prototype_leakage") == rows(small, "prototype_leakage")
+    params = {"candidates": "public"}
+    assert rows(made_once, "prototype_leakage", **params) == rows(
+        small, "prototype_leakage", **params
+    )
+    again = made(made_once, tmp_path / "y")
+    assert tree_of(again.path) == {
+        n: b for n, b in tree_of(made_once.path).items() if not n.startswith("attacks/")
+    }
 
 
 def test_a_damaged_run_is_not_copied(whole, tmp_path):

@@ -31,6 +31,7 @@ from leakbench.reproduce.fedaa_settings import DIGITS, DIGITS_10, RECORD, at
 from leakbench.reproduce.orders import Equals, Falls, Less
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import SCALES, Scale
+from leakbench.reproduce.row import Measurement, Row
 from leakbench.results import claims
 
 TABLES = ("fedaa-table1", "fedaa-table2", "fedaa-table3", "fedaa-table5")
@@ -46,6 +47,10 @@ def planned(name, scale):
 
 def folders(name, scale):
     return {s.folder() for p in planned(name, scale) for s in p.specs}
+
+
+def measured(value, low, high):
+    return Measurement(value=value, low=low, high=high, n=1, unit="run")
 
 
 def lines_of(name, scale):
@@ -213,18 +218,13 @@ class TestThePapersNumbers:
             if (r["dataset"], r["setting"]["fraction"]) in shown
         )
         fraction = {c.label: c.params["fraction"] for c in catalogue.find(name).cases}
-        claimed = [r for r in lines_of(name, scale) if r["claimed"] != ""]
+        claimed = [(r, r.claim) for r in lines_of(name, scale) if r.claim]
         got = sorted(
-            (
-                r["dataset"],
-                fraction[r["label"]],
-                r["claimed"],
-                round((r["claimed_high"] - r["claimed_low"]) / 2, 9),
-            )
-            for r in claimed
+            (r.dataset, fraction[r.label], c.value, round((c.high - c.low) / 2, 9))
+            for r, c in claimed
         )
         assert got == want
-        assert {r["measure"] for r in claimed} == {"best"}
+        assert {r.measure for r, _ in claimed} == {"best"}
 
     def test_an_ablation_has_no_number_where_the_paper_has_none(self):
         islands = {"clients": 10, "fraction": 1.0, "rounds": 100}
@@ -261,13 +261,16 @@ class TestThePapersNumbers:
 
     @pytest.mark.parametrize("name", TABLES)
     def test_do_not_contradict_its_statements(self, name):
-        lines = lines_of(name, "full")
-        for r in lines:
-            r |= {"value": r["claimed"], "low": r["claimed_low"], "high": r["claimed_high"]}
+        lines = [
+            r.model_copy(
+                update={"ours": r.claim and measured(r.claim.value, r.claim.low, r.claim.high)}
+            )
+            for r in lines_of(name, "full")
+        ]
         ours = {c.label for c in catalogue.find(name).cases if c.ours}
         judged = 0
         for order in catalogue.find(name).orders_of("full"):
-            for dataset in order.datasets or {r["dataset"] for r in lines}:
+            for dataset in order.datasets or {r.dataset for r in lines}:
                 if not ours & set(order.labels()):
                     assert order.judge(lines, dataset).verdict in (
                         statements.HOLDS,
@@ -330,27 +333,19 @@ class TestFigure5:
             fedaa_variance.first(self.run({"loss": [1.0]}))
 
     def test_a_number_per_run_has_an_interval_over_seeds_alone(self):
-        assert pooled({0: [2e-5]}, "run") == {
-            "value": 2e-5,
-            "low": "",
-            "high": "",
-            "n": 1,
-            "unit": "run",
-        }
+        single = pooled({0: [2e-5]}, "run")
+        assert single == Measurement(value=2e-5, low=None, high=None, n=1, unit="run")
         three = pooled({0: [1.0], 1: [2.0], 2: [3.0]}, "run")
-        assert (three["value"], three["n"]) == (2.0, 3)
+        assert (three.value, three.n) == (2.0, 3)
         # Student, two degrees of freedom, sd 1.
-        assert three["high"] - 2 == pytest.approx(4.302652729911275 / 3**0.5)
-        line = {"claimed": "", "std": "", "flags": "one_seed"} | pooled({0: [2e-5]}, "run")
+        assert three.high - 2 == pytest.approx(4.302652729911275 / 3**0.5)
+        about = {"recipe": "r", "scale": "s", "dataset": "d", "task": "t", "label": "a"}
+        line = Row(**about, measure="m", metric="m", flags="one_seed", ours=single)
+        assert (line.cells["low"], line.cells["high"]) == ("", "")
         assert write.ours(line, fedaa_variance.RECIPE.measures[0]) == "2.00e-05"
-        assert (
-            statements.shown({"value": 2e-4, "low": -1e-4, "high": 6e-3}) == "0.000 [-0.000, 0.006]"
-        )
-        assert (
-            statements.shown({"value": 2e-4, "low": 1e-4, "high": 3e-4})
-            == "2.00e-04 [1.00e-04, 3.00e-04]"
-        )
-        assert statements.shown({"value": 0.0, "low": 0.0, "high": 0.0}) == "0.000 [0.000, 0.000]"
+        assert measured(2e-4, -1e-4, 6e-3).text() == "0.000 [-0.000, 0.006]"
+        assert measured(2e-4, 1e-4, 3e-4).text() == "2.00e-04 [1.00e-04, 3.00e-04]"
+        assert measured(0.0, 0.0, 0.0).text() == "0.000 [0.000, 0.000]"
 
 
 @pytest.fixture

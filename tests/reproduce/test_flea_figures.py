@@ -11,13 +11,15 @@ from leakbench import api
 from leakbench.record.folders import load
 from leakbench.reproduce import expected_exposure, flea_figures
 from leakbench.reproduce.flea import RECIPE_FIGURE9, RECIPE_FIGURE11, RECIPE_TABLE
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.results.tables import collect
 
 SPLIT = {"split": "qua", "clients": 10, "context": "square"}
 WITH = RECIPE_FIGURE9.cases[0].label
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def settings(tmp_path_factory):
     """FLea and FedMix on ten clients, attacked by what is cheap."""
     out, found = tmp_path_factory.mktemp("runs"), {}
     for label, method in ((WITH, "flea"), ("FedMix", "fedmix")):
@@ -32,8 +34,16 @@ def runs(tmp_path_factory):
         api.attack(run, "exposure")
         if method == "flea":
             api.attack(run, "distance_correlation")
-        found[label, "cifar10"] = [load(run.path)]
+        (found[label, "cifar10"],) = collect([load(run.path)]).settings
     return found
+
+
+def line(case, measure, value=None):
+    """A row of the table; without a value there is no number."""
+    about = {"recipe": "r", "scale": "smoke", "dataset": "cifar10", "task": "digits"}
+    numbers = {"value": value, "low": 0.1, "high": 0.9, "n": 10, "unit": "client"}
+    ours = None if value is None else Measurement(**numbers)
+    return Row(**about, label=case.label, measure=measure, metric=measure, ours=ours)
 
 
 def lines(axes):
@@ -58,13 +68,14 @@ def drawn(monkeypatch):
 
 
 def test_the_privacy_study_draws_every_round_of_the_attacks_and_what_is_expected(
-    runs, drawn, tmp_path
+    settings, drawn, tmp_path
 ):
-    flea_figures.privacy(RECIPE_FIGURE9, "smoke", [{"task": "digits"}], runs, tmp_path)
+    rows = [line(RECIPE_FIGURE9.cases[0], "exposure")]
+    flea_figures.privacy(RECIPE_FIGURE9, "smoke", rows, settings, tmp_path)
     exposure, correlation, _, context = drawn[0].axes
     seen = lines(exposure)
     assert seen.keys() == {WITH, "FedMix", "FLea, expected"}
-    run = runs[WITH, "cifar10"][0]
+    run = settings[WITH, "cifar10"].one
     folders = {a.name: a.path for a in run.attacks}
     assert sorted(seen[WITH]) == [1, 2, 3, 4]
     assert seen[WITH][4] == results(folders["exposure"], "exposure")["value"]
@@ -78,15 +89,11 @@ def test_the_privacy_study_draws_every_round_of_the_attacks_and_what_is_expected
     assert not lines(context)  # no context attack ran, so nothing stands there
 
 
-def test_several_seeds_are_a_mean_and_a_band(runs, drawn, tmp_path):
-    run = runs[WITH, "cifar10"][0]
-    flea_figures.rounds(
-        RECIPE_TABLE,
-        "smoke",
-        [],
-        {("FLea", "uci-har"): [run, run], ("FedAvg", "uci-har"): [run]},
-        tmp_path,
-    )
+def test_several_seeds_are_a_mean_and_a_band(settings, drawn, tmp_path):
+    one = settings[WITH, "cifar10"]
+    run, two = one.one, one.model_copy(update={"evaluated": one.evaluated * 2})
+    shown = {("FLea", "uci-har"): two, ("FedAvg", "uci-har"): one}
+    flea_figures.rounds(RECIPE_TABLE, "smoke", [], shown, tmp_path)
     (axes,) = drawn[0].axes
     assert lines(axes).keys() == {"FLea", "FedAvg"}
     assert lines(axes)["FLea"] == lines(axes)["FedAvg"]
@@ -99,13 +106,12 @@ def test_several_seeds_are_a_mean_and_a_band(runs, drawn, tmp_path):
 
 
 def test_weights_stand_on_their_own_axes(drawn, tmp_path):
-    cell = {"low": 0.1, "high": 0.9}
     rows = [
-        {"label": c.label, "measure": m, "value": 0.01 * i + (0.5 if m == "best" else 0.2), **cell}
+        line(c, m, 0.01 * i + (0.5 if m == "best" else 0.2))
         for i, c in enumerate(RECIPE_FIGURE11.cases)
         for m in ("best", "flea_correlation")
     ]
-    rows[0] = rows[0] | {"value": ""}  # what was not run is no point
+    rows[0] = line(RECIPE_FIGURE11.cases[0], "best")  # what was not run is no point
     flea_figures.weights(replace(RECIPE_FIGURE11, figure=""), "smoke", rows, {}, tmp_path)
     across = [sorted(bars[0].get_xdata()) for axes in drawn[0].axes for bars in axes.containers]
     assert across == [[0, 4, 6], [0, 1, 6, 10], [0, 1, 4, 6], [0, 1, 3, 6, 10]]

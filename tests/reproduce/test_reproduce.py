@@ -19,12 +19,14 @@ from helpers.small_runs import tree_of
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.data import image_sets
+from leakbench.federation.utility import MEANINGS
 from leakbench.record import folders as runs
 from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.flea import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setting
+from leakbench.reproduce.row import Measurement, Row
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 SMOKE = Scale(
@@ -282,6 +284,21 @@ class TestCommand:
         assert set(json.loads(cli("--list", "--json")[1])) == set(catalogue.RECIPES)
 
 
+def spread(claim):
+    return None if claim.low is None else round((claim.high - claim.low) / 2, 9)
+
+
+def as_printed(rows):
+    """As if the paper's numbers were ours."""
+    out = []
+    for r in rows:
+        c = r.claim
+        about = {"n": 1, "unit": "", "meaning": MEANINGS.get(r.metric)}
+        ours = Measurement(value=c.value, low=c.low, high=c.high, **about) if c else None
+        out.append(r.model_copy(update={"ours": ours}))
+    return out
+
+
 NAMES = [
     "fedhide-table3",
     "fedhide-table4",
@@ -369,17 +386,9 @@ class TestRecipes:
         for scale in recipe.scales:
             lines = rows.table(recipe, scale, plan.plan(recipe, scale, data=False), {})
             got = sorted(
-                (
-                    r["dataset"],
-                    r["claimed"],
-                    (
-                        None
-                        if r["claimed_low"] == ""
-                        else round((r["claimed_high"] - r["claimed_low"]) / 2, 9)
-                    ),
-                )
+                (r.dataset, r.claim.value, spread(r.claim))
                 for r in lines
-                if r["measure"] == key and r["claimed"] != ""
+                if r.measure == key and r.claim
             )
             assert got == wanted
 
@@ -398,10 +407,10 @@ class TestRecipes:
         wanted = {("uci-har", k): v for k, v in har.items()} | (
             {("cifar10", k): v for k, v in cifar.items()} if scale == "full" else {}
         )
-        assert {
-            (r["dataset"], r["label"]): r["claimed"] for r in lines if r["claimed"] != ""
-        } == pytest.approx(wanted)
-        assert {r["measure"] for r in lines if r["claimed"] != ""} == {"best"}
+        assert {(r.dataset, r.label): r.claim.value for r in lines if r.claim} == pytest.approx(
+            wanted
+        )
+        assert {r.measure for r in lines if r.claim} == {"best"}
 
     def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
         several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]
@@ -432,9 +441,7 @@ class TestRecipes:
     )
     def test_the_papers_own_numbers_do_not_contradict_its_statements(self, name):
         recipe = catalogue.find(name)
-        lines = rows.table(recipe, "full", plan.plan(recipe, "full", data=False), {})
-        for r in lines:
-            r |= {"value": r["claimed"], "low": r["claimed_low"], "high": r["claimed_high"]}
+        lines = as_printed(rows.table(recipe, "full", plan.plan(recipe, "full", data=False), {}))
         printed, own = (
             {m.key for m in recipe.measures if m.printed},
             {c.label for c in recipe.cases if c.ours},
@@ -442,7 +449,7 @@ class TestRecipes:
         for order in (
             o for o in recipe.orders if o.measure in printed and not own & set(o.labels())
         ):
-            for dataset in {r["dataset"] for r in lines}:
+            for dataset in {r.dataset for r in lines}:
                 assert order.judge(lines, dataset).verdict in (
                     statements.HOLDS,
                     statements.WITHIN,
@@ -460,7 +467,7 @@ class TestRecipes:
         assert "LEAKBENCH_DATA" in by["cifar10"].lacking
         assert str(tmp_path) in by["cifar10"].lacking
         lines = rows.table(catalogue.find("fedmetric-table2"), "smoke", planned, {})
-        assert all("LEAKBENCH_DATA" in r["note"] for r in lines if r["dataset"] == "cifar10")
+        assert all("LEAKBENCH_DATA" in r.note for r in lines if r.dataset == "cifar10")
         with pytest.raises(UsageError, match="LEAKBENCH_DATA"):
             plan.plan(catalogue.find("fedmetric-figure3"), "smoke")
 
@@ -480,20 +487,19 @@ class TestRecipes:
 
 def row(label, value, width=0.05, measure="p_leak", metric="p_leak", marks="", dataset="d"):
     """A line of the table by hand."""
-    ends = (
-        {"low": value - width, "high": value + width}
-        if width is not None
-        else {"low": "", "high": ""}
+    ends = {} if width is None else {"low": value - width, "high": value + width}
+    meaning = MEANINGS.get(metric)
+    return Row(
+        recipe="r",
+        scale="smoke",
+        task="t",
+        label=label,
+        dataset=dataset,
+        measure=measure,
+        metric=metric,
+        ours=Measurement(value=value, n=100, unit="client", meaning=meaning, **ends),
+        flags=marks,
     )
-    return {
-        "label": label,
-        "dataset": dataset,
-        "measure": measure,
-        "metric": metric,
-        "value": value,
-        "flags": marks,
-        **ends,
-    }
 
 
 def verdict(order, *lines):
@@ -732,14 +738,8 @@ class TestWords:
                 assert all("by default" in s for s in said)
 
     def test_a_dead_run_is_marked_beside_each_number(self):
-        line = {
-            "claimed": "",
-            "value": 0.0,
-            "low": 0.0,
-            "high": 0.1,
-            "std": 0.01,
-            "flags": "dead_run",
-        }
+        line = row("a", 0.05, marks="dead_run").model_copy(update={"std": 0.01})
+        line = line.model_copy(update={"ours": line.ours.model_copy(update={"value": 0.0})})
         assert write.ours(line, P_LEAK) == "0.000 [0.000, 0.100], dead run"
         assert write.ours(line, COSINE) == "0.000 ± 0.010 [0.000, 0.100], dead run"
         assert write.paper(line) == "-"

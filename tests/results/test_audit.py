@@ -61,7 +61,7 @@ def rows_of(
                 rung="method",
                 params={"window": 20},
             )
-    return gate_rows(find([folder]))
+    return gate_rows(collect(find([folder])).settings)
 
 
 def states(now: list[Any], then: list[Any]) -> dict[str, tuple[str, str]]:
@@ -105,7 +105,7 @@ def test_who_was_attacked_less_is_not_on_the_front_for_that(tmp_path: Path) -> N
     add_attack(a, "nearest", [measure("p_leak", first(9), 0.1, ONES)])
     add_attack(b, "nearest", [measure("p_leak", first(3), 0.1, ONES)])
     add_attack(b, "averaging", [measure("p_leak", first(4), 0.1, ONES, stage="all")], rung="method")
-    rows = [r for r in collect(find([tmp_path])).tradeoff if r["attack"] == "any_attack"]
+    rows = [r for r in collect(find([tmp_path])).rows("tradeoff") if r["attack"] == "any_attack"]
     assert {(r["defense"], r["stage"]): r["on_front"] for r in rows} == {
         ("a", "final"): False,
         ("b", "all"): True,

@@ -7,9 +7,9 @@ from helpers.run_folders import add_attack, make_run, measure
 
 from leakbench.record.folders import load
 from leakbench.results import cascade
+from leakbench.results.number import MADE, Measured
 from leakbench.results.tables import collect
-from leakbench.results.units import Measured, of_run
-from leakbench.scoring import flags
+from leakbench.results.units import of_run
 
 N = 10
 ONES, NONE = [1.0] * N, [0.0] * N
@@ -23,9 +23,7 @@ def first(k: int) -> list[float]:
 def joined(run: Path, kind: str) -> Measured:
     asked = cascade.questions(of_run(load(run)))
     assert len(asked) == 1
-    parts = cascade.entering(
-        kind, next(iter(asked.values())), lambda m: flags.control_failed(m.row)
-    )
+    parts = cascade.entering(kind, next(iter(asked.values())), cascade.weak)
     return cascade.combine(kind, parts)
 
 
@@ -49,9 +47,9 @@ def test_the_last_accepted_guess_of_a_unit_counts_and_the_first_stays_where_none
     m = joined(run, "cascade")
     # unit 0: y's 0; unit 1: a's 1; 2 and 3: z's 1; 4 to 8: z's 0; 9: a's 1.
     assert [u.score for u in m.units["attack"]] == [0, 1, 1, 1, 0, 0, 0, 0, 0, 1]
-    assert m.row["value"] == pytest.approx(0.4)
-    assert m.row["rung"] == "method"
-    assert m.row["attack_params"] == "{}"
+    assert m.value.value == pytest.approx(0.4)
+    assert m.attacker.rung == "method"
+    assert m.attacker.params == {}
 
 
 def test_floor_and_control_follow_the_attack_picked(run: Path) -> None:
@@ -65,7 +63,7 @@ def test_floor_and_control_follow_the_attack_picked(run: Path) -> None:
     m = joined(run, "cascade")
     assert [u.score for u in m.units["floor"]] == [0, 1] + [0] * 8
     assert [u.score for u in m.units["control"]] == [1] * 9 + [0]
-    assert m.row["floor"] == pytest.approx(0.1)
+    assert m.floor.value == pytest.approx(0.1)
 
 
 def test_paper_never_enters_the_cascade_but_any_attack(run: Path) -> None:
@@ -77,22 +75,22 @@ def test_paper_never_enters_the_cascade_but_any_attack(run: Path) -> None:
         order=9,
     )
     add_attack(run, "own", [measure("p_leak", first(2), 0.1, ONES)], rung="transcript")
-    assert joined(run, "cascade").row["value"] == pytest.approx(0.2)
-    assert "oracle_prototypes" not in joined(run, "cascade").row["flags"]
+    assert joined(run, "cascade").value.value == pytest.approx(0.2)
+    assert "oracle_prototypes" not in joined(run, "cascade").flags
     any_attack = joined(run, "any_attack")
-    assert any_attack.row["value"] == 1.0
-    assert any_attack.row["rung"] == "transcript"
-    assert "oracle_prototypes" in any_attack.row["flags"]
+    assert any_attack.value.value == 1.0
+    assert any_attack.attacker.rung == "transcript"
+    assert "oracle_prototypes" in any_attack.flags
 
 
 def test_a_failed_control_never_enters(run: Path) -> None:
     add_attack(run, "broken", [measure("p_leak", ONES, 0.1, LOW, accepted=range(N))], rung="public")
     add_attack(run, "sound", [measure("p_leak", first(3), 0.1, ONES)], rung="transcript")
-    for kind in cascade.KINDS:
+    for kind in MADE:
         m = joined(run, kind)
-        assert m.row["value"] == pytest.approx(0.3)
-        assert m.row["rung"] == "transcript"
-    (row,) = [r for r in collect([load(run)]).tradeoff if r["attack"] == "broken"]
+        assert m.value.value == pytest.approx(0.3)
+        assert m.attacker.rung == "transcript"
+    (row,) = [r for r in collect([load(run)]).rows("tradeoff") if r["attack"] == "broken"]
     assert "control_failed" in row["flags"]
     assert row["on_front"] is False
 
@@ -101,8 +99,8 @@ def test_copies_of_one_attack_do_not_lower_the_floor_of_any_attack(run: Path) ->
     floors = [[0.0] * i + [1.0] + [0.0] * (N - 1 - i) for i in range(4)]
     for i, floor in enumerate(floors):
         add_attack(run, "same", [measure("p_leak", first(5), floor, ONES)], params={"seed": i})
-        assert joined(run, "any_attack").row["floor"] == pytest.approx(0.1 * (i + 1))
-    assert joined(run, "any_attack").row["value"] == pytest.approx(0.5)
+        assert joined(run, "any_attack").floor.value == pytest.approx(0.1 * (i + 1))
+    assert joined(run, "any_attack").value.value == pytest.approx(0.5)
 
 
 def test_any_attack_takes_the_worst_in_the_direction_in_which_the_metric_leaks(run: Path) -> None:
@@ -126,9 +124,9 @@ def test_any_attack_takes_the_worst_in_the_direction_in_which_the_metric_leaks(r
 
 def test_one_attack_is_its_own_cascade(run: Path) -> None:
     add_attack(run, "only", [measure("p_leak", first(7), 0.1, ONES)])
-    rows = {r["attack"]: r for r in collect([load(run)]).results}
+    rows = {r["attack"]: r for r in collect([load(run)]).rows("results")}
     named = {"attack", "attack_params"}
-    for kind in cascade.KINDS:
+    for kind in MADE:
         assert {k: v for k, v in rows[kind].items() if k not in named} == {
             k: v for k, v in rows["only"].items() if k not in named
         }
@@ -141,12 +139,12 @@ def test_a_failed_unit_scores_the_blind_guess_and_is_counted(run: Path) -> None:
         run, "one", [measure("p_leak", LOW, LOW, ONES, failed=[0], accepted=[0])], rung="transcript"
     )
     m = joined(run, "cascade")
-    assert (m.units["attack"][0].score, m.row["failed"]) == (1.0, 1)
-    assert "failed_units" in m.row["flags"]
+    assert (m.units["attack"][0].score, m.failed) == (1.0, 1)
+    assert "failed_units" in m.flags
     add_attack(run, "two", [measure("p_leak", NONE, LOW, ONES)], rung="method")
     # The first attack has no guess for unit 0, so the first guess is that of the second.
     m = joined(run, "cascade")
-    assert (m.units["attack"][0].score, m.row["failed"]) == (0.0, 0)
+    assert (m.units["attack"][0].score, m.failed) == (0.0, 0)
 
 
 def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path) -> None:
@@ -167,7 +165,8 @@ def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path)
     add_attack(run, "probed", [measure("p_leak", first(8), 0.1, ONES, probe=True)])
     add_attack(run, "curve", [measure("p_leak", ONES, 0.1, ONES, stage="curve", round=50)])
     tables = collect([load(run)])
-    found = {(r["stage"], r["probe"]): r for r in tables.tradeoff if r["attack"] == "cascade"}
+    cascades = [r for r in tables.rows("tradeoff") if r["attack"] == "cascade"]
+    found = {(r["stage"], r["probe"]): r for r in cascades}
     assert {k: round(r["value"], 6) for k, r in found.items()} == {
         ("all", False): 0.5,
         ("early", False): 0.9,
@@ -175,8 +174,8 @@ def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path)
     }
     assert found["all", False]["round"] == 101
     assert "probe" in found["final", True]["flags"]
-    assert not [r for r in tables.tradeoff if r["stage"] == "curve"]
-    assert [r for r in tables.results if r["stage"] == "curve"]
+    assert not [r for r in tables.rows("tradeoff") if r["stage"] == "curve"]
+    assert [r for r in tables.rows("results") if r["stage"] == "curve"]
 
 
 def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
@@ -191,19 +190,22 @@ def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
         rung="paper",
     )
     tables = collect([load(one)])
-    assert [r["attack"] for r in tables.tradeoff] == ["paper", "paper", "any_attack", "any_attack"]
-    assert [m["reason"] for m in tables.missing if m["attack"] == "cascade"] == [
+    assert [r["attack"] for r in tables.rows("tradeoff")] == [
+        "paper",
+        "paper",
+        "any_attack",
+        "any_attack",
+    ]
+    assert [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"] == [
         "stage early, final or all, real messages: only the paper's own attack ran (rung paper),"
         " which never enters the cascade"
     ]
     two = make_run(tmp_path / "b")
     add_attack(two, "weak", [measure("p_leak", LOW, 0.1, LOW)])
     tables = collect([load(two)])
-    assert [r["attack"] for r in tables.tradeoff] == ["weak"]
-    assert {m["attack"] for m in tables.missing if "control of every attack" in m["reason"]} == {
-        "cascade",
-        "any_attack",
-    }
+    assert [r["attack"] for r in tables.rows("tradeoff")] == ["weak"]
+    weak = [m for m in tables.rows("missing") if "control of every attack" in m["reason"]]
+    assert {m["attack"] for m in weak} == {"cascade", "any_attack"}
 
 
 def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) -> None:
@@ -215,9 +217,10 @@ def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) 
             run, "two", [measure("p_leak", ONES, 0.1, ONES, accepted=range(N))], rung="method"
         )
     tables = collect([load(r) for r in runs])
-    (row,) = [r for r in tables.tradeoff if r["attack"] == "cascade"]
+    (row,) = [r for r in tables.rows("tradeoff") if r["attack"] == "cascade"]
     assert (row["value"], row["seeds"]) == (1.0, "0|1")
-    assert any("seed 2 left out" in m["reason"] for m in tables.missing if m["attack"] == "cascade")
+    lacking = [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"]
+    assert any("seed 2 left out" in reason for reason in lacking)
 
 
 def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) -> None:
@@ -234,9 +237,6 @@ def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) ->
             rung="method",
         )
     runs = [load(p) for p in sorted(tmp_path.iterdir())]
-    assert (
-        "control_failed"
-        in next(m for m in of_run(runs[0]) if m.row["attack"] == "two").row["flags"]
-    )
-    (row,) = [r for r in collect(runs).tradeoff if r["attack"] == "cascade"]
+    assert "control_failed" in next(m for m in of_run(runs[0]) if m.attacker.name == "two").flags
+    (row,) = [r for r in collect(runs).rows("tradeoff") if r["attack"] == "cascade"]
     assert row["value"] == pytest.approx(0.5)

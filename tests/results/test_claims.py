@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from leakbench.federation.utility import METRICS
 from leakbench.results import claims
+from leakbench.results.cells import table_lines
+from leakbench.results.number import Claim, Configuration, Utility
+from leakbench.statistics.intervals import exact
 
 FEDHIDE = {"alpha": 0.01, "k": 10, "lam": 10.0, "fraction": 0.1}
 HERE = {"clients": 100, "fraction": 0.1, "rounds": 500}
@@ -144,9 +148,21 @@ def test_every_alias_names_a_record() -> None:
 
 
 def test_cells_are_empty_without_a_claim_and_keep_the_source_with_one() -> None:
-    assert set(claims.cells(None).values()) == {""}
-    cells = claims.cells(claims.Claim(0.5, None, None, "Somewhere"))
-    assert cells == {
+    line = Utility(
+        configuration=Configuration(task="digits", defense="fedgn", params={}),
+        meaning=METRICS["accuracy"].meaning,
+        statistic="final",
+        seeds=(0,),
+        rounds=10,
+        value=exact(0.5, 10, "test unit"),
+        chance=0.1,
+        flags=frozenset(),
+    )
+    (cells,) = table_lines([line])
+    assert {v for k, v in cells.items() if k.startswith("claimed")} == {""}
+    known = Claim(value=0.5, low=None, high=None, source="Somewhere")
+    (cells,) = table_lines([line.model_copy(update={"claim": known})])
+    assert {k: v for k, v in cells.items() if k.startswith("claimed")} == {
         "claimed": 0.5,
         "claimed_low": "",
         "claimed_high": "",

@@ -13,7 +13,7 @@ from leakbench.gate.gate import Baseline, check, load, save, update
 from leakbench.gate.rows import gate_rows
 from leakbench.record.columns import FLAGS
 from leakbench.record.folders import find
-from leakbench.results.tables import COLUMNS, collect, metas, write
+from leakbench.results.tables import COLUMNS, collect, write
 from leakbench.statistics.intervals import clopper_pearson, t_quantile
 
 N = 10
@@ -34,7 +34,7 @@ def three(tmp_path: Path) -> Path:
 
 
 def test_seeds_are_pooled_and_the_interval_is_the_widest(three: Path) -> None:
-    (row,) = [r for r in collect(find([three])).tradeoff if r["attack"] == "nearest"]
+    (row,) = [r for r in collect(find([three])).rows("tradeoff") if r["attack"] == "nearest"]
     assert (row["value"], row["n"], row["seeds"], row["interval"]) == (
         pytest.approx(0.4),
         30,
@@ -62,7 +62,7 @@ def test_seeds_are_pooled_and_the_interval_is_the_widest(three: Path) -> None:
 
 def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> None:
     tables = collect(find([three]))
-    final, best = tables.utility
+    final, best = tables.rows("utility")
     # Seeds hit 6, 7, 8 units beginning at 0, 1, 2: units 2..5 in all, 1, 6, 7 in two (1: seeds 0,
     # 1; 6: 1, 2; 7: 1, 2), ...
     assert (final["statistic"], final["value"], final["n"]) == ("final", pytest.approx(0.7), 10)
@@ -72,15 +72,15 @@ def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> No
     assert final["high"] >= 0.7 + spread - 1e-12
     assert (best["statistic"], best["value"]) == ("best", pytest.approx(0.7))
     assert final["flags"] == "few_units"
-    assert [m["reason"] for m in tables.missing if m["metric"] == "accuracy"] == [
+    assert [m["reason"] for m in tables.rows("missing") if m["metric"] == "accuracy"] == [
         "no last10: only 2 evaluations, it is the mean of the last 10"
     ]
-    assert {r["utility"] for r in tables.tradeoff} == {final["value"]}
+    assert {r["utility"] for r in tables.rows("tradeoff")} == {final["value"]}
 
 
 def test_best_and_last10_of_one_seed(tmp_path: Path) -> None:
     make_run(tmp_path, right=[1, 9, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8])
-    rows = {r["statistic"]: r for r in collect(find([tmp_path])).utility}
+    rows = {r["statistic"]: r for r in collect(find([tmp_path])).rows("utility")}
     assert rows["final"]["value"] == pytest.approx(0.8)
     assert (rows["final"]["low"], rows["final"]["high"]) == pytest.approx(clopper_pearson(8, 10))
     assert rows["best"]["value"] == pytest.approx(0.9)
@@ -96,14 +96,14 @@ def test_one_dead_seed_flags_the_configuration_and_keeps_it_off_the_front(
         run = make_run(tmp_path, seed=seed, **({"right": [9]} | (how if seed == 1 else {})))  # type: ignore[arg-type]
         add_attack(run, "nearest", [measure("p_leak", first(5), 0.1, ONES)])
     tables = collect(find([tmp_path]))
-    assert all("dead_run" in r["flags"] and r["on_front"] is False for r in tables.tradeoff)
-    assert {r["seed"] for r in tables.results if "dead_run" in r["flags"]} == {1}
-    assert all("dead_run" in r["flags"] for r in tables.utility)
+    assert all("dead_run" in r["flags"] and r["on_front"] is False for r in tables.rows("tradeoff"))
+    assert {r["seed"] for r in tables.rows("results") if "dead_run" in r["flags"]} == {1}
+    assert all("dead_run" in r["flags"] for r in tables.rows("utility"))
 
 
 def test_prototypes_compared_by_distance_die_by_their_distance(tmp_path: Path) -> None:
     run = make_run(tmp_path, right=[9], cosine=1.0, distance="euclidean")
-    assert "dead_run" not in collect(find([run])).utility[0]["flags"]
+    assert "dead_run" not in collect(find([run])).rows("utility")[0]["flags"]
 
 
 def test_the_front_is_what_no_other_live_configuration_dominates(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_front_is_what_no_other_live_configuration_dominates(tmp_path: Path)
             "nearest",
             [measure("p_leak", first(leaks), 0.1, first(1) if name == "weak" else ONES)],
         )
-    rows = [r for r in collect(find([tmp_path])).tradeoff if r["attack"] == "nearest"]
+    rows = [r for r in collect(find([tmp_path])).rows("tradeoff") if r["attack"] == "nearest"]
     assert {r["defense"] for r in rows if r["on_front"]} == {"good", "equal", "better_utility"}
 
 
@@ -134,7 +134,7 @@ def test_a_configuration_stands_on_the_front_for_its_worst_parameters(tmp_path: 
         )
     # b, attacked half-heartedly too.
     add_attack(run, "nearest", [measure("p_leak", first(1), 0.1, ONES)], params={"steps": 1})
-    rows = [r for r in collect(find([tmp_path])).tradeoff if r["attack"] == "nearest"]
+    rows = [r for r in collect(find([tmp_path])).rows("tradeoff") if r["attack"] == "nearest"]
     assert [(r["defense"], r["value"]) for r in rows if r["on_front"]] == [("a", 0.4)]
 
 
@@ -161,7 +161,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     )
     plain = {
         (m["attack"], m["metric"], m["reason"])
-        for m in tables.missing
+        for m in tables.rows("missing")
         if "wrappers" not in m["reason"] and m["metric"] != "accuracy"
     }
     assert plain == {
@@ -173,10 +173,10 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         ("exposure", "", "it sends no features (seed 0, 1)"),
     }
     assert ("decoder", "clip_noise") in {
-        (m["attack"], "clip_noise" * ("clip_noise" in m["reason"])) for m in tables.missing
+        (m["attack"], "clip_noise" * ("clip_noise" in m["reason"])) for m in tables.rows("missing")
     }
-    assert tables.results == tables.tradeoff == []
-    assert {r["seeds"] for r in tables.utility} == {"0|1", "0"}
+    assert tables.rows("results") == tables.rows("tradeoff") == []
+    assert {r["seeds"] for r in tables.rows("utility")} == {"0|1", "0"}
 
 
 def test_the_tables_have_their_columns_and_cells_that_can_be_read_back(
@@ -203,16 +203,15 @@ def test_the_tables_have_their_columns_and_cells_that_can_be_read_back(
         with path.open(newline="") as file:
             lines = list(csv.reader(file))
         assert tuple(lines[0]) == COLUMNS[path.stem]
-        assert len(lines) == 1 + len(getattr(tables, path.stem))
-        assert [list(r) for r in getattr(tables, path.stem)] == [list(COLUMNS[path.stem])] * (
-            len(lines) - 1
-        )
-    for row in (*tables.results, *tables.tradeoff):
+        rows = tables.rows(path.stem)
+        assert len(lines) == 1 + len(rows)
+        assert [list(r) for r in rows] == [list(COLUMNS[path.stem])] * len(rows)
+    for row in (*tables.rows("results"), *tables.rows("tradeoff")):
         assert row["low"] <= row["value"] <= row["high"]
         assert set(row["flags"].split("|")) - {""} <= set(FLAGS)
         assert isinstance(json.loads(row["defense_params"]), dict)
         assert isinstance(row["probe"], bool)
-    for row in tables.tradeoff:
+    for row in tables.rows("tradeoff"):
         assert bool(row["claimed"]) == bool(row["claimed_source"])
     frame = tables.to_frame("tradeoff")
     assert list(frame.columns) == list(COLUMNS["tradeoff"])
@@ -235,8 +234,10 @@ def test_a_single_unit_of_an_open_ended_metric_has_no_row_but_a_reason(tmp_path:
     (path / "units.csv").write_text(text)
     _rehash(path, "attack.json")
     tables = collect(find([run]))
-    assert tables.tradeoff == []
-    assert any(m["attack"] == "pixels" and "no interval" in m["reason"] for m in tables.missing)
+    assert tables.rows("tradeoff") == []
+    assert any(
+        m["attack"] == "pixels" and "no interval" in m["reason"] for m in tables.rows("missing")
+    )
 
 
 def test_engines_are_pooled_with_a_flag_and_the_same_seed_twice_is_kept_apart(
@@ -244,16 +245,16 @@ def test_engines_are_pooled_with_a_flag_and_the_same_seed_twice_is_kept_apart(
 ) -> None:
     make_run(tmp_path, seed=0)
     make_run(tmp_path, seed=1, engine="loop")
-    assert {r["flags"] for r in collect(find([tmp_path])).utility} == {
+    assert {r["flags"] for r in collect(find([tmp_path])).rows("utility")} == {
         "few_seeds|few_units|other_engine"
     }
     make_run(tmp_path, seed=0, engine="loop")
-    rows = collect(find([tmp_path])).utility
+    rows = collect(find([tmp_path])).rows("utility")
     assert {(r["task"], r["seeds"]) for r in rows} == {
         ("digits (engine=fused)", "0"),
         ("digits (engine=loop)", "0|1"),
     }
-    assert {m["spec"]["task"]["name"] for m in metas(find([tmp_path]))} == {
+    assert {s.task for s in collect(find([tmp_path])).settings} == {
         "digits (engine=fused)",
         "digits (engine=loop)",
     }
@@ -266,13 +267,15 @@ def test_stand_in_data_are_flagged_wherever_the_run_shows(tmp_path: Path) -> Non
         [measure("p_leak", first(5), 0.1, ONES)],
     )
     tables = collect(find([tmp_path]))
-    assert all("stand_in_data" in r["flags"] for r in (*tables.tradeoff, *tables.utility))
+    assert all(
+        "stand_in_data" in r["flags"] for r in (*tables.rows("tradeoff"), *tables.rows("utility"))
+    )
 
 
 def test_runs_of_other_lengths_are_not_pooled_and_a_copy_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "a", rounds=100)
     make_run(tmp_path / "a", rounds=200, seed=1)
-    assert {(r["task"], r["rounds"]) for r in collect(find([tmp_path])).utility} == {
+    assert {(r["task"], r["rounds"]) for r in collect(find([tmp_path])).rows("utility")} == {
         ("digits (rounds=100)", 100),
         ("digits (rounds=200)", 200),
     }
@@ -340,7 +343,7 @@ def test_newer_schemas_cut_json_and_cells_that_are_no_numbers_are_refused(three:
 def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(
     three: Path, tmp_path: Path
 ) -> None:
-    rows = gate_rows(find([three]))
+    rows = gate_rows(collect(find([three])).settings)
     assert {r.attack for r in rows} == {"utility", "nearest", "cascade", "any_attack"}
     nearest = next(r for r in rows if r.attack == "nearest")
     assert nearest.scores[1] == {f"client/{i}": float(i < 4) for i in range(N)}
@@ -351,7 +354,7 @@ def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(
     written, _ = update(rows, None)
     assert isinstance(written, Baseline)
     save(tmp_path / "leakage.json", written)
-    verdict = check(gate_rows(find([three])), load(tmp_path / "leakage.json"))
+    verdict = check(gate_rows(collect(find([three])).settings), load(tmp_path / "leakage.json"))
     assert verdict.exit_code == 0, verdict.lines
 
 

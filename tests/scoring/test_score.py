@@ -28,6 +28,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, MethodError
 from leakbench.base.files import read_csv, read_json
+from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, UNITS, typed
 from leakbench.record.folders import load
 from leakbench.record.messages import read_messages, write_messages
@@ -247,6 +248,20 @@ def test_a_guess_without_what_a_metric_needs_is_not_left_out_in_silence(fedgn, t
     missing = {m["metric"]: m["reason"] for m in read_json(folder / "attack.json")["missing"]}
     assert set(missing) == {"p_leak", "prototype_cosine"}
     assert "no prototype guessed for client/4" in missing["p_leak"]
+
+
+def test_attack_json_says_how_each_metric_is_read(fedgn, tmp_path):
+    run, attack = copied(fedgn, tmp_path), build("prototype_leakage")
+    folder = scored(run, *prototype_guesses(run), attack=attack, name="prototype_leakage")
+    told = read_json(folder / "attack.json")["metrics"]
+    assert list(told) == sorted(m.name for m in attack.metrics)
+    for m in attack.metrics:
+        assert Meaning.recorded(m.name, told[m.name]) == m.meaning
+        # As they were written first, and are read by what was written then.
+        first = ("leaks", "low", "high", "unit", "share", "version")
+        old = {k: told[m.name][k] for k in first}
+        assert old == {k: getattr(m, k, m.meaning.version) for k in first}
+        assert Meaning.recorded(m.name, old).matters == m.meaning.matters
 
 
 def test_scores_outside_their_range_are_an_error(fedgn, tmp_path):

@@ -1,0 +1,132 @@
+"""What a user hands in from a training loop: copied, and refused in one sentence where no attack
+could use it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.tree import Tree, tmap
+
+_FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
+
+
+def network(model: Any) -> nn.Module:
+    """A copy of ``model`` in evaluation mode.
+
+    Raises:
+        UsageError: it is no module, has no parameters, or throws dice while it trains.
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
+    if not list(model.parameters()):
+        raise UsageError("model: it has no parameters, so nothing in it can be trained.")
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p:
+            raise UsageError(
+                f"model: its layer {name!r} drops out units that no attacker knows; call"
+                " model.eval() if it was trained without, or set p = 0."
+            )
+    return copy.deepcopy(model).eval()
+
+
+def outputs(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """How many outputs ``model`` has of one input of ``shape``.
+
+    Raises:
+        UsageError: it takes no such input, or gives no tensor (B, outputs).
+    """
+    if not shape:
+        raise UsageError("a model goes with the shape of one input: write shape=(1, 28, 28).")
+    first = next(model.parameters())
+    try:
+        with torch.no_grad():
+            out = model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
+    except _FAULTS as error:
+        raise UsageError(
+            f"the model takes no inputs of shape {shape}: {str(error).splitlines()[0]}"
+        ) from None
+    if not isinstance(out, Tensor) or out.shape[:1] != (1,):
+        raise UsageError("model: expected one that gives a tensor (B, outputs).")
+    return out.numel()
+
+
+def tensors(payload: Any, what: str, device: str = "cpu", dtype: torch.dtype | None = None) -> Tree:
+    """A copy of a tensor, or of a dict of tensors; ``dtype``: of the floats in it.
+
+    Raises:
+        UsageError: it is something else, or not finite.
+    """
+
+    def one(leaf: Any) -> Tensor:
+        try:
+            value = torch.as_tensor(leaf)
+        except _FAULTS:
+            raise UsageError(
+                f"{what}: expected a tensor or a dict of tensors, got {type(leaf).__name__}."
+            ) from None
+        if not bool(value.isfinite().all()):
+            raise UsageError(f"{what} holds NaN or infinity; expected finite numbers.")
+        kind = dtype if dtype and value.is_floating_point() else value.dtype
+        return value.detach().to(device, kind, copy=True)
+
+    return tmap(one, payload)
+
+
+def parameters(payload: Any, what: str, model: nn.Module) -> dict[str, Any]:
+    """A model, or an update of one: its tensors by the names of ``model``'s ``state_dict``, each
+    of several names of one tensor once.
+
+    Raises:
+        UsageError: it is something else, or does not fit the model.
+    """
+    names = [k for k, _ in model.named_parameters()]
+    if isinstance(payload, Sequence) and not isinstance(payload, str):
+        if len(payload) != len(names):
+            raise UsageError(
+                f"{what} has {len(payload)} tensors; the model has {len(names)} parameters."
+            )
+        payload = dict(zip(names, payload, strict=True))
+    if not isinstance(payload, Mapping):
+        raise UsageError(
+            f"{what}: expected a dict by the names of the model's state_dict, or a sequence in the"
+            f" order of its parameters(), got {type(payload).__name__}."
+        )
+    have = model.state_dict()
+    for name, value in payload.items():
+        if name not in have:
+            raise UsageError(
+                f"{what} holds {name!r}, which the model has not.{suggestion(str(name), have)}"
+            )
+        shape = tuple(getattr(value, "shape", ()))
+        if shape != tuple(have[name].shape):
+            raise UsageError(
+                f"{what}: {name!r} has the shape {shape}; the model's is {tuple(have[name].shape)}."
+            )
+    if not set(names) & set(payload):
+        raise UsageError(f"{what} holds none of the model's parameters.")
+    once = {*names, *(k for k, _ in model.named_buffers())}
+    return {k: v for k, v in payload.items() if k in once}
+
+
+def labels(y: Any, what: str, classes: int, device: str = "cpu") -> Tensor:
+    """(B,) int64, below ``classes`` unless that is 0.
+
+    Raises:
+        UsageError: they are not.
+    """
+    found = tensors(y, what, device)
+    if not isinstance(found, Tensor) or found.ndim != 1 or found.dtype not in _WHOLE:
+        raise UsageError(f"{what}: expected whole numbers (B,), one for each example.")
+    if not len(found) or int(found.min()) < 0 or (classes and int(found.max()) >= classes):
+        raise UsageError(f"{what}: expected one at least, from 0 to {classes - 1}.")
+    return found.long()
+
+
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

@@ -1,0 +1,79 @@
+"""What attacks are made from: a run folder that is read again, or messages in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+from leakbench.record.messages import Message
+
+
+class Source(Protocol):
+    """Everything that a view can be asked for, whoever declared what of it. Never the truth, never
+    the seed.
+    """
+
+    @property
+    def device(self) -> str:
+        """Where its tensors lie."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its floating-point tensors."""
+
+    @property
+    def rounds(self) -> int:
+        """The last round."""
+
+    @property
+    def method(self) -> Defense:
+        """The defense with its parameters."""
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+
+    @property
+    def sent(self) -> Sequence[Mapping[str, Any]]:
+        """Who sent what to whom: kind, sender, receiver, rounds, messages, bytes."""
+
+    @property
+    def transcript(self) -> list[Message]:
+        """What crossed, in order."""
+
+    @property
+    def control(self) -> list[Message]:
+        """What would have crossed with nothing defended.
+
+        Raises:
+            UsageError: that is not there.
+        """
+
+    @property
+    def traffic(self) -> Mapping[str, Tensor]:
+        """{kind: (messages, 3) round, sender, receiver} of all that was sent, kept or not."""
+
+    @property
+    def partial(self) -> bool:
+        """Is less there than was sent, even of the traffic?"""
+
+    def module(self) -> nn.Module:
+        """The public architecture, one's own to change; its numbers say nothing."""
+
+    def known(self, name: str) -> Any:
+        """Knowledge that may be granted: aux_data or labels.
+
+        Raises:
+            UsageError: that is not there.
+        """
+
+    def holds(self, name: str) -> bool:
+        """Is there knowledge of that name?"""
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why what an attack reads is not all there, though it was sent; empty where it is."""

@@ -1,0 +1,405 @@
+"""Messages in memory: what crossed in a training loop of one's own, attacked without a run
+folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from pydantic import PrivateAttr
+from torch import Tensor, nn
+
+from leakbench.attacking import payloads
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.choices import build
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.view import View
+from leakbench.base import registry
+from leakbench.base.errors import MethodError, UnknownName, UsageError
+from leakbench.federation.defense import Defense
+from leakbench.federation.local_steps import trainings
+from leakbench.federation.parties import Batch, Client, Facts, Net, training
+from leakbench.federation.task import Examples
+from leakbench.federation.traffic import Traffic, party
+from leakbench.record.messages import KINDS, Message
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+_CLIENT = re.compile(r"client/\d+")
+
+
+class OwnLoss(Defense):
+    """FedAvg's round with somebody's own loss(outputs, labels), ()."""
+
+    paper: ClassVar[str] = ""
+
+    _loss: Loss = PrivateAttr()
+    _trains: bool = PrivateAttr(default=True)
+
+    @classmethod
+    def of(cls, loss: Loss, trains: bool, fields: Mapping[str, Any]) -> OwnLoss:
+        """``trains``: is it taken in training mode? ``fields``: of the local training; where they
+        name epochs and no steps, it is by epochs.
+        """
+        by_epochs = {"steps": 0} if fields.get("epochs") else {}
+        method = cls.build({**by_epochs, **fields}, "the local training")
+        method._loss = copy.deepcopy(loss) if isinstance(loss, nn.Module) else loss
+        method._trains = trains
+        return method
+
+    def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
+        """Somebody's own. An attacker that runs the network itself (breaching) has its own mode."""
+        with training(net.module, self._trains) if isinstance(net, Net) else nullcontext():
+            outputs = net(batch.x)
+        if isinstance(self._loss, nn.Module):  # with the weights of classes, say
+            self._loss.to(outputs.device, outputs.dtype)
+        value = self._loss(outputs, batch.y)
+        if value.ndim:
+            raise MethodError(
+                f"the loss gave a tensor of shape {tuple(value.shape)}; it must give one number,"
+                " as with reduction='mean'."
+            )
+        return value
+
+
+class Transcript:
+    """What crossed between clients and a server, and what an attacker may be granted, in memory:
+    the source of a view, like a run folder.
+
+    Everything is copied. What an attack asks for and nobody gave is named in one sentence. There
+    is no control: what would have been sent with nothing defended is a transcript of its own.
+
+    Args:
+        model: the network, any ``nn.Module``. The weights in it now are what every client receives
+            in each round, until another "model" is added.
+        loss: loss(outputs, labels), (), of the local training, in the mode (training or
+            evaluation) that the model is in now.
+        shape: of one input, as (1, 8, 8); needed with ``model``, unless ``aux_data`` tell.
+        method: instead of ``loss``, a method with a loss and private inputs of its own: a name of
+            `leakbench list defenses`, or an object. The model is taken as it is.
+        classes: how many there are; as many as the model has outputs unless given.
+        clients: how many there are; up to the last that is named unless given.
+        aux_data: (x, y), examples that a blind guess or an attacker may be granted.
+        context: the marker that some clients' inputs carry, if any: square or bump.
+        fields: of the method, as ``lr``, ``steps``, ``epochs`` and ``batch`` of the local SGD; one
+            step at 0.1 unless given.
+
+    Raises:
+        UsageError: one of these is wrong, or they do not fit together.
+    """
+
+    partial = False  # all that was sent is there
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        loss: Loss | None = None,
+        *,
+        shape: Sequence[int] = (),
+        method: str | Defense | None = None,
+        classes: int = 0,
+        clients: int = 0,
+        aux_data: tuple[Tensor, Tensor] | None = None,
+        context: str = "",
+        **fields: Any,
+    ) -> None:
+        self._model = None if model is None else payloads.network(model)
+        self._method = _method(loss, method, getattr(model, "training", True), fields)
+        at = None if self._model is None else next(self._model.parameters())
+        self.device = "cpu" if at is None else str(at.device)
+        self.dtype = torch.float32 if at is None else at.dtype
+        self._shape, self._clients, self._context = tuple(shape), clients, context
+        if aux_data is not None:
+            x = payloads.tensors(aux_data[0], "aux_data", self.device)
+            self._shape = self._shape or tuple(x.shape[1:])
+        self._dim = 0 if self._model is None else payloads.outputs(self._model, self._shape)
+        self._classes = classes or self._dim
+        self._aux = None if aux_data is None else self._examples(x, aux_data[1])
+        self._length = 0  # of the prototypes that clients sent
+        self._messages: dict[tuple[Any, ...], Message] = {}
+        self._labels: dict[tuple[str, int, int, int | None], Tensor] = {}
+
+    def add(
+        self,
+        kind: str,
+        payload: Any,
+        *,
+        sender: str = "",
+        receiver: str = "",
+        round: int = 1,
+        phase: int | None = None,
+        labels: Any = None,
+    ) -> None:
+        """One message that crossed.
+
+        Args:
+            kind: one of the kinds in docs/formats.md, as "update" or "prototype".
+            payload: a tensor, or a dict of tensors. Of an "update" (the trained model minus the
+                received one; after one step -lr * gradient) and of a "model": by the names of the
+                model's ``state_dict``, or a sequence in the order of its ``parameters()``.
+            sender: "client/3" or "server"; unless given "server" of a model, else "client/0".
+            receiver: "server", or of what the server sends "client/*", or "client/3" alone.
+            round: from 1 on; 0 for what is sent before and lasts.
+            phase: its place in the round; unless given that of the method's first training, and 0
+                for what the server sends.
+            labels: (B,) of the examples behind an update, for attackers who are granted them.
+
+        Raises:
+            UsageError: one of these is wrong or does not fit the model, a number is not finite, or
+                the message is there already.
+        """
+        if kind not in KINDS:
+            raise UnknownName("kind of message", kind, KINDS)
+        sender = sender or ("server" if kind == "model" else "client/0")
+        receiver = receiver or ("client/*" if sender == "server" else "server")
+        self._check_place(sender, receiver, round)
+        what = f"the {kind} of {sender} in round {round}"
+        if kind in ("update", "model"):
+            payload = payloads.parameters(payload, what, self._network)
+        floats = None if self._model is None else self.dtype
+        given = payloads.tensors(payload, what, self.device, floats)
+        if kind == "update":
+            given = {k: v for k, v in given.items() if v.is_floating_point()}
+        self._check(kind, sender, given, what)
+        place = (sender, round, self._phase(kind, sender, round, phase), None)
+        message = Message(round, place[2], sender, receiver, kind, given)
+        if message.name in self._messages:
+            raise UsageError(f"{what} is there already; give another sender, round or phase.")
+        if labels is not None:
+            if kind != "update":
+                raise UsageError(
+                    f"{what}: labels= are of the examples behind an update; labels that are sent"
+                    " are a message of their own, add('labels', ...)."
+                )
+            behind = f"the labels behind {what}"
+            self._labels[place] = payloads.labels(labels, behind, self._classes, self.device)
+        if kind == "prototype" and sender != "server":
+            self._length = len(given)
+        self._messages[message.name] = message
+        for made_of_them in ("transcript", "_traffic"):
+            vars(self).pop(made_of_them, None)
+
+    def attack(
+        self, attack: str | Attack, *, round: int | None = None, blind: bool = False, **params: Any
+    ) -> list[Guess]:
+        """What ``attack`` makes of it, under its own threat model: one guess for each client
+        attacked.
+
+        Args:
+            attack: a name of `leakbench list attacks`, or an object.
+            round: the newest round that has happened for the attacker; the last unless given.
+            blind: instead, the guess that reads no message of the victim: the floor.
+            params: of an attack that is named.
+
+        Raises:
+            UsageError: it does not exist or does not fit, a parameter is wrong, something that it
+                reads was not given, or there is nothing to attack.
+            ThreatViolation: it asked for what it does not declare.
+        """
+        name = attack if isinstance(attack, str) else type(attack).__name__
+        if params and not isinstance(attack, str):
+            raise UsageError(f"{name} is an object already: its parameters are its own.")
+        chosen = build(attack, params).attack if isinstance(attack, str) else attack
+        why = chosen.obstacle(self)
+        if why:
+            raise UsageError(f"{name} does not fit this transcript: {why}.")
+        threat = chosen.floor_threat if blind else chosen.threat
+        view = View(threat, self, self.rounds if round is None else round)
+        found = chosen(view, blind=blind)
+        if not found:
+            settings = ", ".join(f"{k}={v}" for k, v in chosen.parameters().items())
+            raise UsageError(
+                f"{name} found nothing to attack in round {view.round} of this transcript with"
+                f" its settings {settings}."
+            )
+        return found
+
+    # what a view asks for -------------------------------------------------------------------------
+    @property
+    def rounds(self) -> int:
+        """The newest round in which something was sent."""
+        return max((m.round for m in self._messages.values()), default=0)
+
+    @property
+    def method(self) -> Defense:
+        """The method, or FedAvg with the loss that was given.
+
+        Raises:
+            UsageError: neither was given.
+        """
+        if self._method is None:
+            raise UsageError(
+                "this transcript was given no loss and no method: write Transcript(model, loss,"
+                " ...) or Transcript(method=...)."
+            )
+        return self._method
+
+    @property
+    def facts(self) -> Facts:
+        """Of the task, as they were given or can be read off the messages."""
+        names = {n for m in self._messages.values() for n in (m.sender, m.receiver)}
+        clients = [party(n) for n in names if _CLIENT.fullmatch(n)]
+        return Facts(
+            clients=self._clients or max([0, *clients]) + 1,
+            classes=self._classes,
+            dim=self._length or self._dim,
+            shape=self._shape,
+            context=self._context,
+        )
+
+    @cached_property
+    def transcript(self) -> list[Message]:
+        """Every message in order; first in each round the newest model, unless it was added."""
+        said = self._messages.values()
+        told = {m.round: m.payload for m in said if (m.kind, m.sender) == ("model", "server")}
+        models, newest = [], None if self._model is None else _numbers(self._model)
+        for t in sorted({m.round for m in said}):
+            newest = told.get(t, newest)
+            if newest is not None and t not in told:
+                models.append(Message(t, 0, "server", "client/*", "model", newest))
+        return sorted([*models, *said], key=lambda m: (m.round, m.phase))
+
+    @property
+    def control(self) -> list[Message]:
+        """There is none.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            "a transcript in memory has no control: make a second one of what would have been sent"
+            " with nothing defended, and attack that."
+        )
+
+    @cached_property
+    def _traffic(self) -> Traffic:
+        traffic, everybody = Traffic(set()), torch.arange(self.facts.clients)
+        for m in self.transcript:
+            if m.sender == "server":
+                alone = m.receiver != "client/*"
+                to = torch.tensor([party(m.receiver)]) if alone else everybody
+                traffic.down(m.round, m.kind, to, m.payload, each=alone)
+            else:
+                sender = torch.tensor([party(m.sender)])
+                traffic.up(m.round, m.kind, sender, m.payload, summed=False)
+        return traffic
+
+    @property
+    def traffic(self) -> dict[str, Tensor]:
+        """{kind: (messages, 3) round, sender, receiver}, a row for each receiver."""
+        return self._traffic.tensors()
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """Who sent what to whom, how often and how much."""
+        return self._traffic.table()
+
+    def module(self) -> nn.Module:
+        """A copy of the model.
+
+        Raises:
+            UsageError: none was given.
+        """
+        return copy.deepcopy(self._network)
+
+    def known(self, name: str) -> Any:
+        """``labels`` {(sender, round, phase, None): (B,)}, or ``aux_data``.
+
+        Raises:
+            UsageError: they were not given.
+        """
+        if not self.holds(name):
+            how = {
+                "labels": ": write add('update', ..., labels=y)",
+                "aux_data": ": write Transcript(..., aux_data=(x, y))",
+            }
+            raise UsageError(f"this transcript was given no {name}{how.get(name, '')}.")
+        return self._labels if name == "labels" else self._aux
+
+    def holds(self, name: str) -> bool:
+        """Were ``labels`` of an update, or ``aux_data``, given?"""
+        return bool({"labels": self._labels, "aux_data": self._aux}.get(name))
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Nothing: what was not given says so when it is asked for."""
+        return ""
+
+    @property
+    def _network(self) -> nn.Module:
+        if self._model is None:
+            raise UsageError(
+                "this transcript was given no model: write Transcript(model, loss, ...)."
+            )
+        return self._model
+
+    # what is given --------------------------------------------------------------------------------
+    def _examples(self, x: Tensor, y: Any) -> Examples:
+        labels = payloads.labels(y, "the labels of aux_data", self._classes, self.device)
+        if (len(labels), *self._shape) != tuple(x.shape):
+            raise UsageError(
+                f"aux_data: expected inputs {(len(labels), *self._shape)}, as the labels and the"
+                f" shape say, got {tuple(x.shape)}."
+            )
+        return Examples(x, labels).to(self.device, self.dtype)
+
+    def _check_place(self, sender: str, receiver: str, round: int) -> None:
+        client = sender if receiver == "server" else receiver
+        whole = (sender, receiver) == ("server", "client/*")
+        if not whole and ("server" not in (sender, receiver) or not _CLIENT.fullmatch(str(client))):
+            raise UsageError(
+                f"a message from {sender!r} to {receiver!r}: expected 'client/0' to 'server', or"
+                " 'server' to 'client/*' or 'client/0'."
+            )
+        if self._clients and not whole and party(client) >= self._clients:
+            raise UsageError(f"{client}: there are {self._clients} clients, counted from 0.")
+        if not isinstance(round, int) or round < 0:
+            raise UsageError(f"round = {round!r}: rounds are counted from 1 on; 0 is before them.")
+
+    def _phase(self, kind: str, sender: str, round: int, phase: int | None) -> int:
+        found = [t.phase for t in trainings(self._method or Defense(), round)] or [2]
+        if kind == "update" and phase is not None and phase not in found:
+            raise UsageError(f"phase = {phase}: the method trains in phase {found} of a round.")
+        usual = 0 if sender == "server" else found[0]
+        return usual if phase is None else phase
+
+    def _check(self, kind: str, sender: str, payload: Any, what: str) -> None:
+        """Raise UsageError where a payload is not what attacks take its kind for."""
+        if kind == "prototype" and sender != "server":
+            vector = isinstance(payload, Tensor) and payload.ndim == 1
+            if not vector or not payload.is_floating_point():
+                raise UsageError(f"{what}: expected a vector (d,) of floating-point numbers.")
+            if self._length not in (0, len(payload)):
+                raise UsageError(
+                    f"{what} has {len(payload)} numbers, where others have {self._length}."
+                )
+        if kind == "labels" and not self._classes:
+            raise UsageError(f"{what}: say how many classes there are, Transcript(classes=...).")
+
+
+def _method(
+    loss: Loss | None, method: str | Defense | None, trains: bool, fields: Mapping[str, Any]
+) -> Defense | None:
+    if loss is not None and method is not None:
+        raise UsageError("a transcript takes a loss of your own or a method, not both.")
+    if loss is not None:
+        return OwnLoss.of(loss, trains, fields)
+    if isinstance(method, str):
+        named: Defense = registry.load("defenses", method).build(fields, f"defense {method}")
+        return named
+    if fields:
+        raise UsageError(
+            f"{', '.join(fields)}: of the local training, which goes with a loss or with the name"
+            " of a method."
+        )
+    return method
+
+
+def _numbers(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, each once."""
+    numbers = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {k: v.detach().clone() for k, v in numbers.items()}

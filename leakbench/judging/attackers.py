@@ -1,0 +1,125 @@
+"""The attackers that a chart can be switched to, and the row of the table that stands for each of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leakbench.judging.question import Judged, Question
+from leakbench.judging.sentences import plural
+from leakbench.results.front import fit
+from leakbench.results.number import Number
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One position of the switch; ``says``: what this attacker knows, for people."""
+
+    key: str
+    name: str
+    says: str
+
+
+PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
+# Who knows more can still do what is possible with less.
+LADDER = ("transcript", "method", "public")
+ATTACKERS = (
+    Choice(
+        PAPER,
+        "the paper's own",
+        "The attack of each method's own paper, on the same runs. Colour stays the verdict: "
+        "a full red point on the left only looks harmless.",
+    ),
+    Choice(
+        "transcript",
+        "reads the record",
+        "Reads every message that was kept, of all rounds, and does not know the method: its"
+        " strongest attack.",
+    ),
+    Choice(
+        "method",
+        "+ knows the method",
+        "Knows the method and its parameters as well: the strongest attack with that, or with"
+        " less.",
+    ),
+    Choice(
+        "public",
+        "+ public data",
+        "Has public data of the same kind as well: the strongest attack with that, or with less.",
+    ),
+    Choice(
+        CASCADE,
+        "best real attacker",
+        "Runs every attack above the paper's own and picks by what it can check itself, without the"
+        " truth; or the best of them alone, where that is stronger. This is what an attacker really"
+        " reached.",
+    ),
+    Choice(
+        WORST,
+        "worst case",
+        "For each unit the best of all attacks, picked with the truth in hand. An upper bound:"
+        " nobody tried here does better.",
+    ),
+)
+GHOST = (
+    "Small circles: the paper's own attack on the same run; arrows lead from them to the chosen"
+    " attacker."
+)
+
+
+def row_of(judged: Judged, key: str) -> Number | None:
+    """What this attacker reaches on a setting, as the table has it; None where no such attack ran
+    that counts.
+
+    An attack whose control failed counts for nobody. A rung of the ladder has a number only if an
+    attack of that very rung counts; the number is the strongest up to there.
+    """
+    if key == WORST:
+        return judged.verdict.worst
+    if key == CASCADE:
+        return real(judged)
+    counting = judged.verdict.counting
+    found = [a for a in counting if a.attacker.rung == key]
+    if key in LADDER and found:
+        found = [a for a in counting if a.attacker.rung in LADDER[: LADDER.index(key) + 1]]
+    return max(found, key=lambda n: n.leak, default=None)
+
+
+def real(judged: Judged) -> Number | None:
+    """The best real attacker as the table has it: the verdict reads a wider interval where several
+    attacks were compared.
+    """
+    best = judged.verdict.reached
+    if best is None or best.attacker.paper:
+        return None
+    rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
+    return next((r for r in rows if r.key == best.key), best)
+
+
+def speaks(row: Number | None) -> bool:
+    """May it speak for its setting? No seed is dead, and the attack succeeded where nothing was
+    defended.
+    """
+    return row is not None and fit(row)
+
+
+def present(question: Question) -> list[Choice]:
+    """The attackers that any setting of the question has a row for."""
+    return [a for a in ATTACKERS if any(row_of(j, a.key) for j in question.judged)]
+
+
+def absent(judged: Iterable[Judged], key: str) -> str:
+    """The sentence on settings that were attacked, but not by this attacker; empty where there are
+    none.
+    """
+    drawn = [j for j in judged if j.verdict.worst and j.setting.final]
+    gone = sum(row_of(j, key) is None for j in drawn)
+    if not gone:
+        return ""
+    have, stand = ("has", "stands faint at its") if gone == 1 else ("have", "stand faint at their")
+    return (
+        f"{plural(gone, 'setting')} of {len(drawn)} {have} no such attack that counts and {stand}"
+        " worst case."
+    )

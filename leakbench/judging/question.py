@@ -1,0 +1,69 @@
+"""One question of a report, and every setting's verdict on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer, computed_field
+
+from leakbench.base.meaning import Topic
+from leakbench.base.part import Part
+from leakbench.judging.verdict import Case, Verdict
+from leakbench.results.number import ByName
+from leakbench.results.settings import Setting
+
+WHEN = {
+    "untrained": "before training",
+    "early": "early in training",
+    "middle": "half way through training",
+}
+
+
+ById = Annotated[Setting, PlainSerializer(lambda setting: setting.id, return_type=str)]
+
+
+class Span(Part):
+    """A piece of text; ``tone``: leak, part, held, strong or none."""
+
+    text: str
+    tone: str = ""
+
+
+class Judged(Part):
+    """A setting with its verdict on one question; ``also``: what the task's other questions say of
+    it where they are worse, or open.
+    """
+
+    setting: ById
+    case: Case = Field(exclude=True)
+    verdict: Verdict
+    sentence: str
+    also: tuple[str, ...] = ()
+
+
+class Question(Part):
+    """One task, one topic, judged by one metric; probes and stages of training before the end are
+    questions of their own. ``fronts``: attacker -> ids of the settings on its best trade-off.
+    """
+
+    task: str
+    topic: Topic
+    meaning: ByName = Field(serialization_alias="metric")
+    probe: bool
+    stage: str
+    judged: tuple[Judged, ...] = ()
+    headline: tuple[Span, ...] = ()
+    lede: tuple[Span, ...] = ()
+    fronts: dict[str, list[str]] = {}
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def label(self) -> str:
+        """What sets it apart from the task's other questions: "images, on probes"."""
+        early = "" if self.stage == "final" else f", {WHEN.get(self.stage, self.stage)}"
+        return self.topic.name + (", on probes" if self.probe else "") + early

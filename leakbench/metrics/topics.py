@@ -1,0 +1,70 @@
+"""What an attacker may be after: the questions that a report asks, in its order."""
+
+from __future__ import annotations
+
+from leakbench.base.meaning import Topic
+
+PROTOTYPES = Topic(
+    name="prototypes",
+    order=1,
+    kinds=("prototype",),
+    kind="prototype",
+    ask=(
+        "share a prototype each (one vector that sums up their data) in place of the data. Can an"
+        " attacker tell whose it is?"
+    ),
+)
+IMAGES = Topic(
+    name="images",
+    order=2,
+    kinds=("update", "sum", "mean_data", "data", "features"),
+    kind="update",
+    ask=(
+        "send what they learned in place of their data. Can an attacker rebuild the images that it"
+        " was learned from?"
+    ),
+)
+LABELS = Topic(
+    name="labels",
+    order=3,
+    kinds=("update", "sum", "labels"),
+    kind="update",
+    ask=(
+        "send what they learned, or names of labels, in place of their data. Can an attacker tell"
+        " which classes they hold?"
+    ),
+)
+CONTEXT = Topic(
+    name="context",
+    order=4,
+    kinds=("features", "mean_data", "data"),
+    kind="features",
+    ask=(
+        "share features, means or a part of their data. Can an attacker tell whose carry a certain"
+        " trait, such as a camera's defect?"
+    ),
+)
+RESEMBLANCE = Topic(
+    name="resemblance",
+    order=5,
+    kinds=("features",),
+    kind="features",
+    ask="share features of their examples. How much of the examples is still in them?",
+)
+EXPOSURE = Topic(
+    name="exposure",
+    order=6,
+    kinds=("features", "mean_data", "data"),
+    kind="features",
+    ask="pass features, means or data on to each other. How many clients get to see another's?",
+)
+IDENTITY = Topic(
+    name="identity",
+    order=7,
+    kinds=("features",),
+    kind="features",
+    ask=(
+        "share features of their examples again and again. Can an attacker tell that two sets come"
+        " from the same client?"
+    ),
+)

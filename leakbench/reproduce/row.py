@@ -1,0 +1,170 @@
+"""One line of a recipe's table, the paper's number beside ours, and the CSV file of such lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+
+from leakbench.base.errors import BrokenFile
+from leakbench.base.files import read_csv, write_csv
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.base.spec import canonical
+from leakbench.results.cells import claimed, claimed_in
+from leakbench.results.number import Claim
+from leakbench.scoring import flags
+from leakbench.statistics.intervals import Estimate
+
+COLUMNS = (
+    *("recipe", "scale", "dataset", "task", "label", "method", "params", "measure", "metric"),
+    *("attack", "attack_params", "claimed", "claimed_low", "claimed_high", "claimed_source"),
+    *("value", "low", "high", "n", "unit", "std", "floor", "control", "chance"),
+    *("flags", "seeds", "rounds", "engine", "device", "dtype", "commit", "runs", "differs", "note"),
+)
+STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
+
+
+def _read(parse: Callable[[str], Any]) -> BeforeValidator:
+    """A cell of the file; what is no text is a value already."""
+    return BeforeValidator(lambda v: parse(v) if isinstance(v, str) else v)
+
+
+def _split(sign: str) -> BeforeValidator:
+    return _read(lambda cell: cell.split(sign))
+
+
+def _join(sign: str) -> PlainSerializer:
+    return PlainSerializer(lambda parts: sign.join(map(str, parts)), return_type=str)
+
+
+Params = Annotated[dict[str, Any], _read(json.loads), PlainSerializer(canonical, return_type=str)]
+Flags = Annotated[frozenset[str], _read(flags.split), PlainSerializer(flags.join, return_type=str)]
+Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
+
+
+class Measurement(Part):
+    """Our number with its 95 % interval, which a single number has not: then its ends are None.
+
+    ``n``: of how many units it is the mean; ``unit``: what one is. ``meaning``: how the metric is
+    read; None of a view or a study, and of what was read from a file.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int
+    unit: str
+    meaning: Meaning | None = Field(None, exclude=True)
+
+    @classmethod
+    def of(cls, e: Estimate, meaning: Meaning | None = None) -> Self:
+        """An estimate of a metric."""
+        return cls(value=e.value, low=e.low, high=e.high, n=e.n, unit=e.unit, meaning=meaning)
+
+    @property
+    def lowest(self) -> float:
+        """The lower end of its interval; the value where it has none."""
+        return self.value if self.low is None else self.low
+
+    @property
+    def highest(self) -> float:
+        """The upper end of its interval; the value where it has none."""
+        return self.value if self.high is None else self.high
+
+    def text(self, beside: str = "") -> str:
+        """Value and interval, ``beside`` between them; to three decimals, or to three digits where
+        decimals would show nothing of either.
+        """
+        largest = max(abs(x) for x in (self.value, self.lowest, self.highest))
+        form = ".2e" if 0 < largest < 5e-4 else ".3f"
+        width = "" if self.low is None else f" [{self.lowest:{form}}, {self.highest:{form}}]"
+        return f"{self.value:{form}}{beside}{width}"
+
+
+class Row(Part):
+    """A case on a data set and one measure of it.
+
+    ``claim``: the paper's number, ``ours``: what was measured here; None where there is none, and
+    ``note`` then says why. ``std``: over what the measure's ``over`` says. ``floor``, ``control``:
+    of an attack's number; ``chance``: of a utility. ``differs``: from the paper, a phrase each.
+    """
+
+    recipe: str
+    scale: str
+    dataset: str
+    task: str
+    label: str
+    method: str = ""
+    params: Params = {}
+    measure: str
+    metric: str
+    attack: str = ""
+    attack_params: Params | None = None
+    claim: Claim | None = None
+    ours: Measurement | None = None
+    std: float | None = None
+    floor: float | None = None
+    control: float | None = None
+    chance: float | None = None
+    flags: Flags = frozenset()
+    seeds: Annotated[tuple[int, ...], _split("|"), _join("|")] = ()
+    rounds: int | None = None
+    engine: Words = ()
+    device: Words = ()
+    dtype: Words = ()
+    commit: Words = ()
+    runs: Words = ()
+    differs: Annotated[tuple[str, ...], _split("; "), _join("; ")] = ()
+    note: str = ""
+
+    @property
+    def dead(self) -> bool:
+        """Was a run that it comes from dead?"""
+        return "dead_run" in self.flags
+
+    @property
+    def stand_in(self) -> bool:
+        """Are its data in the place of the paper's?"""
+        said = any(d.startswith(STAND_IN) for d in self.differs)
+        return said or "stand_in_data" in self.flags
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """By column; "" where there is nothing."""
+        found = self.model_dump() | claimed(self.claim)
+        found |= found["ours"] or {}
+        known = {c: found.get(c) for c in COLUMNS}
+        return {c: "" if v is None else v for c, v in known.items()}
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write the table.
+
+    Raises:
+        UsageError: the place cannot be written.
+    """
+    write_csv(path, COLUMNS, [row.cells for row in rows])
+
+
+def read(path: Path) -> list[Row]:
+    """A table that ``write`` wrote.
+
+    Raises:
+        BrokenFile: it is missing, a column lacks, or a cell is not what its column says.
+    """
+    try:
+        return [_row(line) for line in read_csv(path, COLUMNS)]
+    except ValidationError as error:
+        what = error.errors()[0]
+        where = ".".join(map(str, what["loc"]))
+        raise BrokenFile(f"{path} is damaged ({where}: {what['msg']}). Make it again.") from None
+
+
+def _row(line: Mapping[str, str]) -> Row:
+    given = {k: v for k, v in line.items() if v and not k.startswith("claimed")}
+    ours = {k: given.pop(k) for k in Measurement.model_fields if k in given}
+    return Row.model_validate({**given, "ours": ours or None, "claim": claimed_in(line)})

@@ -1,0 +1,94 @@
+"""Every number that a reader would look for and that is not there, with the reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.spec import canonical
+from leakbench.record.folders import Folder, Run
+from leakbench.results.number import Missing
+from leakbench.results.settings import Setting
+
+NOT_RUN = "it would fit but was not run: leakbench attack"
+NONE_RUN = "no attack was run: leakbench attack"
+
+
+class Lacking:
+    """Collects ``missing``, each line once.
+
+    Args:
+        fitting: run -> names of the attacks that fit what it shared.
+        unfit: run -> {attack: why it does not fit}.
+    """
+
+    def __init__(
+        self,
+        fitting: Callable[[Run], Iterable[str]] | None,
+        unfit: Callable[[Run], Mapping[str, str]] | None,
+    ) -> None:
+        self._fitting, self._unfit = fitting, unfit
+        self.missing: list[Missing] = []
+        self._meanings: dict[tuple[str, str], Meaning] = {}
+
+    def add(self, setting: Setting, attack: str, metric: str, reason: str) -> None:
+        """A line; the table has no column for wrappers, so the reason names them."""
+        wrappers = setting.configuration.wrappers
+        under = "" if not wrappers else f" [under the wrappers {canonical(wrappers)}]"
+        line = Missing(
+            configuration=setting.configuration,
+            attack=attack,
+            metric=metric,
+            reason=reason + under,
+            meaning=self._meanings.get((attack, metric)),
+        )
+        if line not in self.missing:
+            self.missing.append(line)
+
+    def not_there(self, setting: Setting) -> None:
+        """Runs and attacks that failed, what they left out, and attacks that fit but did not run.
+
+        The same reason in several seeds is one line, which names them unless they are all.
+        """
+        seeds: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+        for run in setting.others:
+            seeds["", "", _why(run)].add(run.seed)
+        for run in setting.runs:
+            for lack in self._of_run(run):
+                seeds[lack].add(run.seed)
+        every = {r.seed for r in (*setting.runs, *setting.others)}
+        for (attack, metric, reason), own in seeds.items():
+            some = "" if own == every else f" (seed {', '.join(map(str, sorted(own)))})"
+            self.add(setting, attack, metric, reason + some)
+
+    def _of_run(self, run: Run) -> Iterable[tuple[str, str, str]]:
+        left_out = run.meta.get("missing", [])
+        yield from ((m["attack"], m["metric"], m["reason"]) for m in left_out)
+        folders = run.attacks
+        for folder in folders:
+            if not folder.done:
+                yield folder.name, "", _why(folder)
+            for metric, about in folder.meta.get("metrics", {}).items():
+                self._meanings[folder.name, metric] = Meaning.recorded(metric, about)
+            for m in folder.meta.get("missing", []):
+                yield folder.name, m["metric"], m["reason"]
+        tried = {f.name for f in folders} | {m["attack"] for m in left_out if not m["metric"]}
+        if self._fitting is not None:
+            for name in self._fitting(run):
+                if name not in tried:
+                    yield name, "", NOT_RUN
+        elif not folders:
+            yield "", "", NONE_RUN
+        for name, why in (self._unfit(run) if self._unfit else {}).items():
+            if name not in tried:
+                yield name, "", why
+
+
+def _why(folder: Folder) -> str:
+    """Why a run or an attack gave no number."""
+    if folder.status == "guessed":
+        return "guessed but not scored: leakbench score, where the run has its truth"
+    if folder.status.startswith("failed"):
+        return folder.status
+    return f"not finished (status {folder.status}): run the same command again"

@@ -1,0 +1,359 @@
+"""One number, with all that must be known to believe it: who attacked, what, when, and between
+which blind guess and which control.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, PlainSerializer, computed_field
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.base.spec import canonical
+from leakbench.record.columns import RUNGS
+from leakbench.record.folders import Run
+from leakbench.scoring import flags
+from leakbench.statistics.intervals import Estimate
+
+UNIT = "test unit"  # of utility
+CASCADE, ANY = "cascade", "any_attack"
+MADE = (CASCADE, ANY)  # numbers made from the units of attacks
+
+END = ("final", "all")  # rows of the last round, and of all rounds together: one question
+
+Scores = np.ndarray[Any, np.dtype[np.float64]]
+Flags = Annotated[frozenset[str], PlainSerializer(flags.ordered, return_type=list[str])]
+ByName = Annotated[Meaning, PlainSerializer(lambda meaning: meaning.name, return_type=str)]
+
+
+def when(stage: str) -> str:
+    """The stage that is asked about: `final` and `all` are one."""
+    return "final" if stage in END else stage
+
+
+class Configuration(Part):
+    """All that tells one setting of a method from another; seeds are pooled.
+
+    ``task``: the task's name, and more only where two would else look alike.
+    """
+
+    task: str
+    defense: str
+    params: dict[str, Any]
+    wrappers: list[dict[str, Any]] = []
+
+    @cached_property
+    def key(self) -> str:
+        """A text that no other configuration has."""
+        return canonical([self.task, self.defense, self.params, self.wrappers])
+
+
+class Attacker(Part):
+    """Who attacked: the attack and its parameters, its strength, what it reads and knows."""
+
+    name: str
+    params: dict[str, Any] = {}
+    rung: str
+    observer: tuple[str, ...] = ()
+    knowledge: tuple[str, ...] = ()
+
+    @property
+    def made(self) -> bool:
+        """Is it `cascade` or `any_attack`?"""
+        return self.name in MADE
+
+    @property
+    def paper(self) -> bool:
+        """Is it what the method's own paper measures?"""
+        return self.rung == "paper" and not self.made
+
+    @property
+    def strength(self) -> int:
+        """The place of its rung, the weakest first."""
+        return RUNGS.index(self.rung)
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Name and parameters: attacks of one key are pooled over seeds."""
+        return self.name, canonical(self.params)
+
+
+class Claim(Part):
+    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, None
+    where no spread is given. ``source``: where it stands, and how its setting differs.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit's score; ``accepted``: by the attack's own self-check."""
+
+    name: str
+    cluster: str
+    score: float
+    failed: bool
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a number came about."""
+
+    engine: str
+    device: str
+    dtype: str
+    version: str
+    commit: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """A number of one run.
+
+    ``units``: by role (attack, floor, control). ``exact``: the roles whose number a formula gave,
+    so that it has no width. ``order``: the attack's, within its rung. ``guesses``: SHA-256 of what
+    it was scored from, by attack folder.
+    """
+
+    run: Run
+    attacker: Attacker
+    meaning: Meaning
+    stage: str
+    round: int
+    probe: bool
+    value: Estimate
+    floor: Estimate
+    control: Estimate
+    flags: frozenset[str]
+    order: int
+    units: Mapping[str, tuple[Unit, ...]]
+    exact: frozenset[str]
+    guesses: Mapping[str, str]
+    made: Made
+
+    @property
+    def failed(self) -> int:
+        """Units on which the attack failed: they score what the blind guess scores."""
+        return sum(u.failed for u in self.units["attack"])
+
+    @property
+    def key(self) -> tuple[str, str, str, str, bool]:
+        """What is pooled over seeds: attack, its parameters, metric, stage, probe."""
+        return (*self.attacker.key, self.meaning.name, self.stage, self.probe)
+
+    @cached_property
+    def by_name(self) -> dict[str, dict[str, Unit]]:
+        """Role -> unit's name -> its score."""
+        return {role: {u.name: u for u in units} for role, units in self.units.items()}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One line of a run's utility.csv. ``scores``: (test units,), None where the metric is not
+    their mean (EER).
+    """
+
+    round: int
+    value: float
+    low: float
+    high: float
+    n: int
+    scores: Scores | None
+
+    @property
+    def estimate(self) -> Estimate:
+        """Without the scores."""
+        return Estimate(self.value, self.low, self.high, self.n, UNIT, "student")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A run's utility over its rounds. ``dead``: why the run is dead, or ""."""
+
+    run: Run
+    meaning: Meaning
+    evaluations: tuple[Evaluation, ...]
+    dead: str
+
+
+class Utility(Part):
+    """What a configuration is good for, over its seeds; ``statistic``: final, best or last10."""
+
+    configuration: Configuration = Field(exclude=True)
+    meaning: ByName = Field(serialization_alias="metric")
+    statistic: str
+    seeds: tuple[int, ...]
+    rounds: int
+    value: Estimate
+    chance: float
+    flags: Flags
+    claim: Claim | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Is it beyond chance in its better direction?"""
+        end = self.value.low if self.meaning.direction == "up" else self.value.high
+        return self.meaning.worse(end, self.chance)
+
+    @property
+    def gain(self) -> float:
+        """Turned so that more is better."""
+        return self.value.value if self.meaning.direction == "up" else -self.value.value
+
+
+class Provenance(Part):
+    """The runs a number is made of, how they ran, and the guesses that were scored."""
+
+    runs: tuple[str, ...]
+    engine: tuple[str, ...]
+    device: tuple[str, ...]
+    dtype: tuple[str, ...]
+    commit: tuple[str, ...]
+    guess_sha256: tuple[str, ...]
+
+
+class Number(Part):
+    """A number of one configuration, pooled over its seeds.
+
+    ``parts``: the seeds' own, none where it was read from a table. ``failed`` of ``tried`` unit
+    scores are the blind guess's, for want of a guess. ``command``: what makes it again.
+    """
+
+    configuration: Configuration = Field(exclude=True)
+    attacker: Attacker
+    meaning: ByName = Field(serialization_alias="metric")
+    stage: str
+    round: int
+    probe: bool
+    seeds: tuple[int, ...]
+    value: Estimate
+    floor: Estimate
+    control: Estimate
+    failed: int
+    tried: int
+    flags: Flags
+    on_front: bool = False
+    claim: Claim | None = None
+    command: str = ""
+    utility: Utility = Field(exclude=True)
+    parts: tuple[Measured, ...] = Field((), exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def provenance(self) -> Provenance:
+        """The runs it is made of, and how they ran."""
+        made = [m.made for m in self.parts]
+        return Provenance(
+            runs=tuple(m.run.id for m in self.parts),
+            engine=tuple(sorted({m.engine for m in made})),
+            device=tuple(sorted({m.device for m in made})),
+            dtype=tuple(sorted({m.dtype for m in made})),
+            commit=tuple(sorted({m.commit for m in made})),
+            guess_sha256=tuple(sorted({sha for m in self.parts for sha in m.guesses.values()})),
+        )
+
+    @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.meaning.name
+
+    @property
+    def asked(self) -> tuple[str, bool, str]:
+        """The question that it answers: metric, probes or real messages, stage."""
+        return self.metric, self.probe, when(self.stage)
+
+    @cached_property
+    def key(self) -> str:
+        """A text that no other number of a report has."""
+        at = [*self.attacker.key, self.metric, self.stage, self.probe]
+        return self.configuration.key + canonical(at)
+
+    def turned(self, value: float) -> float:
+        """On the scale on which differences are taken, turned so that more is more leakage."""
+        scaled = self.meaning.scaled(value)
+        return scaled if self.meaning.direction == "up" else -scaled
+
+    @property
+    def leak(self) -> float:
+        """The value, turned."""
+        return self.turned(self.value.value)
+
+    @property
+    def low(self) -> float:
+        """The end of the interval on the side of the blind guess, turned."""
+        return min(self.turned(self.value.low), self.turned(self.value.high))
+
+    @property
+    def high(self) -> float:
+        """The end of the interval on the side of the control, turned."""
+        return max(self.turned(self.value.low), self.turned(self.value.high))
+
+    @property
+    def blind(self) -> float:
+        """The blind guess, turned."""
+        return self.turned(self.floor.value)
+
+    @property
+    def blind_high(self) -> float:
+        """The most that the blind guess may reach, turned."""
+        return max(self.turned(self.floor.low), self.turned(self.floor.high))
+
+    @property
+    def best(self) -> float:
+        """The control, turned, and no better than "as good as the original"."""
+        as_good = self.meaning.as_good
+        cap = math.inf if as_good is None else self.turned(as_good)
+        return min(self.turned(self.control.value), cap)
+
+    @property
+    def half(self) -> float:
+        """Half way from the blind guess to the control, turned."""
+        return self.blind + (self.best - self.blind) / 2
+
+    @property
+    def weak(self) -> bool:
+        """Does the attack say nothing? It fails where nothing is defended, or hardly beats the
+        blind guess there.
+        """
+        return "control_failed" in self.flags or self.best - self.blind < 2 * self.meaning.matters
+
+    @property
+    def excess(self) -> float:
+        """How far the high is beyond the number's own blind guess and the margin; at most 0 where
+        it held.
+        """
+        over = self.high - (self.blind + self.meaning.matters)
+        return 0.0 if abs(over) < 1e-12 else over
+
+
+class Missing(Part):
+    """A number that a reader would look for, and why it is not there; ``meaning``: the metric's,
+    where an attack measured it elsewhere. ``setting``: its id in a report.
+    """
+
+    configuration: Configuration = Field(exclude=True)
+    setting: str = ""
+    attack: str
+    metric: str
+    reason: str
+    meaning: Meaning | None = Field(None, exclude=True)
+
+
+class Diagnostic(Part):
+    """What a run says of itself in a round."""
+
+    run: str
+    round: int
+    name: str
+    value: float

@@ -1,0 +1,172 @@
+"""The numbers of one setting over its seeds, and why those that lack cannot be had."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench.base.errors import UsageError
+from leakbench.record.columns import STAGES
+from leakbench.results import cascade, claims
+from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Utility
+from leakbench.results.settings import Setting
+from leakbench.results.units import pooled
+from leakbench.results.utility import of_runs
+from leakbench.scoring import flags
+from leakbench.statistics.intervals import NoInterval
+
+Lack = tuple[str, str, str]  # attack, metric, reason
+
+
+@dataclass(frozen=True, eq=False)
+class Pooling:
+    """What every number of a setting shares: its complete runs as ``evaluated``, its final
+    utility.
+    """
+
+    setting: Setting
+    evaluated: Sequence[Evaluated]
+    final: Utility
+
+    def numbers(self, measured: Sequence[Measured]) -> tuple[list[Number], list[Lack]]:
+        """Every number, `on_front` still to be decided, and what is missing; of ``measured``, all
+        numbers of all attacks on the runs.
+        """
+        out: list[Number] = []
+        missing: list[Lack] = []
+        weak = set()
+        for key, seeds in _by_key(measured).items():
+            try:
+                out.append(self._number(list(seeds.values())))
+            except NoInterval as error:
+                missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
+                continue
+            if "control_failed" in out[-1].flags:
+                weak.add(key)
+        # Kind, metric, probe, why -> stages.
+        none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
+        for (metric, probe, stage), asked in cascade.questions(measured).items():
+            for kind in MADE:
+                parts = cascade.entering(kind, asked, lambda m: m.key in weak)
+                if not parts:
+                    none[kind, metric, probe, cascade.why_none(kind, asked)].append(stage)
+                    continue
+                lacking, joined = _joined(kind, asked, parts)
+                if lacking:
+                    missing.append((kind, metric, f"{_where(probe, stage)}: {lacking}"))
+                try:
+                    out.append(self._number(joined))
+                except NoInterval as error:
+                    missing.append((kind, metric, f"{_where(probe, stage)}: {error}"))
+        for (kind, metric, probe, why), stages in none.items():
+            missing.append((kind, metric, f"{_where(probe, *stages)}: {why}"))
+        return out, missing
+
+    def _number(self, seeds: Sequence[Measured]) -> Number:
+        first, own = seeds[0], {m.run.seed for m in seeds}
+        found, newest = pooled(seeds), max(m.round for m in seeds)
+        tried = [m for m in seeds for _ in m.units["attack"]]
+        several = {
+            "observer": cascade.distinct(o for m in seeds for o in m.attacker.observer),
+            "knowledge": cascade.distinct(k for m in seeds for k in m.attacker.knowledge),
+        }
+        marks = self._flags(seeds, own)
+        if flags.control_failed(first.meaning.direction, found["floor"], found["control"]):
+            marks.add("control_failed")
+        return Number(
+            configuration=self.setting.configuration,
+            attacker=first.attacker.model_copy(update=several),
+            meaning=first.meaning,
+            stage=first.stage,
+            round=newest,
+            probe=first.probe,
+            seeds=tuple(sorted(own)),
+            value=found["attack"],
+            floor=found["floor"],
+            control=found["control"],
+            failed=sum(m.failed for m in seeds),
+            tried=len(tried),
+            flags=frozenset(marks),
+            claim=claim(self.setting, first.meaning.name, first.stage, newest),
+            utility=self.final,
+            parts=tuple(seeds),
+        )
+
+    def _flags(self, seeds: Sequence[Measured], own: set[int]) -> set[str]:
+        units = [u for m in seeds for u in m.units["attack"]]
+        out = {f for m in seeds for f in m.flags} & flags.CARRIED
+        out |= flags.of_seeds(len(own))
+        out |= of_runs([e for e in self.evaluated if e.run.seed in own])
+        out |= flags.of_units([u.cluster for u in units], [u.failed for u in units])
+        # A configuration is dead if any of its seeds is, attacked or not.
+        out |= self.final.flags & {"dead_run"}
+        return out | ({"probe"} if seeds[0].probe else set())
+
+
+def claim(
+    setting: Setting, metric: str, stage: str = "final", round: int | None = None
+) -> Claim | None:
+    """The paper's number; none under a wrapper, of which no paper speaks."""
+    spec = setting.one.spec
+    if setting.configuration.wrappers:
+        return None
+    name, params = spec["defense"]["name"], spec["defense"]["params"]
+    task, about = spec["task"]["name"], fields(setting)
+    return claims.find(name, params, task, metric, about, stage=stage, round=round)
+
+
+def fields(setting: Setting) -> dict[str, Any]:
+    """What a paper's setting is compared with."""
+    spec, facts = setting.one.spec, dict(setting.one.meta.get("facts", {}))
+    defense = {k: v for k, v in spec["defense"]["params"].items() if k == "fraction"}
+    return facts | dict(spec["task"]["params"]) | defense | {"rounds": spec["rounds"]}
+
+
+def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Measured]]:
+    out: dict[tuple[Any, ...], dict[int, Measured]] = defaultdict(dict)
+    for m in measured:
+        if m.stage == "curve":
+            continue
+        seeds, name = out[m.key], m.meaning.name
+        if m.run.seed in seeds:
+            raise UsageError(
+                f"{m.run.path} holds {m.attacker.name} with the same parameters twice"
+                f" ({name}): delete one of the two folders."
+            )
+        if any(o.meaning.version != m.meaning.version for o in seeds.values()):
+            raise UsageError(
+                f"{name} was scored by different versions in the seeds of {m.run.id}: score these"
+                " runs again."
+            )
+        seeds[m.run.seed] = m
+    return dict(sorted(out.items()))
+
+
+def _joined(
+    kind: str, asked: Sequence[Measured], parts: Sequence[Measured]
+) -> tuple[str, list[Measured]]:
+    """One joined number per seed, from the same attacks in each: a seed that lacks one would look
+    safer than it is. And which seeds were left out, in words.
+    """
+    by_seed: dict[int, list[Measured]] = defaultdict(list)
+    for m in parts:
+        by_seed[m.run.seed].append(m)
+    wanted = {m.key for m in parts}
+    whole = {s: ms for s, ms in by_seed.items() if {m.key for m in ms} == wanted}
+    left = sorted({m.run.seed for m in asked} - set(whole))
+    lacking = ""
+    if left and whole:
+        seeds = ", ".join(map(str, left))
+        lacking = f"seed {seeds} left out, not every attack ran there"
+    stages = {m.stage for m in parts}
+    stage = stages.pop() if len(stages) == 1 else "all"
+    kept = whole or by_seed
+    return lacking, [cascade.combine(kind, kept[s], stage) for s in sorted(kept)]
+
+
+def _where(probe: bool, *stages: str) -> str:
+    places = sorted(stages, key=STAGES.index)
+    named = ", ".join("final or all" if s == "final" else s for s in places)
+    return f"stage {named}, {'probes' if probe else 'real messages'}"

@@ -1,0 +1,278 @@
+"""Runs that differ in their seed alone are one setting; nothing else is pooled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
+
+from leakbench.base.errors import UsageError
+from leakbench.base.part import Part
+from leakbench.base.spec import canonical
+from leakbench.record.folders import Run
+from leakbench.results.names import Method, setting_names
+from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
+
+
+class Sent(Part):
+    """What crosses the wire of one kind; ``covered``: by a wrapper."""
+
+    kind: str
+    sender: str
+    receiver: str
+    rounds: int
+    bytes: int
+    covered: bool
+
+
+class Setting(Part):
+    """A configuration, its runs, and all that was read of them.
+
+    ``runs``: complete ones, by seed; ``others`` failed or are not finished. ``name``: as people
+    read it; ``index``: its place among the settings that are shown together. ``evaluated``: the
+    complete runs' utility; ``measured``: every number of every attack on them; ``results``: with
+    `cascade` and `any_attack`, and a dead run's flagged; ``numbers``: pooled over the seeds;
+    ``utility``: by statistic, the final one first. These are empty where no run is complete, and
+    the first three where all was read from tables.
+    """
+
+    configuration: Configuration
+    runs: tuple[Run, ...] = Field((), exclude=True)
+    others: tuple[Run, ...] = Field((), exclude=True)
+    name: str = ""
+    index: int = Field(0, exclude=True)
+    evaluated: tuple[Evaluated, ...] = Field((), exclude=True)
+    measured: tuple[Measured, ...] = Field((), exclude=True)
+    results: tuple[Measured, ...] = Field((), exclude=True)
+    numbers: tuple[Number, ...] = ()
+    utility: tuple[Utility, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def id(self) -> str:
+        """Its anchor in the page, and what questions call it."""
+        return f"r{self.index}"
+
+    @property
+    def key(self) -> str:
+        """The configuration's."""
+        return self.configuration.key
+
+    @property
+    def task(self) -> str:
+        """The task's name, and more where two settings would else look alike."""
+        return self.configuration.task
+
+    @property
+    def family(self) -> str:
+        """The method's name."""
+        return self.configuration.defense
+
+    @property
+    def method(self) -> Method:
+        """What the method calls itself and its parameters."""
+        return Method(self.family, self.one.meta.get("method") if self.every else None)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def title(self) -> str:
+        """What the method calls itself."""
+        return self.method.title
+
+    @property
+    def every(self) -> tuple[Run, ...]:
+        """Complete or not."""
+        return (*self.runs, *self.others)
+
+    @property
+    def one(self) -> Run:
+        """Any of its runs: what is not the seed's is the same in all."""
+        return self.every[0]
+
+    @property
+    def final(self) -> Utility | None:
+        """Its utility after training."""
+        return self.utility[0] if self.utility else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its complete runs, or of what tables say of it."""
+        return self.final.seeds if self.final else tuple(r.seed for r in self.runs)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def reference(self) -> bool:
+        """Does it claim to hide nothing, neither by its method nor by a wrapper?"""
+        claims = [r.meta.get("hides", True) for r in self.every]
+        return bool(claims) and not any(claims) and not self.configuration.wrappers
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of message that a client sends."""
+        sent = [m for r in self.every for m in r.meta.get("sent", ())]
+        return frozenset(str(m["kind"]) for m in sent if m.get("sender") == "client")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def dead_seeds(self) -> int:
+        """How many of its runs did not learn. Tables tell only whether any."""
+        if self.evaluated:
+            return sum(bool(e.dead) for e in self.evaluated)
+        return int(self.final is not None and "dead_run" in self.final.flags)
+
+    @property
+    def dead(self) -> bool:
+        """Is any seed dead? Then it is never on a front."""
+        return self.dead_seeds > 0
+
+    @property
+    def dead_because(self) -> str:
+        """Why the first dead run is dead, a clause; "" where none is."""
+        told = [e.dead for e in self.evaluated if e.dead]
+        return told[0] if told else "its run is marked as dead" * self.dead
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def state(self) -> Literal["done", "dead", "running", "failed", "not recorded"]:
+        """What became of its runs."""
+        if self.dead:
+            return "dead"
+        if self.utility or self.runs:
+            return "done"
+        if not self.others:
+            return "not recorded"
+        return "failed" if self._failed else "running"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def why(self) -> str:
+        """Why it is not simply done."""
+        told = {
+            "dead": self.dead_because,
+            "failed": self._failed,
+            "running": "not finished: run the same command again",
+            "not recorded": "no run.json is here",
+        }
+        return told.get(self.state, "")
+
+    @property
+    def _failed(self) -> str:
+        failed = sorted(r.status for r in self.others if r.status.startswith("failed"))
+        return failed[0] if failed else ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sends(self) -> list[Sent]:
+        """What crosses the wire in all, per kind."""
+        sent = self.one.meta.get("sent", ()) if self.every else ()
+        return [Sent.model_validate({k: m[k] for k in Sent.model_fields}) for m in sent]
+
+    @property
+    def about(self) -> str:
+        """Task, data and model: only settings that agree in them are compared."""
+        if not self.every:
+            return self.task
+        task = self.one.spec["task"]
+        params = {k: v for k, v in task["params"].items() if k != "evaluations"}
+        return canonical({"name": task["name"]} | params)
+
+
+def group(runs: Sequence[Run]) -> list[Setting]:
+    """The settings of ``runs`` in the order of the tables, named; nothing is read of them yet. By
+    their ``index`` a task's stand together, and what hides nothing comes first.
+
+    Engines are pooled (and flagged) as long as every seed is there once; a seed that is there
+    twice, with two engines or recording policies, splits them.
+
+    Raises:
+        UsageError: two runs are the same seed of the same setting.
+    """
+    coarse: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        coarse[canonical(_same(run))].append(run)
+    groups: list[tuple[dict[str, Any], list[Run]]] = []
+    for together in coarse.values():
+        complete = [r.seed for r in together if r.done]
+        if len(set(complete)) == len(complete):
+            groups.append((_same(together[0]), together))
+            continue
+        fine: dict[str, list[Run]] = defaultdict(list)
+        for run in together:
+            fine[canonical(_finer(run))].append(run)
+        groups += [(_finer(part[0]), part) for part in fine.values()]
+    looks: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for facts, part in groups:
+        looks[_named(part[0]).key].append(facts)
+    out = []
+    for facts, part in groups:
+        named = _named(part[0])
+        label = _label(named.task, facts, looks[named.key])
+        out.append(_setting(part, named.model_copy(update={"task": label})))
+    out.sort(key=_place)
+    methods = {s.family: s.method for s in out}
+    names = setting_names([s.configuration for s in out], methods)
+    out = [s.model_copy(update={"name": names[s.key]}) for s in out]
+    shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, s.name))
+    index = {s.key: i for i, s in enumerate(shown)}
+    return [s.model_copy(update={"index": index[s.key]}) for s in out]
+
+
+def _place(setting: Setting) -> tuple[str, str, str, str]:
+    c = setting.configuration
+    return c.defense, canonical(c.params), c.task, canonical(c.wrappers)
+
+
+def _setting(every: Sequence[Run], configuration: Configuration) -> Setting:
+    by_seed: dict[int, Run] = {}
+    for run in sorted((r for r in every if r.done), key=lambda r: r.seed):
+        if run.seed in by_seed:
+            raise UsageError(
+                f"{by_seed[run.seed].path} and {run.path} are both seed {run.seed} of one"
+                " configuration: give one of them."
+            )
+        by_seed[run.seed] = run
+    others = [r for r in every if not r.done and r.seed not in by_seed]
+    others.sort(key=lambda r: r.seed)
+    runs = tuple(by_seed.values())
+    return Setting(configuration=configuration, runs=runs, others=tuple(others))
+
+
+def _named(run: Run) -> Configuration:
+    spec = run.spec
+    return Configuration(
+        task=spec["task"]["name"],
+        defense=spec["defense"]["name"],
+        params=spec["defense"]["params"],
+        wrappers=spec["wrappers"],
+    )
+
+
+def _same(run: Run) -> dict[str, Any]:
+    """All that makes runs one setting: neither seed, engine and recording policy, nor attacks."""
+    spec = run.spec
+    return {
+        "task": spec["task"]["name"],
+        "defense": spec["defense"]["name"],
+        "defense_params": canonical(spec["defense"]["params"]),
+        "wrappers": canonical(spec["wrappers"]),
+        **{f"task.{k}": v for k, v in spec["task"]["params"].items()},
+        "rounds": spec["rounds"],
+        "dtype": run.meta.get("dtype", spec.get("dtype")),
+    }
+
+
+def _finer(run: Run) -> dict[str, Any]:
+    return _same(run) | {"engine": run.spec.get("engine"), "record": run.spec.get("record")}
+
+
+def _label(name: str, facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:
+    """The task's name, and what tells this setting from those that else look the same."""
+    names = sorted({k for f in alike for k in f})
+    differs = [k for k in names if len({canonical(f.get(k)) for f in alike}) > 1]
+    plain = {k: v if isinstance(v, str) else canonical(v) for k, v in facts.items()}
+    absent = canonical(None)
+    said = ", ".join(f"{k.removeprefix('task.')}={plain.get(k, absent)}" for k in differs)
+    return f"{name} ({said})" if said else name

@@ -1,0 +1,1 @@
+"""What is drawn: the trade-off chart, tracks, lines over rounds."""

@@ -1,0 +1,157 @@
+"""The words in a chart: which settings are labelled and where, and where "lost to the stronger
+attacker" can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from leakbench.judging import Corner, Slab
+from reports._chart.labels import Box, Label, beside, column, within
+from reports._chart.plot import Plot, Point, Size
+from reports._chart.svg import cut, width
+
+# Above so many settings only some are labelled, and arrows and bars are faint.
+FEW = 24
+# The share of a label that may be covered where many compete for room.
+COVERED = 0.25
+LOST = ("lost to the", "stronger attacker")
+LOST_SIZE = 13.5
+
+
+def pixels(plot: Plot, corners: Sequence[Corner]) -> list[tuple[float, float]]:
+    """Corners in data units as pixels."""
+    return [(plot.xs(x), plot.ys(y)) for x, y in corners]
+
+
+def slab_boxes(plot: Plot, slabs: Sequence[Slab]) -> list[Box]:
+    """Slabs in data units as boxes of pixels."""
+    out = []
+    for x0, x1, y0, y1 in slabs:
+        (a, b), (c, d) = sorted((plot.xs(x0), plot.xs(x1))), sorted((plot.ys(y0), plot.ys(y1)))
+        out.append((a, c, b, d))
+    return out
+
+
+def obstacles(
+    plot: Plot, points: Sequence[Point], front: Sequence[tuple[float, float]]
+) -> list[Box]:
+    """What a label must keep clear of: points, bars, arrows and the staircase."""
+    taken: list[Box] = []
+    for p in points:
+        taken.append((p.x - 8, p.y - 8, p.x + 8, p.y + 8))
+        a, b = sorted((plot.xs(p.row.value.low), plot.xs(p.row.value.high)))
+        taken.append((a, p.y - 3, b, p.y + 3))
+        if p.paper is not None:
+            taken.append((min(p.paper, p.x) - 4, p.y - 3, max(p.paper, p.x), p.y + 3))
+    for (ax, ay), (bx, by) in pairwise(front):
+        taken.append((min(ax, bx) - 2, min(ay, by) - 2, max(ax, bx) + 2, max(ay, by) + 2))
+    return taken
+
+
+def labels(
+    points: Sequence[Point], on_front: Sequence[int], taken: list[Box], size: Size
+) -> dict[int, Label]:
+    """Setting -> its label; the boxes that they take are added to ``taken``.
+
+    Wide: beyond 86 % of the width in one column in the right margin, else beside the point. Narrow:
+    neighbours of a family share one. Where there are many settings, a label that would hide others
+    is left out.
+    """
+    left, right = float(size.left), float(size.wide - size.right)
+    edge, bottom = left + 0.86 * (right - left), float(size.high - size.bottom)
+    frame = (left + 2, size.top - 2.0, right + (size.right if size.column else 0), bottom)
+    most = COVERED if len(points) > FEW else None
+    names, worthy = short_names(points), worth_a_label(points, on_front)
+    live = [p for p in worthy if not p.dead]
+    crowded = [p for p in live if size.column and p.x > edge]
+    margin = {p.index: cut(names[p.judged.setting.name], 22) for p in crowded}
+    crowded.sort(key=lambda p: (p.y, margin[p.index]))
+    stacked = column(
+        [(margin[p.index], p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, bottom
+    )
+    out: dict[int, Label | None] = {}
+    for p, label in zip(crowded, stacked, strict=True):
+        out[p.index] = label
+    groups = _neighbours(points, worthy)
+    if size.column:
+        groups = [[p] for p in live if p.index not in out]
+    for mates in groups:
+        p = mates[0]
+        text = names[p.judged.setting.name]
+        if len(mates) > 1:
+            text = f"{p.judged.setting.title} ×{len(mates)}"
+        text = cut(text, 34 if size.column else 26)
+        out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
+    for p in worthy:
+        if p.dead:
+            text = f"{cut(names[p.judged.setting.name], 28)}: dead"
+            out[p.index] = beside(text, p.x, p.y, taken, frame, most=most)
+    return {i: label for i, label in out.items() if label is not None}
+
+
+def lost_place(
+    plot: Plot, slabs: Sequence[Slab], taken: Sequence[Box]
+) -> tuple[float, float] | None:
+    """Where "lost to the stronger attacker" begins (left, first baseline), clear of everything;
+    None where there is no room.
+    """
+    wide = max(width(line, LOST_SIZE) for line in LOST) * 1.06 + 8  # it is set bold
+    at = within(slab_boxes(plot, slabs), wide, 40.0, taken)
+    return None if at is None else (at[0] + 4, at[1] + 16)
+
+
+def worth_a_label(points: Sequence[Point], on_front: Sequence[int]) -> Sequence[Point]:
+    """All of few points; of many the front, the dead and each family's most useful one."""
+    if len(points) <= FEW:
+        return points
+    top: dict[str, Point] = {}
+    for p in points:
+        if not p.dead and (p.family not in top or p.y < top[p.family].y):
+            top[p.family] = p
+    useful = {p.index for p in top.values()}
+    chosen = [p for p in points if p.index in on_front or p.index in useful]
+    return [*chosen[: FEW - 4], *[p for p in points if p.dead][:4]]
+
+
+def _neighbours(points: Sequence[Point], worthy: Sequence[Point]) -> list[list[Point]]:
+    """Live points of one family that lie close together, for one label; only groups with one that
+    is worth it.
+    """
+    groups: list[list[Point]] = []
+    for p in sorted((p for p in points if not p.dead), key=lambda p: (p.family, p.y)):
+        mine = next((g for g in groups if _near(g[-1], p)), None)
+        if mine is None:
+            groups.append([p])
+        else:
+            mine.append(p)
+    wanted = {p.index for p in worthy}
+    return [g for g in groups if any(p.index in wanted for p in g)]
+
+
+def _near(one: Point, other: Point) -> bool:
+    close = abs(one.x - other.x) < 40 and abs(one.y - other.y) < 36
+    return close and one.family == other.family
+
+
+def short_names(points: Sequence[Point]) -> dict[str, str]:
+    """Each name without the last parameters that no two live settings of its family need to be told
+    apart; wrappers stay.
+    """
+    out: dict[str, str] = {}
+    for family in {p.family for p in points}:
+        mine = [p.judged.setting for p in points if p.family == family]
+        live = {s.name for s in mine if not s.dead}
+        most = max(s.name.count(", ") for s in mine) + 1
+        count = 1
+        while count < most and len({_told(n, count) for n in live}) < len(live):
+            count += 1
+        out |= {s.name: _told(s.name, count) for s in mine}
+    return out
+
+
+def _told(name: str, count: int) -> str:
+    """A name with its first ``count`` parameters and its wrappers."""
+    head, joint, wrappers = name.partition(" + ")
+    return ", ".join(head.split(", ")[:count]) + joint + wrappers

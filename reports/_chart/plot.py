@@ -1,0 +1,131 @@
+"""Where everything stands in a chart: its scales, which hold for every attacker, and the settings'
+places by one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
+from leakbench.results import Number, Utility
+from reports._chart.scale import Scale, domain, leakage, top_of
+
+
+@dataclass(frozen=True)
+class Size:
+    """A drawing's pixels and margins; ``column``: whether crowded labels go to the right margin."""
+
+    name: str
+    wide: int
+    high: int
+    left: int
+    right: int
+    top: int = 34
+    bottom: int = 46
+    column: bool = True
+
+
+WIDE = Size("wide", 786, 424, 52, 148)
+NARROW = Size("narrow", 358, 400, 38, 12, column=False)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if
+    that counts.
+
+    ``faint``: the chosen attacker has no number here, so ``row`` is the worst case.
+    """
+
+    judged: Judged
+    row: Number
+    utility: Utility
+    x: float
+    y: float
+    paper: float | None
+    faint: bool = False
+
+    @property
+    def index(self) -> int:
+        """The setting's."""
+        return self.judged.setting.index
+
+    @property
+    def family(self) -> str:
+        """The setting's."""
+        return self.judged.setting.family
+
+    @property
+    def dead(self) -> bool:
+        """Is any seed?"""
+        return self.judged.setting.dead
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One question in one size. ``strip``: the pixel where the grey strip of chance and of dead
+    runs begins.
+    """
+
+    question: Question
+    size: Size
+    xs: Scale
+    ys: Scale
+    strip: float
+    axes: Axes
+
+    @property
+    def rows(self) -> list[Number]:
+        """Every number that some attacker shows here."""
+        return _rows(self.question)
+
+    def points(self, key: str) -> list[Point]:
+        """Every setting that has a leakage and a utility."""
+        return [self._point(j, w, u, key) for j, w, u in _drawn(self.question)]
+
+    def _point(self, judged: Judged, worst: Number, utility: Utility, key: str) -> Point:
+        row = row_of(judged, key)
+        paper = None if judged.verdict.rule == 4 or judged.setting.dead else row_of(judged, PAPER)
+        y = self.ys(utility.value.value)
+        if judged.setting.dead:
+            y = min(max(y, self.strip + 7), self.ys.start - 7)
+        shown = row or worst
+        x = self.xs(shown.value.value)
+        ghost = self.xs(paper.value.value) if paper else None
+        return Point(judged, shown, utility, x, y, ghost, faint=row is None)
+
+
+def plot(question: Question, size: Size) -> Plot | None:
+    """The scales of a question's chart; None where no setting has both a leakage and a utility."""
+    shown = _drawn(question)
+    if not shown:
+        return None
+    left, right = float(size.left), float(size.wide - size.right)
+    xs = leakage(question.meaning, _rows(question), left, right)
+    ys = _utility([u for _, _, u in shown], size)
+    strip = min(ys(shown[0][2].chance), ys.start - 14)  # never too thin to hold a cross
+    axes = Axes.of(question, (xs.low, xs.high), (ys.low, ys.high))
+    return Plot(question, size, xs, ys, strip, axes)
+
+
+def _drawn(question: Question) -> list[tuple[Judged, Number, Utility]]:
+    shown = [(j, j.verdict.worst, j.setting.final) for j in question.judged]
+    return [(j, w, u) for j, w, u in shown if w is not None and u is not None]
+
+
+def _rows(question: Question) -> list[Number]:
+    return [r for j, _, _ in _drawn(question) for a in ATTACKERS if (r := row_of(j, a.key))]
+
+
+def _utility(found: Sequence[Utility], size: Size) -> Scale:
+    meaning = found[0].meaning
+    ends = [v for u in found for v in (u.value.value, u.value.low, u.value.high, u.chance)]
+    low, high = domain(ends, top_of(meaning))
+    # A metric that begins at 0.5 leaves no room under its chance but for the strip.
+    if low == 0.0 and min(ends) > 0.3:
+        low = math.floor(min(ends) * 10 - 0.5) / 10
+    if meaning.direction == "down":
+        low, high = high, low
+    return Scale(low, high, float(size.high - size.bottom), float(size.top))

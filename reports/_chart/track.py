@@ -1,0 +1,80 @@
+"""One line from the blind guess to nothing defended, with a dot per attacker: percent coordinates,
+so it serves every width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from leakbench.judging import Question
+from leakbench.results import Number
+from reports._chart.scale import Scale, leakage
+from reports._chart.svg import tag
+
+HEIGHT, MIDDLE = 20, 10
+# A dot must not be cut off at the end of the scale.
+START, STOP = 1.5, 98.5
+
+
+@dataclass(frozen=True)
+class Dot:
+    """``kind``: an attacker's key, the class that gives it its look; ``name``: for those who do not
+    see it.
+    """
+
+    kind: str
+    name: str
+    row: Number
+
+
+def scale(question: Question) -> Scale:
+    """From values of the question's metric to percent of a track's width, the same for all its
+    settings; right leaks more.
+    """
+    cases = [j.case for j in question.judged]
+    rows = [r for c in cases for r in (*c.attacks, c.cascade, c.any_attack) if r is not None]
+    return leakage(question.meaning, rows, START, STOP)
+
+
+def track(to: Scale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
+    """Dots in their order, the last on top; floor and control are those of the last dot's row.
+    ``bars``: with 95 % intervals.
+    """
+    shown = list(dots)
+    last = shown[-1].row
+    text, floor, control = last.meaning.text, last.floor.value, last.control.value
+    inside = [
+        _across(to(floor), to(control), "base"),
+        _upright(to(floor), "floor"),
+        _upright(to(control), "ctl"),
+    ]
+    if len(shown) > 1:
+        inside.append(_across(to(shown[0].row.value.value), to(last.value.value), "reach"))
+    told = [f"blind guess {text(floor)}"]
+    for dot in shown:
+        value = dot.row.value
+        told.append(f"{dot.name} {text(value.value)}")
+        if bars:
+            inside.append(_across(to(value.low), to(value.high), "span"))
+        at = {"cx": percent(to(value.value)), "cy": MIDDLE, "r": 4.5}
+        inside.append(tag("circle", **at, class_=f"k {dot.kind}"))
+    told.append(f"nothing defended {text(control)}")
+    label = ", ".join(told)
+    size = {"width": "100%", "height": HEIGHT}
+    return tag("svg", *inside, class_="track", role="img", aria_label=label, **size)
+
+
+def percent(x: float) -> str:
+    """A coordinate as SVG writes it."""
+    return f"{x:.2f}%"
+
+
+def _across(a: float, b: float, css: str) -> Markup:
+    return tag("line", x1=percent(a), x2=percent(b), y1=MIDDLE, y2=MIDDLE, class_=css)
+
+
+def _upright(x: float, css: str) -> Markup:
+    return tag("line", x1=percent(x), x2=percent(x), y1=3, y2=HEIGHT - 3, class_=css)

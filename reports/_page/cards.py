@@ -1,0 +1,232 @@
+"""Method cards, one per family: what it says of itself, what leaves a client, its paper's number
+beside ours, who is worst off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from leakbench.judging import Judged, Question, plural, real
+from leakbench.reporting import About, ReportData, ShownSetting
+from leakbench.results import END, Number, Utility
+from reports._chart.points import icon
+from reports._page.clients import bars, worst_off
+from reports._page.records import Record
+from reports._words import interval, megabytes
+
+MOST_CLAIMS = 12
+Sending = tuple[Mapping[str, Any], Mapping[str, Any], ShownSetting]  # message, its run.json
+FURTHER = {"client/*": " → every client", "client": " → clients, each its own"}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A kind of message that leaves a client."""
+
+    kind: str
+    path: str
+    often: str
+    size: str
+    covered: str
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A paper's number beside ours, by the same measure; ``best``: what the best real attacker
+    reaches there.
+    """
+
+    name: str
+    link: str
+    measure: str
+    paper: str
+    ours: str
+    best: str
+    tone: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One question's worst-off clients over the family's settings."""
+
+    question: str
+    drawing: Markup
+    text: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """``about``: the method's own words; ``read``: (attack, its own words) of what
+    reads it best.
+    """
+
+    family: str
+    name: str
+    icon: Markup
+    about: About
+    read: tuple[str, About] | None
+    sent: tuple[Sent, ...]
+    claims: tuple[Claimed, ...]
+    more_claims: int
+    worst: tuple[Worst, ...]
+    records: tuple[Record, ...]
+
+
+def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str]) -> list[Card]:
+    """In the order of the settings; ``records``: one per setting."""
+    families: dict[str, list[Record]] = defaultdict(list)
+    for r in records:
+        families[r.setting.family].append(r)
+    final = [q for q in data.questions if q.stage == "final"]
+    out = []
+    for family, mine in families.items():
+        settings = [r.setting for r in mine]
+        judged = [j for q in final for j in q.judged if j.setting.family == family]
+        claims = _claims(settings, judged)
+        out.append(
+            Card(
+                family=family,
+                name=settings[0].title,
+                icon=icon(None, marks[family]),
+                about=data.about.get(f"defenses/{family}", About(text="")),
+                read=_read(data.about, judged),
+                sent=tuple(_sent(settings)),
+                claims=tuple(claims[:MOST_CLAIMS]),
+                more_claims=max(len(claims) - MOST_CLAIMS, 0),
+                worst=tuple(_worst(final, settings)),
+                records=tuple(mine),
+            )
+        )
+    return out
+
+
+def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, About] | None:
+    """The attack that most often reaches most among those that count, and what it says of itself;
+    none where nothing leaked.
+    """
+    best = Counter[str]()
+    for j in judged:
+        if j.verdict.beyond_floor and j.verdict.counting and not j.setting.dead:
+            best[max(j.verdict.counting, key=lambda n: n.leak).attacker.name] += 1
+    for name, _ in best.most_common(1):
+        if f"attacks/{name}" in about:
+            return name.replace("_", " "), about[f"attacks/{name}"]
+    return None
+
+
+def _sent(settings: Sequence[ShownSetting]) -> list[Sent]:
+    """What the clients of the family's settings send, one line per kind and path."""
+    found: dict[tuple[str, str], list[Sending]] = defaultdict(list)
+    for setting, run in [(s, r.meta) for s in settings for r in s.every]:
+        sent = run.get("sent", ())
+        back = {str(m["kind"]): str(m["receiver"]) for m in sent if m["sender"] == "server"}
+        for m in sent:
+            if m["sender"] == "client":
+                kind, to = str(m["kind"]), m["receiver"]
+                first = "client → server" if to == "server" else f"client → {to} → server"
+                found[kind, first + FURTHER.get(back.get(kind, ""), "")].append((m, run, setting))
+    return [_line(kind, path, seen, len(settings)) for (kind, path), seen in found.items()]
+
+
+def _line(kind: str, path: str, seen: Sequence[Sending], total: int) -> Sent:
+    sizes = [float(m["bytes"]) / max(int(m["messages"]), 1) for m, _, _ in seen]
+    low, high = megabytes(min(sizes)), megabytes(max(sizes))
+    often = dict.fromkeys(_often(m, run) for m, run, _ in seen)
+    covers: dict[str, set[int]] = defaultdict(set)
+    for m, _, s in seen:
+        if m.get("covered"):
+            covers[_covering(kind, s)].add(s.index)
+    told = []
+    for names, which in covers.items():
+        some = f" (in {len(which)} of {plural(total, 'setting')})"
+        told.append(names + some * (len(which) != total))
+    return Sent(
+        kind=kind,
+        path=path,
+        often="; ".join(list(often)[:3]),
+        size=low if low == high else f"{low} to {high}",
+        covered=", ".join(told) or "no wrapper",
+    )
+
+
+def _covering(kind: str, setting: ShownSetting) -> str:
+    """The wrappers that cover messages of a kind."""
+    wrappers = setting.configuration.wrappers
+    names = [str(w["name"]) for w in wrappers if kind in w.get("params", {}).get("kinds", (kind,))]
+    return " and ".join(names) or "a wrapper"
+
+
+def _often(message: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    rounds, total = int(message["rounds"]), int(run["spec"].get("rounds", 0))
+    if rounds <= 1 < total:
+        return "once"
+    if rounds < total:
+        return f"in {rounds} of {total} rounds"
+    share = run["spec"]["defense"].get("params", {}).get("fraction", 1.0)
+    if isinstance(share, float) and share < 1:
+        return f"each round it is chosen ({share:g} of the clients)"
+    return "each round"
+
+
+def _claims(settings: Sequence[ShownSetting], judged: Sequence[Judged]) -> list[Claimed]:
+    """Where its paper gives a number: leakage first, then utility."""
+    verdicts = {(j.setting.index, j.case.meaning.name): j for j in judged}
+    out = []
+    for s in settings:
+        for n in s.numbers:
+            if n.claim and n.stage in END:
+                out.append(_claimed(s, n, *_best(verdicts.get((s.index, n.metric)))))
+    for s in settings:
+        if s.final and s.final.claim:
+            out.append(_claimed(s, s.final, "no attack: utility", "none"))
+    return out
+
+
+def _best(judged: Judged | None) -> tuple[str, str]:
+    """What the best real attacker reaches, and the verdict's colour."""
+    reached = real(judged) if judged else None
+    if judged is None or reached is None:
+        return "none above its paper's own", "none"
+    return reached.meaning.text(reached.value.value), judged.verdict.tone
+
+
+def _claimed(setting: ShownSetting, found: Number | Utility, best: str, tone: str) -> Claimed:
+    meaning, claim = found.meaning, found.claim
+    assert claim  # noqa: S101 (only such are asked for)
+    return Claimed(
+        name=f"{setting.name}, {setting.task}",
+        link=f"#{setting.id}",
+        measure=meaning.heading,
+        paper=meaning.text(claim.value),
+        ours=interval(meaning, found.value),
+        best=best,
+        tone=tone,
+        source=claim.source,
+    )
+
+
+def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> list[Worst]:
+    """Of every question whose metric counts hits: over the live settings of the task that were
+    judged.
+    """
+    out = []
+    for q in questions:
+        sure = {j.setting.index for j in q.judged if j.verdict.judged and not j.setting.dead}
+        clients = [c for s in settings if s.index in sure for c in s.clients]
+        found = [c for c in clients if (c.metric, c.probe) == (q.metric, q.probe)]
+        if found and len({len(c.shares) for c in found}) == 1:
+            share = [_mean(of) for of in zip(*(c.shares for c in found), strict=True)]
+            text = worst_off(share, len(found), q.meaning.noun)
+            out.append(Worst(f"{q.task}, {q.label}", bars(share), text))
+    return out
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,165 @@
+"""How much each stronger attacker gains: a track per setting, from its paper's own attack to the
+worst case, largest gain first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from leakbench.base import Meaning
+from leakbench.judging import ATTACKERS, PAPER, Judged, Question, plural, row_of, unjudged
+from leakbench.results import CASCADE, Number
+from reports._chart.points import icon
+from reports._chart.scale import Scale
+from reports._chart.svg import tag
+from reports._chart.track import Dot, percent, scale, track
+from reports._words import reach
+
+SHOWN = 12
+# Drawn in this order; the best real attacker is one of them.
+DOTS = tuple(a for a in ATTACKERS if a.key != CASCADE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A setting's line; ``before`` (empty without its paper's own attack) and ``after``: what that
+    and the worst case reach.
+    """
+
+    family: str
+    name: str
+    link: str
+    icon: Markup
+    reference: bool
+    track: Markup
+    before: str
+    after: str
+    gain: str
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A question's lines: ``rows`` are shown, ``folded`` wait behind ``more``. ``gone``: who is not
+    here, and why.
+    """
+
+    ident: str
+    task: str
+    label: str
+    title: str
+    ends: Markup
+    rows: tuple[Step, ...]
+    folded: tuple[Step, ...]
+    more: str
+    gone: str
+    keys: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Climb:
+    """From its paper's own attack to the worst case, and by how much, turned so that more is more
+    leakage; None without an attack of its paper.
+    """
+
+    judged: Judged
+    paper: Number | None
+    worst: Number
+
+    @property
+    def gain(self) -> float | None:
+        return None if self.paper is None else self.worst.leak - self.paper.leak
+
+    @property
+    def place(self) -> tuple[bool, float, float, int]:
+        """The largest gain first."""
+        index = self.judged.setting.index
+        return self.gain is None, -(self.gain or 0.0), -self.worst.leak, index
+
+
+def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder | None:
+    """None where no setting has a number that counts."""
+    here, left = [], []
+    for j in question.judged:
+        worst = j.verdict.worst
+        if worst is None or j.setting.dead or j.verdict.rule == 4:
+            left.append(j)
+        else:
+            here.append(_Climb(j, row_of(j, PAPER), worst))
+    if not here:
+        return None
+    to, meaning = scale(question), question.meaning
+    here.sort(key=lambda c: c.place)
+    steps = tuple(_step(c, to, marks[c.judged.setting.family]) for c in here)
+    settings = plural(len(left), "setting")
+    gone = f"Not here: {settings} without a number that counts ({unjudged(left)})."
+    keys = [(a.key, a.name) for a in DOTS if any(row_of(c.judged, a.key) for c in here)]
+    return Ladder(
+        ident=ident,
+        task=question.task,
+        label=question.label,
+        title=meaning.heading,
+        ends=_ends(meaning, to, [c.worst for c in here]),
+        rows=steps[:SHOWN],
+        folded=steps[SHOWN:],
+        more=_more(meaning, here[SHOWN:]),
+        gone=gone if left else "",
+        keys=tuple(keys),
+    )
+
+
+def _step(climb: _Climb, to: Scale, mark: str) -> Step:
+    judged, setting = climb.judged, climb.judged.setting
+    text, paper = judged.case.meaning.text, climb.paper
+    dots = [Dot(a.key, a.name, row) for a in DOTS if (row := row_of(judged, a.key))]
+    return Step(
+        family=setting.family,
+        name=setting.name,
+        link=f"#{setting.id}",
+        icon=icon(judged, mark),
+        reference=setting.reference,
+        track=track(to, dots),
+        before=text(paper.value.value) if paper else "",
+        after=text(climb.worst.value.value),
+        gain=_gained(climb),
+    )
+
+
+def _gained(climb: _Climb) -> str:
+    meaning, gain = climb.judged.case.meaning, climb.gain
+    if climb.paper is None or gain is None:
+        return "its paper's own did not run"
+    if meaning.scale == "log":
+        ends = (climb.paper.value.value, climb.worst.value.value)
+        low, high = sorted(max(v, 1e-12) for v in ends)
+        return "no gain" if gain <= 0 or high / low < 1.05 else f"by a factor of {high / low:.1f}"
+    return f"+{meaning.text(gain)}" if _shows(meaning, gain) else "no gain"
+
+
+def _shows(meaning: Meaning, gain: float) -> bool:
+    return gain >= 0.5 * 10**-meaning.decimals
+
+
+def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
+    if not rest:
+        return ""
+    gains, text = [c.gain for c in rest if c.gain is not None], f"{len(rest)} more"
+    if not gains or meaning.scale == "log":
+        return text
+    most = max(gains)
+    if not _shows(meaning, most):
+        return f"{text}, without gain"
+    return f"{text}, each gains at most {meaning.text(most)}"
+
+
+def _ends(meaning: Meaning, to: Scale, rows: Sequence[Number]) -> Markup:
+    """The scale's two marks with their names, above the tracks."""
+    out = []
+    floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]
+    for name, values in (("blind guess", floors), ("nothing defended", controls)):
+        x, text = to(values[0]), f"{name} {reach(meaning, values)}"
+        anchor = "start" if x < 50 else "end"
+        out.append(tag("text", text, x=percent(x), y=11, text_anchor=anchor))
+    return tag("svg", *out, class_="ends", width="100%", height=15, aria_hidden="true")

@@ -1,0 +1,317 @@
+"""Originals beside what was made of the messages: rows of small pictures over the same units,
+weakest to strongest defense.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from leakbench.base import canonical
+from leakbench.judging import ATTACKERS, plural
+from leakbench.reporting import Picture, Place, ReportData, Role, ShownSetting
+from reports._words import attack, under
+
+Units = tuple[Place, ...]
+Row = Sequence[Picture | None]
+
+MOST_UNITS = 8
+SETTINGS = 3  # the least and the most defended that are open
+BUDGET = 8_000_000  # characters of all pictures together
+ROLES: dict[Role, tuple[str, str]] = {
+    "original": ("Original", "what the client holds"),
+    "floor": ("Blind guess", "made without what is attacked: what anybody could draw"),
+    "control": ("Nothing defended", "control: can this attack work at all?"),
+}
+STRENGTH = {a.key: (i, a.name) for i, a in enumerate(ATTACKERS)}
+PNG_HEAD = 32  # characters of base64 that hold a PNG's size
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A picture as the page holds it: used by ``ident`` wherever it stands."""
+
+    ident: str
+    uri: str
+    wide: int
+    high: int
+
+
+class Store:
+    """Those of a report's ``images`` that the page shows, each once."""
+
+    def __init__(self, images: Mapping[str, str]) -> None:
+        self.images, self.found = images, dict[str, Stored]()
+
+    def add(self, sha256: str) -> Stored:
+        """One of them."""
+        if sha256 not in self.found:
+            coded = self.images[sha256]
+            wide, high = struct.unpack(">II", base64.b64decode(coded[:PNG_HEAD])[16:24])
+            uri = f"data:image/png;base64,{coded}"
+            self.found[sha256] = Stored(f"p{len(self.found)}", uri, wide, high)
+        return self.found[sha256]
+
+    @property
+    def size(self) -> int:
+        """Characters that they take in the page."""
+        return sum(len(s.uri) for s in self.found.values())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One picture (None: there is none), what stands under it, its text for those who do not see
+    it.
+    """
+
+    picture: Stored | None
+    under: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are
+    nobody's.
+    """
+
+    title: str
+    about: str
+    cells: tuple[Cell, ...]
+    found: str
+    tone: str
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class Album:
+    """All rows over the same units of a task. ``folded``: settings between those that are open;
+    ``left_out`` units are not shown.
+    """
+
+    task: str
+    attacks: str
+    probe: bool
+    strips: tuple[Strip, ...]
+    folded: tuple[Strip, ...]
+    columns: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """``units`` of each album are shown; fewer than ``MOST_UNITS`` because the page would be too
+    large.
+    """
+
+    albums: tuple[Album, ...]
+    store: tuple[Stored, ...]
+    units: int
+
+    @property
+    def short(self) -> bool:
+        """Were units left out for their size?"""
+        return self.units < MOST_UNITS
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What one attack made of one setting. ``tone``: of the verdict on the first question that the
+    attack answers with the same kind of message.
+    """
+
+    setting: ShownSetting
+    attack: str
+    params: dict[str, Any]
+    pictures: list[Picture]
+    tone: str
+
+    @property
+    def units(self) -> Units:
+        """Its pictures' places."""
+        return tuple(dict.fromkeys(p.place for p in self.pictures))
+
+    @cached_property
+    def rung(self) -> str:
+        """The attack's strength, "" where it gave no number."""
+        key = (self.attack, canonical(self.params))
+        known = {n.attacker.key: n.attacker.rung for n in self.setting.numbers}
+        return known.get(key, "")
+
+    @property
+    def place(self) -> tuple[int, int, str, str]:
+        """Settings in the page's order, a setting's attacks weakest first."""
+        strength, _ = STRENGTH.get(self.rung, (len(STRENGTH), ""))
+        return self.setting.index, strength, self.attack, canonical(self.params)
+
+    def row(self, role: Role, units: Units) -> Row:
+        """Its pictures of one role."""
+        at = {p.place: p for p in self.pictures if p.role == role}
+        return [at.get(u) for u in units]
+
+
+def gallery(data: ReportData, budget: int = BUDGET) -> Gallery:
+    """As many units as fit into ``budget`` characters, the same number everywhere."""
+    sources = _sources(data)
+    for units in range(MOST_UNITS, 0, -1):
+        store = Store(data.images)
+        found = _albums(sources, store, units)
+        if store.size <= budget:
+            break
+    return Gallery(tuple(found), tuple(store.found.values()), units)
+
+
+def _sources(data: ReportData) -> list[_Source]:
+    tones: dict[tuple[int, bool, str], str] = {}
+    for j in [j for q in data.questions for j in q.judged]:
+        for n in j.case.attacks:
+            tones.setdefault((j.setting.index, n.probe, n.attacker.name), j.verdict.tone)
+    out = []
+    for s in data.settings:
+        by_attack: dict[tuple[str, str], list[Picture]] = defaultdict(list)
+        for p in s.pictures:
+            by_attack[p.attack, canonical(p.params)].append(p)
+        for (name, _), found in by_attack.items():
+            probe = any(p.probe is not None for p in found)
+            tone = tones.get((s.index, probe, name), "none")
+            out.append(_Source(s, name, found[0].params, found, tone))
+    return sorted(out, key=lambda source: source.place)
+
+
+def _albums(sources: Sequence[_Source], store: Store, most: int) -> list[Album]:
+    grouped: dict[tuple[str, Units], list[_Source]] = defaultdict(list)
+    for s in sources:
+        grouped[s.setting.task, s.units].append(s)
+    out = []
+    for (task, units), members in grouped.items():
+        rows = _Rows(members, units[:most], store)
+        opened, folded = rows.attacks()
+        out.append(
+            Album(
+                task=task,
+                attacks=" and ".join(dict.fromkeys(attack(s.attack) for s in members)),
+                probe=any(probe is not None for _, probe, _, _ in units),
+                strips=(*rows.shared(), *opened),
+                folded=tuple(folded),
+                columns=len(rows.units),
+                left_out=len(units) - len(rows.units),
+            )
+        )
+    return sorted(out, key=lambda a: (a.task, a.probe, a.attacks))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of one album; ``members`` in the page's order."""
+
+    members: Sequence[_Source]
+    units: Units
+    store: Store
+
+    def shared(self) -> list[Strip]:
+        """Original, blind guess and control once: for each attack of a name those of the first
+        setting that it was made on, at its strongest.
+        """
+        chosen: dict[str, _Source] = {}
+        for s in self.members:
+            first = chosen.get(s.attack)
+            if first is None or first.setting.index == s.setting.index:
+                chosen[s.attack] = s
+        out = []
+        for role in ROLES:
+            for source in list(chosen.values())[: 1 if role == "original" else None]:
+                row = source.row(role, self.units)
+                if any(row):
+                    out.append(self._reference(role, source, row, several=len(chosen) > 1))
+        return out
+
+    def _reference(self, role: Role, source: _Source, row: Row, *, several: bool) -> Strip:
+        title, about = ROLES[role]
+        if role == "original":
+            units = plural(len(row), "unit")
+            drawn = f"{units}, drawn before anything was known of what came out"
+            return self._strip(title, about, row, drawn, "none")
+        about += f"; {attack(source.attack)}" if several else ""
+        about += f"; with {source.setting.name}" if role == "control" else ""
+        tone = "leak" if role == "control" and _share(row) >= 0.5 else "none"
+        return self._strip(title, about, row, _found(row), tone)
+
+    def attacks(self) -> tuple[list[Strip], list[Strip]]:
+        """Open and folded: the settings of which most was rebuilt first, the strongest defense
+        last.
+        """
+        by_setting: dict[int, list[_Source]] = defaultdict(list)
+        for s in self.members:
+            by_setting[s.setting.index].append(s)
+        got: dict[int, float] = {}
+        for index, own in by_setting.items():
+            got[index] = max(_psnr(s.row("attack", self.units)) for s in own)
+        ranked = sorted(got, key=lambda index: (-got[index], index))
+        ends = {*ranked[:SETTINGS], *ranked[-SETTINGS:]}
+        opened, folded = list[Strip](), list[Strip]()
+        for index in ranked:
+            several = len(by_setting[index]) > 1
+            strips = [self._attack(s, several=several) for s in by_setting[index]]
+            (opened if index in ends else folded).extend(strips)
+        return opened, folded
+
+    def _attack(self, source: _Source, *, several: bool) -> Strip:
+        row, title = source.row("attack", self.units), source.setting.name
+        if several and source.rung in STRENGTH:
+            title += f", {STRENGTH[source.rung][1].removeprefix('+ ')}"
+        rivals = [s.params for s in self.members if s.attack == source.attack]
+        about = [attack(source.attack)]
+        # As in "attacker naive": what is not the same in all of them.
+        for k, v in source.params.items():
+            if any(params.get(k) != v for params in rivals):
+                about.append(f"{k} {v}")
+        tone = "held" if source.tone == "held" else "none"
+        if _share(row) > 0:
+            tone = "leak"
+        told = ", ".join(about)
+        return self._strip(title, told, row, _found(row), tone, source.setting.family)
+
+    def _strip(
+        self, title: str, about: str, row: Row, found: str, tone: str, family: str = ""
+    ) -> Strip:
+        cells = tuple(_cell(p, title, self.store) for p in row)
+        return Strip(title, about, cells, found, tone, family)
+
+
+def _psnr(row: Row) -> float:
+    known = [p.psnr for p in row if p is not None and p.psnr is not None]
+    return sum(known) / len(known) if known else -math.inf
+
+
+def _hits(row: Row) -> list[bool]:
+    """Of those where it was measured: was it found?"""
+    return [p.found >= 0.5 for p in row if p is not None and p.found is not None]
+
+
+def _share(row: Row) -> float:
+    hits = _hits(row)
+    return sum(hits) / len(hits) if hits else 0.0
+
+
+def _found(row: Row) -> str:
+    hits = _hits(row)
+    if not hits:
+        return "whether they are found was not measured"
+    return f"{sum(hits)} of {len(hits)} found among look-alikes"
+
+
+def _cell(picture: Picture | None, title: str, store: Store) -> Cell:
+    if picture is None:
+        return Cell(None, "no image", f"{title}: the attack gave no image, or it was not kept")
+    told, alt = under(picture), f"{title}, {picture.unit.replace('/', ' ')}"
+    if picture.sha256 is None:
+        return Cell(None, told, f"{alt}: the attack gave no image")
+    if picture.role != "original":
+        alt += f", {told}"
+    return Cell(store.add(picture.sha256), told, alt)

@@ -1,0 +1,93 @@
+"""What the page's template is given for one question: tables of words, nothing computed in the
+template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from leakbench.judging import WORST, Choice, Question, counts, present
+from leakbench.reporting import ReportData
+from reports._chart.chart import chart
+from reports._chart.plot import NARROW, WIDE, plot
+from reports._chart.points import icon
+from reports._chart.scene import Scene, scene
+from reports._page.list import Group, groups
+from reports._words import about
+
+
+@dataclass(frozen=True)
+class View:
+    """A question as the page shows it. ``legend``: (icon, family, name). ``scenes``: attacker ->
+    its charts, wide and narrow.
+    """
+
+    ident: str
+    question: Question
+    kicker: str
+    bar: list[tuple[str, int, str, str]]
+    wide: Markup
+    narrow: Markup
+    groups: tuple[Group, ...]
+    utility: str
+    meaning: str
+    legend: tuple[tuple[Markup, str, str], ...]
+    attackers: tuple[Choice, ...]
+    scenes: Mapping[str, tuple[Scene, Scene]]
+
+    @property
+    def early(self) -> bool:
+        """Whether it asks about a time before the end of training."""
+        return self.question.stage != "final"
+
+    @property
+    def crowded(self) -> bool:
+        """Whether some attacker leaves a corner that is worth a closer look."""
+        return any(s.crowd for s, _ in self.scenes.values())
+
+
+def view(ident: str, question: Question, data: ReportData, marks: Mapping[str, str]) -> View:
+    """One question's charts, list and sentences."""
+    attackers, scenes = tuple(present(question)), dict[str, tuple[Scene, Scene]]()
+    wide, narrow = plot(question, WIDE), plot(question, NARROW)
+    if wide and narrow:
+        scenes = {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
+    drawn = [chart(s, marks, ident) for s in scenes.get(WORST, ())] or [Markup(""), Markup("")]
+    families = {j.setting.family: j.setting.title for j in question.judged if j.verdict.worst}
+    return View(
+        ident=ident,
+        question=question,
+        kicker=_kicker(question, data),
+        bar=counts(question),
+        wide=drawn[0],
+        narrow=drawn[1],
+        groups=groups(question, marks),
+        utility=utility_name(question),
+        meaning=about(question.meaning),
+        legend=tuple((icon(None, marks[f]), f, name) for f, name in families.items()),
+        attackers=attackers,
+        scenes=scenes,
+    )
+
+
+def utility_name(question: Question) -> str:
+    """What its settings are good for, as a heading."""
+    measured = [j.setting.final for j in question.judged if j.setting.final]
+    return measured[0].meaning.heading if measured else "utility"
+
+
+def tasks_of(views: Sequence[View]) -> list[tuple[str, list[View]]]:
+    """The page's tasks, each with what can be asked of it at the end of training."""
+    found: dict[str, list[View]] = {}
+    for v in views:
+        if not v.early:
+            found.setdefault(v.question.task, []).append(v)
+    return list(found.items())
+
+
+def _kicker(question: Question, data: ReportData) -> str:
+    clients = next((t.clients for t in data.tasks if t.id == question.task), None)
+    return f"{f'{clients} clients' if clients else 'Clients'} {question.topic.ask}"

@@ -1,0 +1,190 @@
+"""The record of a setting: what was found on every question, by whom, on which clients, and the
+commands that make it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import Markup
+
+from leakbench.judging import ATTACKERS, ORACLES, WORST, Judged, Question, plural, row_of
+from leakbench.reporting import ReportData, ShownSetting
+from leakbench.results import CASCADE, Number
+from reports._chart.scale import Scale
+from reports._chart.track import Dot, scale, track
+from reports._page.clients import strip, worst_off
+from reports._words import NOT_RECORDED, claim, claimed, interval, span
+
+# How what is made of other attacks stands in the list of rungs.
+MADE_HOW = {CASCADE: "as above, picked by its own check", WORST: "the truth picks the attack"}
+PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"), ("commit",) * 2)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """An attacker's line in a record."""
+
+    name: str
+    about: str
+    track: Markup
+    value: str
+    span: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was found on one question. ``claim``: the paper's number beside ours, empty where it has
+    none.
+    """
+
+    label: str
+    tone: str
+    sentence: str
+    measure: str = ""
+    rungs: tuple[Rung, ...] = ()
+    ends: str = ""
+    claim: str = ""
+    strip: str = ""
+    clients: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything about one setting. ``proof``: (what, value) of its provenance."""
+
+    setting: ShownSetting
+    word: str
+    tone: str
+    utility: str
+    claim: str
+    said: tuple[Said, ...]
+    params: str
+    command: str
+    attacks: tuple[str, ...]
+    proof: tuple[tuple[str, str], ...]
+
+
+def records(data: ReportData) -> list[Record]:
+    """One per setting, in their order."""
+    scales = [scale(q) if any(j.verdict.worst for j in q.judged) else None for q in data.questions]
+    asked = list(zip(data.questions, scales, strict=True))
+    return [_record(s, asked) for s in data.settings]
+
+
+def _record(setting: ShownSetting, asked: Sequence[tuple[Question, Scale | None]]) -> Record:
+    found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
+    verdict = found[0][2].verdict if found else None
+    final = setting.final
+    shown = dict(setting.configuration.params)
+    for w in setting.configuration.wrappers:
+        shown |= {f"{w['name']}.{k}": v for k, v in w.get("params", {}).items()}
+    return Record(
+        setting=setting,
+        word=verdict.word if verdict else "not attacked",
+        tone=verdict.tone if verdict else "none",
+        utility=utility_text(setting),
+        claim=claim(final.meaning, final.claim) if final and final.claim else "",
+        said=tuple(_said(setting, found)),
+        params=", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
+        command=setting.command or NOT_RECORDED,
+        attacks=tuple(dict.fromkeys(n.command for n in setting.numbers if n.command)),
+        proof=tuple(_proof(setting)),
+    )
+
+
+def _said(
+    setting: ShownSetting, found: Sequence[tuple[Question, Scale | None, Judged]]
+) -> list[Said]:
+    """One per question; of the time before training ended only what differs from its end."""
+    out: list[Said] = []
+    end: dict[tuple[str, bool], str] = {}
+    for q, to, judged in found:
+        at, verdict = (q.topic.name, q.probe), judged.verdict
+        said = Said(q.label, verdict.tone, judged.sentence)
+        if q.stage == "final":
+            end[at] = verdict.word
+            out.append(replace(said, **_measured(setting, q, judged, to)))
+        elif end.get(at) != verdict.word:
+            out.append(said)
+    return out
+
+
+def _measured(
+    setting: ShownSetting, question: Question, judged: Judged, to: Scale | None
+) -> dict[str, Any]:
+    """Who reached what, and on which clients."""
+    out: dict[str, Any] = {"measure": question.meaning.heading}
+    rungs = tuple(_rungs(judged, to)) if to is not None else ()
+    if rungs:
+        told = {"ends": _ends(judged), "claim": _claim(setting, judged)}
+        out |= {"rungs": rungs, **told}
+    for c in setting.clients:
+        if (c.metric, c.probe) == (question.metric, question.probe):
+            text = worst_off(c.shares, 1, question.meaning.noun)
+            out |= {"strip": strip(c.shares), "clients": text}
+    return out
+
+
+def _rungs(judged: Judged, to: Scale) -> list[Rung]:
+    """Each attacker, weakest first."""
+    out = []
+    for attacker in ATTACKERS:
+        row = row_of(judged, attacker.key)
+        if row is None:
+            continue
+        told = MADE_HOW.get(attacker.key, row.attacker.name.replace("_", " ") + _given(row))
+        drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
+        value = row.meaning.text(row.value.value)
+        out.append(Rung(attacker.name, told, drawn, value, span(row.meaning, row.value)))
+    return out
+
+
+def _given(row: Number) -> str:
+    given = [what.removeprefix("the ") for flag, what in ORACLES.items() if flag in row.flags]
+    return "".join(f"; {what} given" for what in given)
+
+
+def _ends(judged: Judged) -> str:
+    worst = judged.verdict.worst
+    assert worst  # noqa: S101 (it has rungs)
+    text, noun = worst.meaning.text, worst.meaning.noun or "unit scores"
+    return (
+        f"Dotted mark: blind guess {text(worst.floor.value)}. Solid mark: nothing defended"
+        f" {text(worst.control.value)}. n = {worst.value.n} {noun} over"
+        f" {plural(len(judged.setting.seeds), 'seed')}."
+    )
+
+
+def _claim(setting: ShownSetting, judged: Judged) -> str:
+    meaning = judged.case.meaning
+    row = claimed(setting, meaning.name)
+    if row is None or row.claim is None:
+        return "Its paper gives no number for this."
+    ours = meaning.text(row.value.value)
+    return f"Its paper: {claim(meaning, row.claim)}. Ours, by the same measure: {ours}."
+
+
+def _proof(setting: ShownSetting) -> list[tuple[str, str]]:
+    """Runs, how they were made, and what the numbers were scored from."""
+    metas = [run.meta for run in setting.every]
+    out = [("runs", ", ".join(str(m.get("id")) for m in metas) or "not recorded")]
+    for name, key in PROOF:
+        seen = dict.fromkeys(str(m[key]) for m in metas if m.get(key) not in (None, ""))
+        out.append((name, ", ".join(seen) or "not recorded"))
+    guesses: dict[str, str] = {}
+    for m in (m for n in setting.numbers for m in n.parts):
+        guesses |= {f"{m.run.id}/{folder}": sha for folder, sha in m.guesses.items()}
+    for name, sha in sorted(guesses.items()):
+        out.append((f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded"))
+    return out
+
+
+def utility_text(setting: ShownSetting) -> str:
+    """As in "accuracy 0.905 (0.885 to 0.925), chance 0.100"."""
+    u = setting.final
+    if u is None:
+        return "utility not measured"
+    return f"{u.meaning.heading} {interval(u.meaning, u.value)}, chance {u.meaning.text(u.chance)}"

@@ -1,0 +1,135 @@
+"""The chart's text form: a table per question, a row per setting, every attacker's number with its
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from leakbench.base import Meaning
+from leakbench.judging import PAPER, WORST, Judged, Question, plural, present, row_of
+from leakbench.results import CASCADE, Number
+from leakbench.statistics import Estimate
+from reports._chart.points import icon
+from reports._page.question import utility_name
+from reports._words import about, claimed, lacking, notes, span
+
+# What a phone shows, beside the setting's name.
+KEPT = ("utility", PAPER, WORST)
+NAMES = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "worst case"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``text`` with small print below; ``value``: what it is sorted by, empty for words; ``css``:
+    its classes.
+    """
+
+    text: str
+    small: str = ""
+    value: str = ""
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A setting's row; ``cells`` stand under the table's ``heads``."""
+
+    family: str
+    name: str
+    link: str
+    icon: Markup
+    reference: bool
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A question's table; ``heads``: (text, classes) of all columns but the first."""
+
+    ident: str
+    task: str
+    label: str
+    caption: str
+    heads: tuple[tuple[str, str], ...]
+    lines: tuple[Line, ...]
+
+
+def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
+    """Every setting's row."""
+    attackers = present(question)
+    columns = {
+        "verdict": "verdict",
+        "utility": utility_name(question),
+        "claim": "its paper's number",
+        **{a.key: NAMES.get(a.key, a.name.removeprefix("+ ")) for a in attackers},
+        "floor": "blind guess",
+        "control": "nothing defended",
+        "n": "n",
+        "notes": "notes",
+    }
+    words = ("verdict", "notes")
+    more = {key: "" if key in KEPT else "more" for key in columns}
+    heads = [(name, more[k] + " num" * (k not in words)) for k, name in columns.items()]
+    lines = []
+    for j in question.judged:
+        cells = _cells(j, question, [a.key for a in attackers])
+        both = zip(cells, more.values(), strict=True)
+        told = tuple(replace(c, css=f"{c.css} {css}".strip()) for c, css in both)
+        lines.append(_line(j, marks, told))
+    return Table(
+        ident=ident,
+        task=question.task,
+        label=question.label,
+        caption=about(question.meaning),
+        heads=tuple(heads),
+        lines=tuple(lines),
+    )
+
+
+def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[Cell, ...]) -> Line:
+    setting = judged.setting
+    return Line(
+        family=setting.family,
+        name=setting.name,
+        link=f"#{setting.id}",
+        icon=icon(judged, marks[setting.family]),
+        reference=setting.reference,
+        cells=cells,
+    )
+
+
+def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list[Cell]:
+    setting, worst, final = judged.setting, judged.verdict.worst, judged.setting.final
+    why = lacking(judged) or "no such attack counts"
+    out = [
+        Cell(judged.verdict.word, css=f"verdict t-{judged.verdict.tone}"),
+        _cell(final.meaning, final.value) if final else Cell("not measured"),
+        _claim(claimed(setting, question.metric, question.stage)),
+    ]
+    for key in attackers:
+        row = row_of(judged, key)
+        cell = _cell(row.meaning, row.value) if row else Cell(why)
+        out.append(replace(cell, css="strong") if row and key == WORST else cell)
+    if worst is None:
+        return [*out, Cell(why), Cell(why), Cell(why), Cell(judged.sentence)]
+    units = worst.meaning.noun or "unit scores"
+    count = Cell(
+        str(worst.value.n), f"{units}, {plural(len(setting.seeds), 'seed')}", str(worst.value.n)
+    )
+    floor, control = _cell(worst.meaning, worst.floor), _cell(worst.meaning, worst.control)
+    return [*out, floor, control, count, Cell(notes(worst.flags))]
+
+
+def _cell(meaning: Meaning, e: Estimate) -> Cell:
+    return Cell(meaning.text(e.value), span(meaning, e), repr(e.value))
+
+
+def _claim(found: Number | None) -> Cell:
+    if found is None or found.claim is None:
+        return Cell("not in its paper")
+    value, source = found.claim.value, found.claim.source
+    return Cell(found.meaning.text(value), source.split(":")[0].split(";")[0], repr(value))

@@ -1,0 +1,207 @@
+"""How sure is this: what a reader has to know before believing the numbers, each line marked fine,
+mind or wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from leakbench.judging import plural
+from leakbench.reporting import ReportData
+from leakbench.results import Claim, Number
+from reports._words import FLAGS, several
+
+FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")
+FEW = 6  # names in a line
+# What no attack of leakbench does yet; see docs/threat-models.md.
+NEVER = "a server or client that changes a message, clients that collude, membership inference"
+NOTED = {
+    "gradient_vanished": "Vanished updates.",
+    "other_engine": "Engines differ.",
+    "stand_in_data": "Stand-in data.",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """``mark``: (class, sign)."""
+
+    mark: tuple[str, str]
+    head: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Case:
+    """``rows``: of single attacks, at every stage; ``total``: how many, in words."""
+
+    data: ReportData
+    rows: Sequence[Number]
+
+    @property
+    def total(self) -> str:
+        return plural(len(self.rows), "row")
+
+    def marked(self, *names: str) -> int:
+        return sum(bool(r.flags & set(names)) for r in self.rows)
+
+
+def how_sure(data: ReportData) -> list[Line]:
+    """The lines, in a fixed order."""
+    rows = [n for s in data.settings for n in s.numbers if not n.attacker.made]
+    if not rows:
+        text = "No attack has been run: nothing here speaks of leakage."
+        return [Line(WRONG, "Nothing was attacked.", text)]
+    parts: tuple[Callable[[_Case], list[Line]], ...] = (
+        *(_controls, _units, _seeds, _failures, _dead, _oracle),
+        *(_budget, _scale, _probes, _noted, _tried, _beyond),
+    )
+    case = _Case(data, rows)
+    return [line for part in parts for line in part(case)]
+
+
+def _controls(case: _Case) -> list[Line]:
+    weak = case.marked("control_failed")
+    if not weak:
+        text = f"In all {case.total} the attack beats a blind guess where nothing is defended."
+        return [Line(FINE, "The attacks work.", text)]
+    text = (
+        f"In {weak} of {case.total} the attack fails even with nothing defended. Those say nothing"
+        " about a method."
+    )
+    judged = [j for q in case.data.questions if q.stage == "final" for j in q.judged]
+    names = _names([j.setting.name for j in judged if j.verdict.rule == 4])
+    if names:
+        text += f" Too weak to judge by: {names}."
+    return [Line(WRONG, "Some attacks do not work.", text)]
+
+
+def _units(case: _Case) -> list[Line]:
+    few = case.marked("few_units")
+    if few:
+        text = (
+            f"{few} of {case.total} rest on under 50 units or 10 clusters; rare leaks can be missed"
+            " there."
+        )
+        return [Line(MIND, "Few units.", text)]
+    least = min(n.value.n for n in case.rows)
+    return [Line(FINE, "Enough units.", f"Every row rests on at least {least} of them.")]
+
+
+def _seeds(case: _Case) -> list[Line]:
+    settings = case.data.settings
+    seeds = {len(s.seeds) for s in settings}
+    span = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    if min(seeds) >= 3:
+        text = f"{span} a setting; an interval covers how training runs differ."
+        return [Line(FINE, "Several seeds.", text)]
+    few = _names([s.name for s in settings if len(s.seeds) < 3])
+    under = f" (under three: {few})" if len(seeds) > 1 else ""
+    text = f"{span} a setting{under}. With fewer than three, intervals speak of these runs, not of"
+    return [Line(MIND, "Few seeds.", text + " the method.")]
+
+
+def _failures(case: _Case) -> list[Line]:
+    measured = [m for s in case.data.settings for m in s.measured]
+    failed, tried = sum(m.failed for m in measured), sum(m.value.n for m in measured)
+    if not failed:
+        return [Line(FINE, "No failures.", "No attack failed on any unit.")]
+    text = (
+        f"Attacks failed on {failed} of {tried} unit scores; each counts as a blind guess, none was"
+        " dropped: leakage is if anything higher."
+    )
+    return [Line(MIND, "Failures.", text)]
+
+
+def _dead(case: _Case) -> list[Line]:
+    dead = _names([s.name for s in case.data.settings if s.dead])
+    text = f"{dead}. Kept off the front and out of every count."
+    return [Line(MIND, "Dead runs.", text)] if dead else []
+
+
+def _oracle(case: _Case) -> list[Line]:
+    given = case.marked("oracle_prototypes", "oracle_labels")
+    if not given:
+        text = "No attack was given what a real attacker would not have."
+        return [Line(FINE, "No oracle.", text)]
+    text = (
+        f"In {given} of {case.total} the attack is given something that a real attacker would not"
+        " have (true prototypes or labels)."
+    )
+    return [Line(MIND, "Oracle knowledge.", text)]
+
+
+def _budget(case: _Case) -> list[Line]:
+    open_ = case.marked("loss_did_not_fall", "restarts_disagree")
+    if not open_:
+        return [Line(FINE, "Compute.", "No attack says of itself that its search had not settled.")]
+    text = (
+        f"In {open_} of {case.total} the search did not settle (its loss did not fall, or its"
+        " restarts disagree): more of it may find more."
+    )
+    return [Line(MIND, "Compute.", text)]
+
+
+def _scale(case: _Case) -> list[Line]:
+    finals = [s.final for s in case.data.settings if s.final]
+    claims = [n.claim for n in case.rows if n.claim] + [u.claim for u in finals if u.claim]
+    if not claims:
+        text = "None of the papers gives a number for these tasks, methods and metrics."
+        return [Line(MIND, "No paper to compare with.", text)]
+    stands = "stands" if len(claims) == 1 else "stand"
+    text = f"{plural(len(claims), 'number')} of a paper {stands} beside ours"
+    other = [how for c in claims if (how := _other(c))]
+    if other:
+        text += f"; {len(other)} at another scale, such as: {other[0]}."
+        return [Line(MIND, "Another scale than the papers.", text)]
+    text += ", in the papers' own settings as far as they are stated."
+    return [Line(FINE, "The papers' scale.", text)]
+
+
+def _other(claim: Claim) -> str:
+    """How the paper's setting differs, the first that is stated."""
+    parts = [p for p in claim.source.split("; ") if " here" in p]
+    return parts[0].split(": ")[-1] if parts else ""
+
+
+def _probes(case: _Case) -> list[Line]:
+    text = (
+        "Some images were rebuilt from messages that nobody sends. They are judged apart from real"
+        " messages."
+    )
+    asked = any(q.probe for q in case.data.questions)
+    return [Line(MIND, "Probes.", text)] if asked else []
+
+
+def _noted(case: _Case) -> list[Line]:
+    out = []
+    for name, head in NOTED.items():
+        count, text = case.marked(name), FLAGS[name]
+        if count:
+            text = f"{text[0].upper()}{text[1:]}: in {count} of {case.total}."
+            out.append(Line(MIND, head, text))
+    if case.data.made.dirty:
+        text = "The code had changes that are not in the commit named below."
+        out.append(Line(MIND, "Changed code.", text))
+    return out
+
+
+def _tried(case: _Case) -> list[Line]:
+    missing = case.data.missing
+    waiting = [m.attack for m in missing if m.attack and "not run" in m.reason]
+    text = f"{plural(len(missing), 'number')} a reader would look for, each with its reason, above."
+    if waiting:
+        names = _names([name.replace("_", " ") for name in waiting])
+        text += f" Attacks that fit and were not run: {names}."
+    return [Line(MIND, "Not there.", text)] if missing else []
+
+
+def _beyond(case: _Case) -> list[Line]:
+    del case  # true of every report
+    text = f"{NEVER}. Other attacks may do better: nothing here proves that a method does not leak."
+    return [Line(WRONG, "Not tried:", text)]
+
+
+def _names(found: Sequence[str]) -> str:
+    return several(list(dict.fromkeys(found)), FEW)

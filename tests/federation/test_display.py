@@ -1,0 +1,91 @@
+"""A method says how people call it, and run.json keeps that."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from helpers.small_runs import trained
+
+from leakbench.base import registry
+from leakbench.federation.defense import LETTERS, Defense
+
+# As they stood in tables beside the methods.
+TITLES = {
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedhide": "FedHide",
+    "fedgn": "FedGN",
+    "fedcs": "FedCS",
+    "fedaws": "FedAwS",
+    "fedmetric": "FedMetric",
+    "feduv": "FedUV",
+    "deepsvdd": "DeepSVDD",
+    "flea": "FLea",
+    "fedmix": "FedMix",
+    "feddata": "FedData",
+    "fedaa": "FedAA",
+    "fedbn": "FedBN",
+    "moon": "MOON",
+}
+PRINCIPAL = {
+    "fedhide": ("alpha", "k"),
+    "fedgn": ("sigma",),
+    "fedcs": ("cos_theta",),
+    "fedprox": ("mu",),
+    "moon": ("mu",),
+}
+USUAL = {"alpha": "α", "sigma": "σ", "lam": "λ", "lam1": "λ1", "lam2": "λ2"}
+USUAL |= {"mu": "μ", "k": "K", "cos_theta": "cos"}
+
+
+def test_there_is_no_method_more_and_none_less():
+    assert set(registry.names("defenses")) == set(TITLES)
+    assert dict(LETTERS) == USUAL
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_a_method_is_called_as_before(name):
+    cls = registry.load("defenses", name)
+    shown = cls.display()
+    assert (cls.title, shown["title"]) == (TITLES[name],) * 2
+    assert (cls.principal, shown["principal"]) == (
+        PRINCIPAL.get(name, ()),
+        list(PRINCIPAL.get(name, ())),
+    )
+    assert set(cls.principal) <= set(cls.model_fields)
+    assert shown["letters"] == {k: v for k, v in USUAL.items() if k in cls.model_fields}
+
+
+class Hidden(registry.load("defenses", "fedhide")):
+    """A method made of another one."""
+
+    beta: float = 0.5
+    letters: ClassVar[dict[str, str]] = {"beta": "β", "k": "κ"}
+
+
+class Stated(Hidden):
+    """One that states its name."""
+
+    title: ClassVar[str] = "Fed, hidden"
+    principal: ClassVar[tuple[str, ...]] = ("beta",)
+
+
+def test_a_method_made_of_another_has_a_name_of_its_own():
+    assert Hidden.title == "Hidden"
+    assert Hidden.display() == {
+        "title": "Hidden",
+        "principal": ["alpha", "k"],
+        "letters": {"alpha": "α", "beta": "β", "k": "κ", "lam": "λ"},
+    }
+    assert (Stated.title, Stated.display()["principal"]) == ("Fed, hidden", ["beta"])
+    assert type("Third", (Stated,), {}).title == "Third"
+    assert Defense.title == ""
+
+
+def test_run_json_keeps_the_name(tmp_path):
+    assert trained(tmp_path).meta["method"] == {
+        "title": "FedGN",
+        "principal": ["sigma"],
+        "letters": {"sigma": "σ", "lam": "λ"},
+    }
