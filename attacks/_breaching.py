@@ -1,5 +1,4 @@
-"""Gradient inversion by the `breaching` package (Geiping et al. 2020 and kin), on the gradient of
-one step.
+"""Gradient inversion by the `breaching` package (Geiping et al. 2020), on one step's gradient.
 
 What of breaching 0.1.2 is stepped round here, and why:
 
@@ -36,24 +35,18 @@ from leakbench.base import UnknownName, UsageError
 # (the module's output, labels) -> (), differentiable; it is copied deeply.
 Loss = Callable[[Tensor, Tensor], Tensor]
 
-# Those of the package's attacks that take any loss and labels: no label optimised along, no layer
-# looked into.
-# Name: its own number of steps.
+# Those of the package's attacks that take any loss and labels, with their own number of steps.
 ATTACKS = {"invertinggradients": 24_000, "wei": 300, "beyondinfering": 400}
 
 
 @dataclass(frozen=True)
 class Inversion:
-    """What came out.
+    """What came out."""
 
-    ``image``: (B, C, H, W), clipped to [0, 1] if the attack does so. ``labels``: those given, or
-    those that the package inferred. ``loss``: the matching loss of the best restart without
-    regularisers (1 - cosine, or half the squared error of the gradient), ``inf`` where no restart
-    gave a finite one; the image is all zeros then.
-    """
-
-    image: Tensor
-    labels: Tensor
+    image: Tensor  # (B, C, H, W), clipped to [0, 1] if the attack does so
+    labels: Tensor  # those given, or those that the package inferred
+    # The best restart's, without regularisers: 1 - cosine, or half the squared error of the
+    # gradient; inf where no restart gave a finite one, and the image is all zeros.
     loss: float
 
 
@@ -74,18 +67,25 @@ def invert(
 ) -> Inversion:
     """Find images whose gradient is the one shared.
 
-    Args: module: with the weights that the victim received; used in evaluation mode, not changed.
+    Args:
+        module: with the weights that the victim received; used in evaluation mode, not changed.
         gradient: name of a parameter -> its gradient; parameters that are not there count as
-        constants. loss: of the module's output and the labels. One that needs no labels (a
-        prototype's) gets whatever ``labels`` is. shape: (B, C, H, W) of the images, on [0, 1].
+            constants.
+        loss: of the module's output and the labels. One that needs no labels (a prototype's) gets
+            whatever ``labels`` is.
+        shape: (B, C, H, W) of the images, on [0, 1].
         labels: (B,) int64, or None: the package infers them from the last two gradients, a
-        classifier's weight and bias. generator: a CPU generator; the only dice. Torch's global ones
-        are left as they were. attack: "invertinggradients" (signed Adam, cosine, total variation),
-        "wei" or "beyondinfering" (L-BFGS). steps: default: the attack's own, 24,000, 300 and 400.
-        restarts: the one with the least loss counts. total_variation: weight; default: the attack's
-        own, 0.2, none and 0.24. takes: the shape of one image that the module expects, where not
-        (C, H, W): (64,) for a flat one. progress: called at every evaluation of the objective, one
-        a step (up to 25 with L-BFGS); may raise to stop.
+            classifier's weight and bias.
+        generator: a CPU generator; the only dice. Torch's global ones are left as they were.
+        attack: "invertinggradients" (signed Adam, cosine, total variation), "wei" or
+            "beyondinfering" (L-BFGS).
+        steps: default: the attack's own, 24,000, 300 and 400.
+        restarts: the one with the least loss counts.
+        total_variation: weight; default: the attack's own, 0.2, none and 0.24.
+        takes: the shape of one image that the module expects, where not (C, H, W): (64,) for a flat
+            one.
+        progress: called at every evaluation of the objective, one a step (up to 25 with L-BFGS);
+            may raise to stop.
 
     Raises:
         UnknownName: no such attack.
@@ -105,14 +105,12 @@ def invert(
     at = next(iter(shared.parameters()))
     said = io.StringIO()
     with _quiet(said), _dice(generator, at.device):
-        attacker = _attacker(
-            shared, loss, _config(attack, steps, restarts, total_variation, at.dtype, shape), shape
-        )
+        config = _config(attack, steps, restarts, total_variation, at.dtype, shape)
+        attacker = _attacker(shared, loss, config, shape)
         if progress is not None:
             attacker.objective.register_forward_hook(lambda *_: progress())
-        payload, data = _papers(
-            shared, [gradient[name].detach().to(at) for name in used], shape, labels
-        )
+        observed = [gradient[name].detach().to(at) for name in used]
+        payload, data = _exchanged(shared, observed, shape, labels)
         found, stats = attacker.reconstruct([payload], [data], {})
     if "interru" in said.getvalue():
         raise KeyboardInterrupt
@@ -163,15 +161,12 @@ def _touched(shared: _Shared, loss: Loss, shape: Sequence[int], labels: Tensor |
     """The shared parameters that the loss depends on."""
     at = next(iter(shared.parameters()))
     blank = torch.full(tuple(shape), 0.5, dtype=at.dtype, device=at.device)
-    stand_in = (
-        torch.zeros(shape[0], dtype=torch.int64, device=at.device) if labels is None else labels
-    )
-    value = loss(shared(blank), stand_in)
-    parts = (
-        torch.autograd.grad(value, list(shared.free), allow_unused=True)
-        if value.requires_grad
-        else [None] * len(shared.names)
-    )
+    if labels is None:
+        labels = torch.zeros(shape[0], dtype=torch.int64, device=at.device)
+    value = loss(shared(blank), labels)
+    parts: Sequence[Tensor | None] = [None] * len(shared.names)
+    if value.requires_grad:
+        parts = torch.autograd.grad(value, list(shared.free), allow_unused=True)
     used = [name for name, part in zip(shared.names, parts, strict=True) if part is not None]
     if not used:
         raise UsageError(
@@ -224,28 +219,17 @@ def _attacker(shared: _Shared, loss: Loss, config: Any, shape: Sequence[int]) ->
     return attacker
 
 
-def _papers(
+def _exchanged(
     shared: _Shared, gradient: list[Tensor], shape: Sequence[int], labels: Tensor | None
 ) -> tuple[Any, Any]:
-    """The package's forms: what the server sent, what the user shared. Mean 0 and deviation 1:
-    images stay on [0, 1].
-    """
+    """What the server sent and what the user shared, in the package's forms."""
     from omegaconf import OmegaConf
 
     channels = shape[1]
-    meta = OmegaConf.create(
-        {
-            "shape": list(shape[1:]),
-            "mean": [0.0] * channels,
-            "std": [1.0] * channels,
-            "modality": "vision",
-        }
-    )
-    payload = {
-        "parameters": list(shared.parameters()),
-        "buffers": list(shared.buffers()),
-        "metadata": meta,
-    }
+    scale = {"mean": [0.0] * channels, "std": [1.0] * channels}  # images stay on [0, 1]
+    meta = OmegaConf.create({"shape": list(shape[1:]), **scale, "modality": "vision"})
+    held = {"parameters": list(shared.parameters()), "buffers": list(shared.buffers())}
+    payload = {**held, "metadata": meta}
     about = {"num_data_points": shape[0], "labels": labels, "local_hyperparams": None}
     return payload, {"gradients": gradient, "buffers": None, "metadata": about}
 

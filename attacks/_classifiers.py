@@ -1,6 +1,4 @@
-"""Two-class classifiers for attackers that make their own training pairs: an input as it is, and
-the same input marked.
-"""
+"""Two-class classifiers trained on an attacker's own pairs: an input, and the same one marked."""
 
 from __future__ import annotations
 
@@ -25,12 +23,10 @@ MARGIN = 3.0  # logit of one standard deviation of the filter's output
 
 @dataclass(frozen=True)
 class Classifier:
-    """``score``: (n, d) -> (n,), above 0 for marked. ``right``: share of its own samples kept back
-    from training that it gets right.
-    """
+    """Tells marked inputs from clear ones."""
 
-    score: Callable[[Tensor], Tensor]
-    right: float
+    score: Callable[[Tensor], Tensor]  # (n, d) -> (n,), above 0 for marked
+    right: float  # share of its own samples kept back from training that it gets right
 
 
 def fit(
@@ -43,43 +39,38 @@ def fit(
     (the ridge-whitened mean difference of the pairs), which needs few samples, of a network with
     ReLU on the numbers that the marker moves most, and of the four linear layers.
 
-    Args: clear: (m, d) float32, m at least 2. marked: (m, d), row by row the same examples with the
-        marker. network: which of the two. rng: on the CPU. shuffled: deal clear and marked examples
-        out to the two labels at random: nothing is left to learn but chance.
+    Args:
+        clear: (m, d) float32, m at least 2.
+        marked: (m, d), row by row the same examples with the marker.
+        network: which of the two.
+        rng: on the CPU.
+        shuffled: deal clear and marked examples out to the two labels at random: nothing is left to
+            learn but chance.
     """
     if shuffled:
-        both = torch.cat([clear, marked])[
-            torch.randperm(2 * len(clear), generator=rng).to(clear.device)
-        ]
-        clear, marked = both.chunk(2)
+        mixed = torch.randperm(2 * len(clear), generator=rng).to(clear.device)
+        clear, marked = torch.cat([clear, marked])[mixed].chunk(2)
     order = torch.randperm(len(clear), generator=rng).to(clear.device)
-    back = max(1, len(order) // 5)
-    raw = Pairs(
-        clear[order[back:]], marked[order[back:]], clear[order[:back]], marked[order[:back]]
-    )
-    std, mean = torch.std_mean(raw.training()[0], 0, correction=0)
+    count = max(1, len(order) // 5)
+    back, rest = order[:count], order[count:]
+    std, mean = torch.std_mean(torch.cat([clear[rest], marked[rest]]), 0, correction=0)
     # A number that hardly varies in few samples is not blown up.
     std = std + 0.1 * std.square().mean().sqrt() + 1e-12
-    pairs = Pairs(
-        *((x - mean) / std for x in (raw.clear, raw.marked, raw.clear_back, raw.marked_back))
-    )
+    parts = (clear[rest], marked[rest], clear[back], marked[back])
+    pairs = Pairs(*((x - mean) / std for x in parts))
 
     def classifier(score: Callable[[Tensor], Tensor]) -> Classifier:
         x, y = pairs.back()
-        return Classifier(
-            lambda v: score((v - mean) / std), float(((score(x) > 0) == (y > 0)).double().mean())
-        )
+        right = float(((score(x) > 0) == (y > 0)).double().mean())
+        return Classifier(lambda v: score((v - mean) / std), right)
 
     if network == "linear":
         return classifier(_layers(pairs, network, rng))
     simple = classifier(_filter(pairs))
     if simple.right == 1:  # nothing is better
         return simple
-    return max(
-        simple,
-        *(classifier(_layers(pairs, n, rng)) for n in ("relu", "linear")),
-        key=lambda c: c.right,
-    )
+    relu, linear = (classifier(_layers(pairs, n, rng)) for n in ("relu", "linear"))
+    return max(simple, relu, linear, key=lambda c: c.right)
 
 
 @dataclass(frozen=True)
@@ -101,9 +92,8 @@ class Pairs:
 
 
 def _labelled(clear: Tensor, marked: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.cat([clear, marked]), torch.cat(
-        [torch.zeros(len(clear)), torch.ones(len(marked))]
-    ).to(clear)
+    y = torch.cat([torch.zeros(len(clear)), torch.ones(len(marked))])
+    return torch.cat([clear, marked]), y.to(clear)
 
 
 def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[Tensor], Tensor]:
@@ -115,11 +105,9 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
     optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
     best, kept, since = float("inf"), [p.detach().clone() for p in net.parameters()], 0
     for step in range(1, STEPS + 1):
-        some = (
-            torch.randint(len(y), (BATCH,), generator=rng).to(x.device)
-            if len(y) > BATCH
-            else slice(None)
-        )
+        some: Tensor | slice = slice(None)
+        if len(y) > BATCH:
+            some = torch.randint(len(y), (BATCH,), generator=rng).to(x.device)
         optimizer.zero_grad()
         loss = nn.functional.binary_cross_entropy_with_logits(net(x[some])[:, 0], y[some])
         torch.autograd.backward(loss)
@@ -141,9 +129,7 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
 
 
 def _moved(pairs: Pairs) -> Tensor:
-    """The up to 1024 numbers that the marker moves most, in standard deviations: far from the
-    marker nothing moves.
-    """
+    """The up to 1024 numbers that the marker moves most, in standard deviations."""
     size = (pairs.marked - pairs.clear).square().mean(0)
     return size.topk(min(KEPT, len(size))).indices.sort().values
 
@@ -163,11 +149,10 @@ def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequentia
 
 
 def _filter(pairs: Pairs) -> Callable[[Tensor], Tensor]:
-    """The direction (S + ridge v)^-1 mean(marked - clear): S the covariance of the pairs' middles,
-    v its trace; the threshold is midway.
+    """The matched filter: the direction (S + ridge v)^-1 mean(marked - clear), threshold midway.
 
-    Solved among the pairs, of which there are mostly fewer than numbers. The ridge is the one of
-    the lowest loss on the pairs kept back.
+    S is the covariance of the pairs' middles, v its trace. Solved among the pairs, of which there
+    are mostly fewer than numbers. The ridge is the one of the lowest loss on the pairs kept back.
     """
     (x, _), (x_back, y_back) = pairs.training(), pairs.back()
     shift, middle = (pairs.marked - pairs.clear).mean(0), (pairs.marked + pairs.clear) / 2

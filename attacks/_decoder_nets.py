@@ -36,9 +36,7 @@ def table5(
         first = nn.Conv2d(features[0], WIDTH, 1, device="meta")
     else:
         kernels, strides, pads = zip(*(side(a, b) for a, b in sides), strict=True)
-        first = nn.ConvTranspose2d(
-            features[0], WIDTH, kernels, stride=strides, padding=pads, device="meta"
-        )
+        first = nn.ConvTranspose2d(features[0], WIDTH, kernels, strides, pads, device="meta")
     up = nn.ConvTranspose2d(WIDTH, WIDTH, 3, stride=2, padding=1, output_padding=1, device="meta")
     down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
     last = nn.Conv2d(WIDTH, inputs[0], 1, device="meta")
@@ -51,12 +49,11 @@ def table5(
 
 
 def side(features: int, inputs: int) -> tuple[int, int, int]:
-    """(kernel, stride, padding) of the transposed convolution from ``features`` to exactly
-    ``inputs`` places of one side.
+    """(kernel, stride, padding) of a transposed convolution from ``features`` to ``inputs`` a side.
 
-    The stride is the ratio of the sides, so a place of the features meets the inputs that it was
-    made of; the kernel reaches over its neighbours' too, as far to the left as to the right. A side
-    of one is spread over all.
+    The stride is the ratio of the sides, so a feature meets the inputs that it was made of; the
+    kernel reaches over its neighbours' too, as far to the left as to the right. A side of one is
+    spread over all.
     """
     if features == 1:
         return inputs, inputs, 0
@@ -67,8 +64,7 @@ def side(features: int, inputs: int) -> tuple[int, int, int]:
 
 
 def _start(layer: nn.Module, rng: torch.Generator) -> None:
-    """Uniform weights with variance 1/3 over the taps of one channel, as torch starts a layer, and
-    biases 0.
+    """Uniform weights with variance 1/3 over the taps of a channel, as torch has it; biases 0.
 
     Larger ones (He et al. 2015) fit the auxiliary data as well, and the clients' half as well.
     """

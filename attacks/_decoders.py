@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from attacks._decoder_nets import as_maps, table5
 
 CHUNK = 256  # examples at once where nothing is learnt
-# Standard errors by which a decoder must beat the class mean on held-out examples to believe
-# itself,.
-SURE = 2.0
-LESS = 0.95  # and the share of its error (mixing in a constant alone can save some)
+# A decoder believes itself if on held-out examples it beats the class mean by so many standard
+# errors, and by this share of its error (mixing in a constant alone can save some).
+SURE, LESS = 2.0, 0.95
 STRANGE = 10.0  # mean square of scaled features that the decoder was not made for
-PLACES = 2**16  # numbers of a channel at once
+SLAB = 2**16  # numbers of a channel at once
 ENOUGH = 10  # numbers of a channel, for each channel, before covariances are believed
 FLAT = 1e-10  # of the largest variance: directions below it are rounding
 
@@ -41,13 +40,11 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """The attacker's own examples: features (n, ...), inputs x (n, *shape), classes y (n,) int64
-    from 0 on.
-    """
+    """The attacker's own examples."""
 
-    features: Tensor
-    x: Tensor
-    y: Tensor
+    features: Tensor  # (n, ...)
+    x: Tensor  # (n, *shape)
+    y: Tensor  # (n,) int64, from 0 on
 
     def some(self, rows: Tensor) -> Known:
         """The examples in ``rows`` (k,)."""
@@ -56,56 +53,39 @@ class Known:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Of the features' channels: ``centre`` (C, 1, 1) is taken off, then ``turn`` (C',
-    C) applied.
-    """
+    """Of the features' channels: ``centre`` is taken off, then ``turn`` applied."""
 
-    centre: Tensor
-    turn: Tensor
+    centre: Tensor  # (C, 1, 1)
+    turn: Tensor  # (C', C)
 
     def __call__(self, features: Tensor) -> Tensor:
         """(n, C', H, W) of features (n, C, ...)."""
-        maps = as_maps(features)
-        parts = [
-            maps[i : i + CHUNK].to(self.centre) - self.centre for i in range(0, len(maps), CHUNK)
-        ]
+        parts = [some.to(self.centre) - self.centre for some in _chunks(as_maps(features))]
         return torch.cat([torch.einsum("dc,nchw->ndhw", self.turn, part) for part in parts])
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A decoder with the statistics of the examples that it was trained on, and what the held-out
-    ones say of it.
-
-    ``level``, ``spread`` (C, 1, 1): mean and deviation of the inputs' channels. ``low``, ``high``:
-    where all inputs lie, or infinite. ``means`` (classes, *shape): of the classes. ``weight``: of
-    the network beside the class mean. ``curve`` (epochs, 2): training and held-out error of the
-    network after every epoch. ``errors`` (2,): held-out error of the decoder and of the class mean
-    alone. ``accepted``: it is better by a twentieth, and not by chance.
-    """
+    """A decoder with its examples' statistics, and what the held-out ones say of it."""
 
     scaling: Scaling
     net: nn.Module
-    level: Tensor
-    spread: Tensor
-    low: float
+    level: Tensor  # (C, 1, 1) mean of the inputs' channels
+    spread: Tensor  # (C, 1, 1) their standard deviation
+    low: float  # where all inputs lie, or infinite
     high: float
-    means: Tensor
-    weight: float
-    curve: Tensor
-    errors: Tensor
-    accepted: bool
+    means: Tensor  # (classes, *shape) of the classes
+    weight: float  # of the network beside the class mean
+    curve: Tensor  # (epochs, 2) training and held-out error of the network after every epoch
+    errors: Tensor  # (2,) held-out error of the decoder and of the class mean alone
+    accepted: bool  # it is better by a twentieth, and not by chance
 
     def __call__(self, features: Tensor, y: Tensor) -> Tensor:
-        """The inputs behind ``features`` (n, ...) of examples of the classes ``y`` (n,), (n,
-        *shape).
-        """
+        """The inputs (n, *shape) behind ``features`` (n, ...) of the classes ``y`` (n,)."""
         return self.mixed(self.scaling(features), y)
 
     def strange(self, features: Tensor) -> bool:
-        """Are these no features as the attacker's own examples have them? Theirs have mean square
-        1.
-        """
+        """Are these no features as the attacker's own examples, of mean square 1, have them?"""
         return not float(self.scaling(features).square().mean()) < STRANGE
 
     def mixed(self, scaled: Tensor, y: Tensor) -> Tensor:
@@ -116,9 +96,7 @@ class Trained:
     def bare(self, scaled: Tensor) -> Tensor:
         """The network's guess alone, unclipped."""
         with torch.no_grad():
-            return torch.cat(
-                [self.guess(scaled[i : i + CHUNK]) for i in range(0, len(scaled), CHUNK)]
-            )
+            return torch.cat([self.guess(some) for some in _chunks(scaled)])
 
     def guess(self, scaled: Tensor) -> Tensor:
         """The network's guess, with gradients."""
@@ -127,17 +105,17 @@ class Trained:
 
 
 def class_means(x: Tensor, y: Tensor, classes: int) -> Tensor:
-    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class; of all where a
-    class has none.
-    """
-    return torch.stack(
-        [x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(classes)]
-    )
+    """(classes, *shape): the mean of the examples ``x`` (n, *shape) of each class, else of all."""
+    of_class = [x[y == c] for c in range(classes)]
+    return torch.stack([some.mean(0) if len(some) else x.mean(0) for some in of_class])
+
+
+def _chunks(t: Tensor) -> list[Tensor]:
+    return [t[i : i + CHUNK] for i in range(0, len(t), CHUNK)]
 
 
 def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Trained:
-    """A decoder trained by Adam on the mean squared error, of the epoch with the lowest error on
-    held-out examples.
+    """A decoder trained by Adam on the mean squared error, of its best epoch on held-out examples.
 
     The attacker's examples are split at random; what is held out decides on the epoch, on how far
     the class mean is mixed in (by least squares, between all and nothing), and on whether the
@@ -151,10 +129,9 @@ def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Tr
     order = torch.randperm(n, generator=rng).to(known.y.device)
     back = min(max(round(how.held_out * n), 1), n - 1)
     held, seen = known.some(order[:back]), known.some(order[back:])
-    made = [
-        _fitted(held, seen, classes, how, relu, rng)
-        for relu in ((False, True) if how.network == "relu" else (False,))
-    ]
+    made = [_fitted(held, seen, classes, how, False, rng)]
+    if how.network == "relu":
+        made.append(_fitted(held, seen, classes, how, True, rng))
     return min(made, key=lambda d: float(d.errors[0]) if len(d.curve) else math.inf)
 
 
@@ -191,8 +168,7 @@ def _fitted(
 
 
 def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
-    """Channels (of ``features`` (n, C, ...)) at variance 1, or ``whiten``: their principal
-    components at variance 1.
+    """Channels (of ``features`` (n, C, ...)) at variance 1; ``whiten``: their components.
 
     Where channels are much alike (FLea's loss makes them so) what tells inputs apart lies in the
     small components, and descent does not find it in the channels themselves. Components that never
@@ -202,13 +178,12 @@ def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
     v = as_maps(features).transpose(0, 1).flatten(1)
     mean = v.mean(1, dtype=torch.float64)
     cov = torch.zeros(len(v), len(v)).to(mean)
-    for i in range(0, v.shape[1], PLACES):
-        part = v[:, i : i + PLACES].double() - mean[:, None]
+    for i in range(0, v.shape[1], SLAB):
+        part = v[:, i : i + SLAB].double() - mean[:, None]
         cov += part @ part.T / v.shape[1]
-    whiten = whiten and v.shape[1] >= ENOUGH * len(v)
-    sizes, axes = (
-        torch.linalg.eigh(cov) if whiten else (cov.diagonal(), torch.eye(len(cov)).to(cov))
-    )
+    sizes, axes = cov.diagonal(), torch.eye(len(cov)).to(cov)
+    if whiten and v.shape[1] >= ENOUGH * len(v):
+        sizes, axes = torch.linalg.eigh(cov)
     large = sizes > max(FLAT * float(sizes.max()), 1e-30)
     turn = torch.where(large, sizes.clamp(min=1e-30).rsqrt(), 0.0)[:, None] * axes.T
     return Scaling(mean[:, None, None].to(features), turn.to(features))
@@ -241,15 +216,10 @@ def _judged(decoder: Trained, held: Known) -> Trained:
     moved = decoder.bare(held.features) - mean
     weight = float((moved * (held.x - mean)).sum() / moved.square().sum().clamp(min=1e-30))
     decoder = replace(decoder, weight=min(max(weight, 0.0), 1.0))
-    error, blind = (
-        (x - held.x).square().flatten(1).mean(1)
-        for x in (decoder.mixed(held.features, held.y), mean)
-    )
-    gain = blind - error
+    guesses = (decoder.mixed(held.features, held.y), mean)
+    error, blind = ((x - held.x).square().flatten(1).mean(1) for x in guesses)
+    gain, errors = blind - error, torch.stack([error.mean(), blind.mean()]).cpu()
     chance = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    accepted = float(gain.mean()) > SURE * chance and float(error.mean()) < LESS * float(
-        blind.mean()
-    )
-    return replace(
-        decoder, errors=torch.stack([error.mean(), blind.mean()]).cpu(), accepted=accepted
-    )
+    less = float(error.mean()) < LESS * float(blind.mean())
+    accepted = less and float(gain.mean()) > SURE * chance
+    return replace(decoder, errors=errors, accepted=accepted)

@@ -1,6 +1,4 @@
-"""Two ways to match a gradient: SciPy's L-BFGS for small smooth nets, and the `breaching`
-package.
-"""
+"""Two ways to match a gradient: SciPy's L-BFGS for small smooth nets, and `breaching`."""
 
 from __future__ import annotations
 
@@ -35,13 +33,11 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """``x`` (B, ...), the private inputs solved for, the attacker's own self-check, and what a
-    reader should know.
-    """
+    """What a gradient was matched by."""
 
-    x: Tensor
-    private: dict[str, Tensor] = field(default_factory=dict)
-    accepted: bool = False
+    x: Tensor  # (B, ...)
+    private: dict[str, Tensor] = field(default_factory=dict)  # the private inputs solved for
+    accepted: bool = False  # does the attacker believe it?
     flags: tuple[str, ...] = ()
 
 
@@ -53,13 +49,12 @@ def lbfgs(
     how: Settings,
     rng: torch.Generator,
 ) -> Found:
-    """Minimise 1 - cos(g*, g(x)) over images and ``free`` inputs, as half the squared distance of
-    the unit vectors.
+    """Minimise 1 - cos(g*, g(x)) over images and ``free`` inputs.
 
-    Matching the direction alone gives away one equation of thousands, makes clipping harmless to
-    the attacker, and on nets with a prototype loss converges where matching values stalls (8 of 8
-    probes of a trained net against 6). Starts are tried until one matches; if none does, the
-    nearest is kept.
+    As half the squared distance of the unit vectors. Matching the direction alone gives away one
+    equation of thousands, makes clipping harmless to the attacker, and on nets with a prototype
+    loss converges where matching values stalls (8 of 8 probes of a trained net against 6). Starts
+    are tried until one matches; if none does, the nearest is kept.
     """
     target = {k: v for k, v in replay.observed().items() if bool(v.any())}
     size = _norm(target)
@@ -69,34 +64,24 @@ def lbfgs(
 
     def unpack(v: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         x, *rest = torch.split(v, [pixels, *(private[k].numel() for k in free)])
-        return x.view(shape), {
-            **private,
-            **{k: r.view_as(private[k]) for k, r in zip(free, rest, strict=True)},
-        }
+        solved = {k: r.view_as(private[k]) for k, r in zip(free, rest, strict=True)}
+        return x.view(shape), {**private, **solved}
 
     def mismatch(v: Tensor) -> Tensor:
         x, inputs = unpack(v)
         g = replay.gradient(Batch(x, labels), inputs)
         norm = _norm({k: g[k] for k in target}).clamp(min=1e-150)
-        return (
-            0.5 * torch.stack([(t - g[k] / norm).square().sum() for k, t in target.items()]).sum()
-        )
+        squares = [(t - g[k] / norm).square().sum() for k, t in target.items()]
+        return 0.5 * torch.stack(squares).sum()
 
     tried: list[Solution] = []
+    limits: dict[str, Any] = {"steps": how.steps, "memory": MEMORY, "enough": EXACT}
     for _ in range(how.restarts):
         x = torch.rand(pixels, generator=rng, dtype=torch.float64)
-        guesses = [
-            torch.randn(private[k].numel(), generator=rng, dtype=torch.float64) for k in free
-        ]
-        tried.append(
-            minimise(
-                mismatch,
-                torch.cat([x, *guesses]).to(replay.device),
-                steps=how.steps,
-                memory=MEMORY,
-                enough=EXACT,
-            )
-        )
+        sizes = [private[k].numel() for k in free]
+        guesses = [torch.randn(n, generator=rng, dtype=torch.float64) for n in sizes]
+        start = torch.cat([x, *guesses]).to(replay.device)
+        tried.append(minimise(mismatch, start, **limits))
         if tried[-1].value < MATCHED:
             break
     best = min(tried, key=lambda s: s.value)
@@ -105,9 +90,8 @@ def lbfgs(
     rivals = [unpack(s.x)[0] for s in tried if s is not best and s.value < 1.1 * best.value + 1e-12]
     if any(float((r.clamp(0, 1) - x.clamp(0, 1)).square().mean()) > 0.01 for r in rivals):
         flags.append("restarts_disagree")
-    return Found(
-        x.detach(), {k: inputs[k].detach() for k in free}, best.value < MATCHED, tuple(flags)
-    )
+    solved = {k: inputs[k].detach() for k in free}
+    return Found(x.detach(), solved, best.value < MATCHED, tuple(flags))
 
 
 def _norm(tensors: Mapping[str, Tensor]) -> Tensor:
@@ -132,9 +116,7 @@ class _Given:
 
 
 class _Loss:
-    """The method's loss of an output and labels, as breaching wants it; ``private`` stands in for
-    what it does not know.
-    """
+    """The method's loss of an output and labels, as breaching wants it."""
 
     def __init__(self, replay: Replay, private: Mapping[str, Tensor]) -> None:
         self.replay, self.private = replay, dict(private)
@@ -157,21 +139,11 @@ def breached(
     from attacks._breaching import invert
 
     module = replay.module
-    weights = replay.inbox["model"]
-    module.load_state_dict(weights, strict=False)
-    channels, *sides = replay.facts.shape
-    out = invert(
-        module,
-        replay.observed(),
-        _Loss(replay, private),
-        (len(labels), channels, *sides),
-        labels,
-        generator=rng,
-        steps=how.steps,
-        restarts=how.restarts,
-        total_variation=how.total_variation,
-    )
-    matched = math.isfinite(out.loss) and out.loss < 0.05
-    return Found(
-        out.image.double(), {}, matched, () if math.isfinite(out.loss) else ("loss_did_not_fall",)
-    )
+    module.load_state_dict(replay.inbox["model"], strict=False)
+    shape, loss = (len(labels), *replay.facts.shape), _Loss(replay, private)
+    limits: dict[str, Any] = {"steps": how.steps, "restarts": how.restarts}
+    limits["total_variation"] = how.total_variation
+    out = invert(module, replay.observed(), loss, shape, labels, generator=rng, **limits)
+    finite = math.isfinite(out.loss)
+    flags = () if finite else ("loss_did_not_fall",)
+    return Found(out.image.double(), {}, finite and out.loss < 0.05, flags)

@@ -1,6 +1,4 @@
-"""Which of a round's updates are attacked, where clients train more than once in it, and which
-local steps made them.
-"""
+"""Which of a round's updates are attacked, and which local steps made them."""
 
 from __future__ import annotations
 
@@ -16,36 +14,29 @@ from leakbench.record import Message
 
 @dataclass(frozen=True)
 class Behind:
-    """An update, the labels (B,) of its examples, how many of these each local step had, in order,
-    and the name of the loss.
-    """
+    """An update and what made it."""
 
     message: Message
-    labels: Tensor
-    sizes: Sequence[int]
-    loss: str
+    labels: Tensor  # (B,) of its examples
+    sizes: Sequence[int]  # how many of these each local step had, in order
+    loss: str  # the name of the loss
 
 
 def first(view: View, *, trained: bool = False) -> list[Message]:
-    """The updates of the attacked round's first training, which starts from the model that opened
-    the round.
+    """The updates of the attacked round's first training, from the model that opened the round.
 
     ``trained``: of the first that has any step (FedAA's may have none).
     """
-    found = view.messages("update", round=view.round)
-    idle = (
-        {t.phase for t in trainings(view.loss_method(), view.round) if not t.steps and not t.epochs}
-        if trained
-        else set()
-    )
+    found, idle = view.messages("update", round=view.round), set()
+    if trained:
+        made = trainings(view.loss_method(), view.round)
+        idle = {t.phase for t in made if not t.steps and not t.epochs}
     phases = {m.phase for m in found} - idle
     return [m for m in found if m.phase == min(phases, default=-1)]
 
 
 def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
-    """Those of the round's training that has the fewest local steps, as far as they have at most
-    ``most``; or its probes.
-    """
+    """Those of the training with the fewest local steps, of at most ``most``; or its probes."""
     method, labels, known = view.loss_method(), view.know("labels"), []
     losses = {t.phase: t.name for t in trainings(method, view.round)}
     for m in view.messages("update", round=view.round, probe=probe):
@@ -59,28 +50,22 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
 
 def fewest(recording: Source, *, probe: bool) -> int:
     """The fewest local steps that any audited update is made of; 0 if none or if it cannot be told.
-    Of probes: one, or they are none.
 
-    A probe is what a client with a single example would have sent: a step, if the training is one
-    step or one epoch.
+    Of probes: one, or they are none. A probe is what a client with a single example would have
+    sent: a step, if the training is one step or one epoch.
     """
     method = recording.method
     if probe:
         return int(any(t.once for t in trainings(method, 1)))
-    at = [
-        (t, phase, len(y))
-        for (_, t, phase, p), y in recording.known("labels").items()
-        if p is None and 0 < t <= recording.rounds
-    ]
-    return min(
-        (n for n in (len(_sizes(method, *where, probe=False)) for where in at) if n), default=0
-    )
+    steps = []
+    for (_, t, phase, p), y in recording.known("labels").items():
+        if p is None and 0 < t <= recording.rounds:
+            steps.append(len(_sizes(method, t, phase, len(y), probe=False)))
+    return min((n for n in steps if n), default=0)
 
 
 def _sizes(method: Defense, t: int, phase: int, examples: int, *, probe: bool) -> list[int]:
-    """The examples of each local step behind an update of round ``t``; empty where there was none
-    or that cannot be told.
-    """
+    """The examples of each local step behind an update; empty where it cannot be told."""
     training = next((e for e in trainings(method, t) if e.phase == phase), None)
     if training is None or not examples:
         return []

@@ -1,5 +1,6 @@
-"""FedAA's adversarial examples as an attack: the server inverts a client's own model, and the
-result lies beside the client's images.
+"""FedAA's adversarial examples as an attack.
+
+The server inverts a client's own model, and the result lies beside the client's images.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class AdversarialExamples(Attack):
     Floor: examples made from the model as the client *received* it, for the same labels, as many,
     clipped and matched alike. So the distance to the floor is what the client's training put in. It
     knows the labels, and it is far below a guess that also has public data (the class mean of
-    these): a value above the floor is no image yet, look at the pictures. The other way round, Eq.
-    4 seeks any input that the model is sure of, not the likeliest image, with no prior on images,
-    and the control, the images as they are, never fails: a value at the floor shows that *these
-    examples* give no image away. What else a model of one client gives away it does not bound. So
-    it is on the rung ``paper``: its failure alone never makes a verdict of "held".
+    these): a value above the floor is no image yet, look at the pictures. The other way round,
+    Eq. 4 seeks any input that the model is sure of, not the likeliest image, with no prior on
+    images, and the control, the images as they are, never fails: a value at the floor shows that
+    *these examples* give no image away. What else a model of one client gives away it does not
+    bound. So it is on the rung ``paper``: its failure alone never makes a verdict of "held".
     """
 
     about: ClassVar[str] = (
@@ -72,8 +73,9 @@ class AdversarialExamples(Attack):
         return super().obstacle(recording)
 
     def seconds(self, recording: Recording) -> float:
-        """From a forward pass that is counted, not timed: so many operations a step, forward and
-        twice that backward.
+        """From a forward pass that is counted, not timed.
+
+        So many operations a step, forward and twice that backward.
         """
         from torch.utils.flop_counter import FlopCounterMode
 

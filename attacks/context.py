@@ -1,5 +1,6 @@
-"""Context: do this client's data carry a marker that the attacker knows? (FLea, KDD 2024, Section
-4.4, Appendix D, Figure 9)
+"""Context: do this client's data carry a marker that the attacker knows?
+
+(FLea, KDD 2024, Section 4.4, Appendix D, Figure 9)
 """
 
 from __future__ import annotations
@@ -258,8 +259,9 @@ class Way:
         return cls(1, partial(Net(view.module, models[-1].payload), stop=layer) if models else None)
 
     def obstacle(self, available: int) -> str:
-        """Why the attacker cannot make samples of ``available`` auxiliary examples; empty where it
-        can.
+        """Why the attacker cannot make samples of ``available`` auxiliary examples.
+
+        Empty where it can.
         """
         if self.net is None:
             return "the model that made the features was not recorded in their round"
@@ -273,8 +275,8 @@ class Way:
     def samples(
         self, x: Tensor, count: int, kind: str, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Clear and marked, (count, d) float32 each, row by row of the same examples of ``x`` (n,
-        ...).
+        """Clear and marked, (count, d) float32 each, row by row of the same examples of ``x``
+        (n, ...).
         """
         if self.size == 1:
             groups = torch.randperm(len(x), generator=rng)[:count, None]

@@ -26,8 +26,9 @@ SPEED = 4e10  # operations in a second of two cores, for `seconds`
 
 @dataclass(frozen=True)
 class Reading:
-    """What one message was decoded to: x (n, *shape), and the decoder, None where the message is
-    the inputs themselves.
+    """What one message was decoded to.
+
+    x (n, *shape), and the decoder, None where the message is the inputs themselves.
     """
 
     x: Tensor
@@ -50,13 +51,12 @@ class Decoder(Attack):
     attacker: a ReLU between the layers, and features turned to principal components of equal
     variance, where "linear" has every channel at variance 1. FLea's loss makes channels alike, and
     what tells inputs apart is left in the small components (UCI-HAR, ``layer2``, after six rounds:
-    mean squared error on the clients' windows
-    0.35 linear, 0.36 with ReLUs alone, 0.11 with components alone, 0.06 with both; blind 1.24).
-    Wider or deeper networks were no better. Where features are easily inverted (uci-har,
-    ``layer1``) the linear network errs less, so "relu" trains both and keeps the one that errs less
-    on held-out auxiliary examples. Features of other sides than the inputs' are brought to these by
-    the first layer, a transposed convolution whose stride is the ratio of the sides; all else is
-    Table 5.
+    mean squared error on the clients' windows 0.35 linear, 0.36 with ReLUs alone, 0.11 with
+    components alone, 0.06 with both; blind 1.24). Wider or deeper networks were no better. Where
+    features are easily inverted (uci-har, ``layer1``) the linear network errs less, so "relu"
+    trains both and keeps the one that errs less on held-out auxiliary examples. Features of other
+    sides than the inputs' are brought to these by the first layer, a transposed convolution whose
+    stride is the ratio of the sides; all else is Table 5.
 
     Differently from the paper: its 0.01 is the error on the decoder's *training* images. Here
     errors are those of the clients' examples, and the curve of training and held-out error is saved
@@ -152,8 +152,9 @@ class Decoder(Attack):
         return [self._decoded(view, m, trained, rng) for m in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary inputs of each example's class; of all where clients send no
-        labels.
+        """The mean of the auxiliary inputs of each example's class.
+
+        Of all where clients send no labels.
         """
         aux = view.know("aux_data")
         means = _decoders.class_means(aux.x, aux.y, view.facts.classes)
@@ -231,8 +232,9 @@ class Decoder(Attack):
         trained: dict[tuple[object, ...], Trained],
         rng: torch.Generator,
     ) -> list[Reading]:
-        """Up to ``average`` - 1 of the sender's earlier messages about the same examples, the
-        newest first.
+        """Up to ``average``.
+
+        1 of the sender's earlier messages about the same examples, the newest first.
         """
         out: list[Reading] = []
         y = self._labels(view, m)

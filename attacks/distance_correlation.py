@@ -13,11 +13,11 @@ from leakbench.metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
 
 
 class DistanceCorrelation(Attack):
-    """Takes each client's newest features as they are. Nothing is solved: it measures dependence,
-    not what can be rebuilt.
+    """Takes each client's newest features as they are.
 
-    A small sample of many dimensions correlates by chance, so every value stands beside the mean of
-    200 permuted pairings, and the bias-corrected one beside a permutation p-value.
+    Nothing is solved: it measures dependence, not what can be rebuilt. A small sample of many
+    dimensions correlates by chance, so every value stands beside the mean of 200 permuted pairings,
+    and the bias-corrected one beside a permutation p-value.
     """
 
     about: ClassVar[str] = "how closely shared features follow the inputs"
@@ -41,8 +41,9 @@ class DistanceCorrelation(Attack):
         ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """Random features of the same shape; the floor that is printed pairs the real ones at
-        random instead.
+        """Random features of the same shape.
+
+        The floor that is printed pairs the real ones at random instead.
         """
 
         def noise(g: Guess) -> dict[str, torch.Tensor]:

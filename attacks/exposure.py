@@ -1,5 +1,6 @@
-"""Exposure (FLea, Section 4.4): of how many other clients does each client get to see the shared
-features?
+"""Exposure (FLea, Section 4.4).
+
+Of how many other clients does each client get to see the shared features?
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ Buffer = Literal["newest", "all"]
 
 
 class Exposure(Attack):
-    """Counts who got whose features until a round, from who sent what to whom; no payload is
-    opened, no dice are thrown.
+    """Counts who got whose features until a round, from who sent what to whom.
 
-    What a broadcast of features, means or data carries is read off the order of the traffic
-    (``received``): what clients sent of the same kind in the newest round before it. For FLea that
-    is the round before, for FedMix and FedData round 0. A server that adds to what it already had
-    needs ``buffer`` = "all"; "newest" would count too few.
+    No payload is opened, no dice are thrown. What a broadcast of features, means or data carries is
+    read off the order of the traffic (``received``): what clients sent of the same kind in the
+    newest round before it. For FLea that is the round before, for FedMix and FedData round 0. A
+    server that adds to what it already had needs ``buffer`` = "all"; "newest" would count too few.
 
     FLea divides the ordered pairs of clients by K^2, those of a client with itself among them; here
     a client's own features are no exposure, and the mean over clients of (others whose features it
@@ -101,17 +101,16 @@ def _sent_singly(recording: Source) -> tuple[str, ...]:
 
 
 def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "newest") -> Tensor:
-    """(C, C) bool: [i, j] is True where client i got what client j had sent; no client gets from
-    itself.
+    """(C, C) bool: [i, j] is True where client i got what client j had sent.
 
-    Within a kind the rows are in the order in which they were sent, within a round too. What the
-    server sends of a kind carries what clients sent it of this kind before: with ``buffer`` =
-    "newest" all that came in the newest round in which any came (FLea's buffer, rebuilt each round,
-    so round t brings what was sent in round t - 1; FedMix's and FedData's set, made in round 0),
-    with "all" everything until then (a server that keeps and adds). Once got is got. What a server
-    sends to each client alone counts as if it carried all of it, too. What goes to an aggregator (a
-    negative receiver other than the server) is summed before anybody gets it, so nobody gets it
-    singly: not counted.
+    No client gets from itself. Within a kind the rows are in the order in which they were sent,
+    within a round too. What the server sends of a kind carries what clients sent it of this kind
+    before: with ``buffer`` = "newest" all that came in the newest round in which any came (FLea's
+    buffer, rebuilt each round, so round t brings what was sent in round t - 1; FedMix's and
+    FedData's set, made in round 0), with "all" everything until then (a server that keeps and
+    adds). Once got is got. What a server sends to each client alone counts as if it carried all of
+    it, too. What goes to an aggregator (a negative receiver other than the server) is summed before
+    anybody gets it, so nobody gets it singly: not counted.
 
     Args:
         traffic: {kind: (n, 3) whole numbers: round, sender, receiver}; the server is -1.

@@ -1,5 +1,7 @@
-"""Gradient inversion: find the images whose gradient is the one that a client's update is (Zhu et
-al. 2019; Geiping et al. 2020).
+"""Gradient inversion.
+
+Find the images whose gradient is the one that a client's update is (Zhu et al. 2019; Geiping
+et al. 2020).
 """
 
 from __future__ import annotations
@@ -140,8 +142,9 @@ class GradientInversion(Attack):
         return [self._invert(view, b, rng) for b in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label; beside it, for what is matched, an
-        auxiliary image of each (``sample``).
+        """The mean of the auxiliary images of each label.
+
+        Beside it, for what is matched, an auxiliary image of each (``sample``).
         """
         aux, out = view.know("aux_data"), []
         for b in self._sent(view):
@@ -155,8 +158,9 @@ class GradientInversion(Attack):
         return out
 
     def _sent(self, view: View) -> list[_updates.Behind]:
-        """The updates of this round's shortest training: one of each client, then a second of each,
-        up to ``targets``.
+        """The updates of this round's shortest training.
+
+        One of each client, then a second of each, up to ``targets``.
         """
         found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
         count: dict[str, int] = {}
@@ -215,8 +219,9 @@ class GradientInversion(Attack):
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
-        """The newest message of that name that the victim had sent *before* this loss; where none
-        was kept, the one of this round (one step later); else the guess.
+        """The newest message of that name that the victim had sent *before* this loss.
+
+        Where none was kept, the one of this round (one step later); else the guess.
         """
         kind = name.rpartition("/")[2]
         said = (
@@ -241,8 +246,9 @@ class GradientInversion(Attack):
 
 
 def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:
-    """An example of each of ``labels``, (B, ...): of one label another each time, as long as there
-    are others.
+    """An example of each of ``labels``, (B, ...).
+
+    Of one label another each time, as long as there are others.
     """
     orders = {
         y: torch.randperm(len(have), generator=rng).tolist() for y, have in sorted(of_label.items())

@@ -1,5 +1,6 @@
-"""Label inference: which classes does a client hold? Read straight off the label message, or off
-its update's output biases.
+"""Label inference: which classes does a client hold?
+
+Read straight off the label message, or off its update's output biases.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from leakbench.record import Message
 
 
 class LabelInference(Attack):
-    """Three ways to a client's labels. With ``source`` = "message" nothing is inferred: the labels
-    are read straight off the message.
+    """Three ways to a client's labels.
 
+    With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
@@ -177,8 +178,8 @@ class LabelInference(Attack):
 
 
 def counted(labels: Tensor, classes: int) -> Tensor | None:
-    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares (n,
-    K); None where that says nothing.
+    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares
+    (n, K); None where that says nothing.
     """
     if labels.ndim == 1 and not labels.is_floating_point():
         fits = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes

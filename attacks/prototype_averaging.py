@@ -1,5 +1,6 @@
-"""Averaging: noise that a method draws afresh each round cancels over the rounds; what stays points
-to the prototype.
+"""Averaging: noise that a method draws afresh each round cancels over the rounds.
+
+What stays points to the prototype.
 """
 
 from __future__ import annotations

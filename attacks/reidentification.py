@@ -1,5 +1,6 @@
-"""Re-identification: which of a later round's nameless feature sets came from the client that was
-seen before?
+"""Re-identification.
+
+Which of a later round's nameless feature sets came from the client that was seen before?
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ Sets = dict[int, "Shared"]  # client -> what it shared in a round
 
 @dataclass(frozen=True)
 class Shared:
-    """What a client shared in one round: features x (n, ...), labels y (n,) or zeros where none are
-    shared.
+    """What a client shared in one round.
+
+    Features x (n, ...), labels y (n,) or zeros where none are shared.
     """
 
     x: Tensor
@@ -201,8 +203,9 @@ def _rounds(view: View) -> dict[int, Sets]:
 
 
 def _queries(rounds: dict[int, Sets]) -> dict[int, list[tuple[int, int]]]:
-    """{later round: [(client, round of its query)]}: of each client the two newest rounds in which
-    its features were kept.
+    """{later round: [(client, round of its query)]}.
+
+    Of each client the two newest rounds in which its features were kept.
     """
     out: dict[int, list[tuple[int, int]]] = {}
     for client in sorted({c for sets in rounds.values() for c in sets}):

@@ -1,6 +1,4 @@
-"""Binary error-correcting codes: primitive narrow-sense BCH codes, their sizes and
-their encoder.
-"""
+"""Binary error-correcting codes: primitive narrow-sense BCH codes, their sizes and encoder."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ from torch import Tensor
 
 @lru_cache
 def distances(length: int) -> dict[int, int]:
-    """{message bits: least distance of two codewords} of the BCH codes of ``length`` 2^m - 1,
-    fewest errors corrected first.
+    """The BCH codes of ``length`` 2^m - 1: {message bits: least distance of two codewords}.
 
-    The BCH bound: a code whose generator has the roots alpha^1 .. alpha^(d - 1) has distance d at
-    least. Roots come in cyclotomic cosets i, 2i, 4i, ... modulo the length.
+    Fewest errors corrected first. The BCH bound: a code whose generator has the roots alpha^1 ..
+    alpha^(d - 1) has distance d at least. Roots come in cyclotomic cosets i, 2i, 4i, ... modulo the
+    length.
     """
     out: dict[int, int] = {}
     roots: set[int] = set()
@@ -34,21 +32,20 @@ def distances(length: int) -> dict[int, int]:
 
 @lru_cache
 def generator(length: int, message: int) -> Tensor:
-    """(message, length) float64 of 0 and 1; a codeword is message @ generator, modulo 2, and begins
-    with the message.
+    """(message, length) float64 of 0 and 1: a codeword is message @ generator, modulo 2.
+
+    It begins with the message.
     """
     import galois
 
-    # In its compiled mode the package spends five seconds on compiling for a tenth of a second of
-    # work. Whatever it does, it sets the number of threads of all that the process computes, which
-    # others have chosen.
+    # Its compiled mode spends five seconds on compiling for a tenth of a second of work. It also
+    # sets the number of threads of the whole process.
     mode, threads = galois.GF2.ufunc_mode, torch.get_num_threads()
     galois.GF2.compile("python-calculate")
     try:
         field = galois.GF(length + 1, compile="python-calculate")
-        return torch.tensor(
-            np.asarray(galois.BCH(length, message, extension_field=field).G, dtype=np.float64)
-        )
+        code = galois.BCH(length, message, extension_field=field)
+        return torch.tensor(np.asarray(code.G, dtype=np.float64))
     finally:
         galois.GF2.compile(mode)
         torch.set_num_threads(threads)

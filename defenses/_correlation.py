@@ -1,6 +1,4 @@
-"""How closely a batch's features follow its inputs, as a differentiable loss (FLea,
-Eq. 5 and 8).
-"""
+"""How closely a batch's features follow its inputs, as a loss (FLea, Eq. 5 and 8)."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ LEAST = 1e-7  # inside the released code's roots
 
 
 def squared(x: Tensor, f: Tensor) -> Tensor:
-    """FLea, Eq. 8: nu^2(x, f) / sqrt(nu^2(x, x) nu^2(f, f)) in [0, 1], x (B, ...), f (B, ...), ().
+    """FLea, Eq. 8: nu^2(x, f) / sqrt(nu^2(x, x) nu^2(f, f)), (), in [0, 1]; x and f are (B, ...).
 
     nu^2 is the mean product of doubly centred matrices of *squared* Euclidean distances, which are
     -2 times the centred Gram matrices: so this is linear CKA, computed from these. (Eq. 5 as
@@ -22,11 +20,10 @@ def squared(x: Tensor, f: Tensor) -> Tensor:
 
 
 def plain_root(x: Tensor, f: Tensor) -> Tensor:
-    """The released code's: Székely's distance correlation R, on plain distances, with ``LEAST``
-    inside its roots, ().
+    """The released code's: Székely's distance correlation R, with ``LEAST`` inside its roots, ().
 
-    Biased: near 1 for small batches whatever they hold. A batch of one gives about 1 (without a
-    gradient).
+    On plain distances. Biased: near 1 for small batches whatever they hold. A batch of one gives
+    about 1 (without a gradient).
     """
     a, b = _centred(_distances(x)), _centred(_distances(f))
     ab, aa, bb = (((u * v).mean() + LEAST).sqrt() for u, v in ((a, b), (a, a), (b, b)))

@@ -1,6 +1,4 @@
-"""Distillation from the global model (FLea, Eq. 4; FedNTD's is the same on the classes that are not
-true).
-"""
+"""Distillation from the global model (FLea, Eq. 4; FedNTD's leaves the true class out)."""
 
 from __future__ import annotations
 
@@ -8,11 +6,10 @@ from torch import Tensor
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Mean over the batch of KL(p || q) = sum_c p[c] log(p[c] / q[c]), of logits p and q (B,
-    classes), ().
+    """Mean over the batch of KL(p || q) = sum_c p[c] log(p[c] / q[c]), ().
 
-    FLea, Eq. 4, is ``divergence(local, glob)``; its authors' code computes ``divergence(glob,
-    local)``.
+    Of logits p and q (B, classes). FLea, Eq. 4, is ``divergence(local, glob)``; its authors' code
+    computes ``divergence(glob, local)``.
     """
     p, q = p.log_softmax(1), q.log_softmax(1)
     return (p.exp() * (p - q)).sum(1).mean()

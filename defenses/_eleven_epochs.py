@@ -10,8 +10,7 @@ from leakbench import Defense
 
 
 class ElevenEpochs(Defense):
-    """FedAvg with FedAA's values (Section 4.1): SGD 0.0025, batch 256, averages weighted by the
-    clients' sizes.
+    """FedAvg with FedAA's values (Section 4.1).
 
     FedAA trains for 10 epochs and once more for 1, in every round; how long the others train the
     paper does not say. Ours: 11.

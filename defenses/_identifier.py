@@ -1,9 +1,8 @@
-"""FedAA's client identifiers I_k: small networks that tell one client's adversarial examples from
-the others', by their features.
+"""FedAA's client identifiers I_k: networks that tell a client's adversarial examples from others'.
 
-Parameters are {"w1": (d, h), "b1": (1, h), "w2": (h, h), "b2": (1, h), "w3": (h, 1), "b3": (1, 1)};
-several identifiers are stacked in front, and then work, and are trained, at once: their losses do
-not touch each other.
+They see features. Parameters are {"w1": (d, h), "b1": (1, h), "w2": (h, h), "b2": (1, h), "w3":
+(h, 1), "b3": (1, 1)}; several identifiers are stacked in front, and then work, and are trained, at
+once: their losses do not touch each other.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ BETAS = (0.5, 0.9)  # of Adam, Section 4.1
 
 
 def start(rng: Rng, name: str, inputs: int, hidden: int) -> Identifier:
-    """Three fully connected layers with PyTorch's usual start, drawn from ``rng``
-    under ``name``.
-    """
+    """Three fully connected layers with PyTorch's usual start, drawn under ``name``."""
     out: Identifier = {}
     for i, (a, b) in enumerate(((inputs, hidden), (hidden, hidden), (hidden, 1)), 1):
         for letter, rows in (("w", a), ("b", 1)):
@@ -31,18 +28,15 @@ def start(rng: Rng, name: str, inputs: int, hidden: int) -> Identifier:
 
 
 def logit(identifier: Identifier, features: Tensor) -> Tensor:
-    """(..., n) of features (n, d): I = sigmoid of it; ReLU between the layers (the paper names no
-    activation).
-    """
-    h = features
+    """(..., n) of features (n, d): I = sigmoid of it."""
+    h = features  # ReLU between the layers: the paper names no activation
     for i in (1, 2):
         h = torch.relu(h @ identifier[f"w{i}"] + identifier[f"b{i}"])
     return (h @ identifier["w3"] + identifier["b3"])[..., 0]
 
 
 def loss(logits: Tensor, own: Tensor) -> Tensor:
-    """Eq. 6 of each identifier, (M,): minus the mean of log I over its own examples, minus the mean
-    of log(1 - I) over the others'.
+    """Eq. 6 of each identifier, (M,): minus mean log I over its own, mean log(1 - I) over others'.
 
     Args:
         logits: (M, n).
@@ -63,10 +57,14 @@ def train(
 ) -> Identifier:
     """Algorithm 2 for all clients at once, by Adam with betas 0.5 and 0.9.
 
-    Args: identifiers: M of them, stacked, as they start. features: of each client's examples, (n_k,
-        d); identifier k is to answer 1 on features[k] and 0 on all others. rng: of the server.
-        epochs: passes over all examples. batch: at most about so many examples in a step. lr: of
-        Adam.
+    Args:
+        identifiers: M of them, stacked, as they start.
+        features: of each client's examples, (n_k, d); identifier k is to answer 1 on features[k]
+            and 0 on all others.
+        rng: of the server.
+        epochs: passes over all examples.
+        batch: at most about so many examples in a step.
+        lr: of Adam.
     """
     leaves = {k: v.detach().clone().requires_grad_() for k, v in identifiers.items()}
     optimizer = torch.optim.Adam(list(leaves.values()), lr=lr, betas=BETAS)
@@ -76,32 +74,27 @@ def train(
     for epoch in range(epochs):
         for rows in _batches([len(part) for part in features], rng, epoch, batch, owner.device):
             value = loss(logit(leaves, f[rows]), own[:, rows]).sum()
-            for leaf, grad in zip(
-                leaves.values(), torch.autograd.grad(value, list(leaves.values())), strict=True
-            ):
+            grads = torch.autograd.grad(value, list(leaves.values()))
+            for leaf, grad in zip(leaves.values(), grads, strict=True):
                 leaf.grad = grad
             optimizer.step()
     return {k: v.detach() for k, v in leaves.items()}
 
 
 def _owners(features: Sequence[Tensor]) -> Tensor:
-    return torch.cat(
-        [torch.full((len(part),), k, device=part.device) for k, part in enumerate(features)]
-    )
+    owner = [torch.full((len(part),), k, device=part.device) for k, part in enumerate(features)]
+    return torch.cat(owner)
 
 
 def _batches(
     sizes: Sequence[int], rng: Rng, epoch: int, batch: int, device: torch.device
 ) -> Iterator[Tensor]:
-    """Rows of each step. Every client's examples are dealt evenly: a batch without a client's own
-    would leave Eq. 6 undefined.
-    """
+    """Rows of each step, every client's dealt evenly: without its own there is no Eq. 6."""
     steps = max(1, min(-(-sum(sizes) // batch), *sizes))
     orders, begin = [], 0
     for k, n in enumerate(sizes):
-        orders.append(
-            (begin + rng.permutation(f"identifier/{k}/order/{epoch}", n)).tensor_split(steps)
-        )
+        order = begin + rng.permutation(f"identifier/{k}/order/{epoch}", n)
+        orders.append(order.tensor_split(steps))
         begin += n
     for parts in zip(*orders, strict=True):
         yield torch.cat(parts).to(device)

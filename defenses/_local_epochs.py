@@ -1,6 +1,4 @@
-"""How FLea trains all methods that it compares: several local epochs of Adam on a tenth of the
-clients.
-"""
+"""How FLea trains all methods that it compares: local epochs of Adam on a tenth of the clients."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ from leakbench import Defense
 
 
 class LocalEpochs(Defense):
-    """FedAvg with FLea's values (Section 4.1, Appendix C.2). Its floor of the rate, 1e-5, is never
-    reached in 100 rounds and left out.
+    """FedAvg with FLea's values (Section 4.1, Appendix C.2).
+
+    Its floor of the rate, 1e-5, is never reached in 100 rounds and left out.
     """
 
     optimizer: Literal["sgd", "adam", "adam_each_step"] = Field(

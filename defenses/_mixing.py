@@ -1,6 +1,4 @@
-"""Mix-up with what others shared (FLea, Eq. 2 and 3; FedMix and FedBR mix raw means
-the same way).
-"""
+"""Mix-up with what others shared (FLea, Eq. 2 and 3; FedMix and FedBR mix raw means so, too)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,5 @@ def mix(mine: Tensor, theirs: Tensor, beta: Tensor) -> Tensor:
 
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """FLea, Eq. 3: mean over the batch of -sum_c target[c] log p[c]; logits and target (B,
-    classes), ().
-    """
+    """FLea, Eq. 3: mean over the batch of -sum_c target[c] log p[c], (); both (B, classes)."""
     return -(target * logits.log_softmax(1)).sum(1).mean()

@@ -1,6 +1,4 @@
-"""What FedHide, FedGN, FedCS and FedAwS share: one class per client, a private prototype, Eq. 1 to
-3 of FedHide.
-"""
+"""What FedHide, FedGN, FedCS and FedAwS share: private prototypes, and FedHide's Eq. 1 to 3."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, u
 
 
 class Prototypes(Defense):
-    """A round (FedHide, Algorithm 1): model and bank of proxies down; one step on L_pos + lam
-    L_neg; update and a fresh proxy up.
+    """A round of FedHide's Algorithm 1, for clients with one class each.
 
-    Left open by the paper, decided here: prototypes start as random normal vectors and are
-    ``stored`` as they are (norm about sqrt(dim)), normalised in the loss only, so that ``own_lr`` =
-    0.1 is an angular rate of 0.1/dim; stored at norm 1, and brought back to it after each round's
-    local training, ``own_lr`` is the angular rate itself, and 0.1 is far too fast. The bank starts
-    as random directions; a client's own stale proxy is neither among its neighbours nor in its
+    Model and bank of proxies down; one step on L_pos + lam L_neg; update and a fresh proxy up. Left
+    open by the paper, decided here: prototypes start as random normal vectors and are ``stored`` as
+    they are (norm about sqrt(dim)), normalised in the loss only, so that ``own_lr`` = 0.1 is an
+    angular rate of 0.1/dim; stored at norm 1, and brought back to it after each round's local
+    training, ``own_lr`` is the angular rate itself, and 0.1 is far too fast. The bank starts as
+    random directions; a client's own stale proxy is neither among its neighbours nor in its
     negative term.
     """
 
@@ -45,9 +43,8 @@ class Prototypes(Defense):
         me.own["prototype"] = unit(w) if self.stored == "unit" else w
 
     def start_server(self, server: Server) -> None:
-        server.state["bank"] = unit(
-            server.rng.normal("bank", server.facts.clients, server.facts.dim)
-        )
+        facts = server.facts
+        server.state["bank"] = unit(server.rng.normal("bank", facts.clients, facts.dim))
 
     def downlink(self, server: Server) -> Sent:
         return {"model": server.model, "prototype": server.state["bank"]}
@@ -69,15 +66,12 @@ class Prototypes(Defense):
 
     @abstractmethod
     def proxy(self, w: Tensor, me: Client) -> Tensor:
-        """What stands for the true prototype ``w`` (dim,), of norm 1, outside the
-        client: (dim,).
-        """
+        """(dim,): what stands outside the client for the true prototype ``w`` (dim,), of norm 1."""
 
     def aggregate(self, server: Server) -> None:
         super().aggregate(server)
-        server.state["bank"] = server.state["bank"].index_copy(
-            0, server.senders, server.inbox["prototype"]
-        )
+        proxies = server.inbox["prototype"]
+        server.state["bank"] = server.state["bank"].index_copy(0, server.senders, proxies)
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return unit(net(x)) @ unit(me.own["prototype"])

@@ -12,9 +12,7 @@ from leakbench.federation import Choreography
 
 
 class SharedSet(LocalEpochs):
-    """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds with it
-    in the inbox.
-    """
+    """Contributions go up, the set comes down to everybody and lasts; then FedAvg's rounds."""
 
     def before(self, fed: Choreography) -> None:
         fed.clients(self.contribute)

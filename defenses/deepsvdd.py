@@ -1,6 +1,4 @@
-"""DeepSVDD (Ruff et al. 2018): every client alone with a model of its own; nothing is sent, nothing
-is shared.
-"""
+"""DeepSVDD (Ruff et al. 2018): every client alone with a model of its own; nothing is sent."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ CHUNK = 500  # images at a time
 
 
 class DeepSVDD(Defense):
-    """Loss d(g(x), C)^2, mean over the batch (FedMetric, Eq. 1), at each client alone: every tensor
-    is kept, no message exists.
+    """Loss d(g(x), C)^2, mean over the batch (FedMetric, Eq. 1), at each client alone.
 
-    C is the mean embedding of the client's data under the initial weights and stays fixed.
-    Coordinates nearer to 0 than ``least`` are moved to plus or minus that, as Ruff et al.'s
-    released code does (from memory): weights of zero would map everything to a centre at 0. For the
-    same reason biases are taken out of the task's module, those of normalisation layers too; a
-    bounded activation that the module has (tanh) stays, against the paper's advice.
+    Every tensor is kept, no message exists. C is the mean embedding of the client's data under the
+    initial weights and stays fixed. Coordinates nearer to 0 than ``least`` are moved to plus or
+    minus that, as Ruff et al.'s released code does (from memory): weights of zero would map
+    everything to a centre at 0. For the same reason biases are taken out of the task's module,
+    those of normalisation layers too; a bounded activation that the module has (tanh) stays,
+    against the paper's advice.
 
     Differences from Ruff et al.: no autoencoder beforehand, no weight decay, plain SGD. All clients
     start from the same initial weights, as a federation's do. Hides everything, by not sending.

@@ -1,6 +1,4 @@
-"""FedAA (Chen et al., MM 2023): the server makes examples from local models and label names, and
-tunes every model on the others'.
-"""
+"""FedAA (Chen et al. 2023): the server makes adversarial examples and tunes models on them."""
 
 from __future__ import annotations
 
@@ -24,17 +22,16 @@ LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon":
 
 
 class FedAA(ElevenEpochs):
-    """Algorithm 4. Two uploads of the model a round, with the server's own optimisation between
-    them.
+    """Algorithm 4: two uploads of the model a round, with the server's optimisation between them.
 
     1. Clients train the model (``epochs``) and send the update; then the names of the labels that
-      they hold.
+       they hold.
     2. Server, Eq. 4: from Gaussian noise, ``examples`` inputs for every label name of client k that
-      k's own model gives that label.
+       k's own model gives that label.
     3. Server, Eq. 5: every local model is tuned on the *other* clients' examples; their average is
-      the model.
+       the model.
     4. Server, Eq. 6: an identifier for every client tells its examples from the others' by their
-      features F under that average.
+       features F under that average.
     5. Clients train the average (``second_epochs``) on their loss - ``eta3`` mean log(1 -
        I_k(F_k(x))), Eq. 7, and send the update, which is averaged again. I_k stays as it is.
 
@@ -43,8 +40,8 @@ class FedAA(ElevenEpochs):
     loss alone), ``fine_tune`` = false is Non-F. ``sends`` = "images" sends images in place of label
     names, which then stand for the examples: the strategy of Zhao et al. that FedAA replaces, and
     what its control transcript shows. Hides by not sending: a label name stands for many images.
-    But where a client holds one class, its name is what all its images have in common, and steps 2
-    to 4 are an inversion of its model.
+    But where a client holds one class, its name is what all its images have in common, and steps
+    2 to 4 are an inversion of its model.
 
     Left open by the paper, decided here: 32 examples for a label (Eq. 4 and 5 speak of one, Eq. 6
     of a distribution), found together and, as Eq. 4 has no bounds, not clipped (``clip``: to [0,
@@ -94,9 +91,8 @@ class FedAA(ElevenEpochs):
     def base(self) -> Defense:
         """The method whose local loss is trained."""
         kind = LOCAL[self.local]
-        return kind.build(
-            {"mu": self.mu} if "mu" in kind.model_fields else {}, f"fedaa: local {self.local}"
-        )
+        params = {"mu": self.mu} if "mu" in kind.model_fields else {}
+        return kind.build(params, f"fedaa: local {self.local}")
 
     # a round --------------------------------------------------------------------------------------
     def round(self, fed: Choreography) -> None:
@@ -132,18 +128,14 @@ class FedAA(ElevenEpochs):
         return self.base.loss(net, batch, me)
 
     def names(self, me: Client) -> Sent:
-        """The labels that the client holds, (L,) int64 ascending; or images (n, ...) with their
-        labels (n,).
-        """
+        """The labels that the client holds, (L,) ascending; or images (n, ...) and theirs (n,)."""
         if self.sends == "names":
             return {"labels": _present(me.data.y)}
         rows = self._images(me)
         return {"labels": me.data.y[rows], "data": me.data.x[rows]}
 
     def adapt(self, server: Server) -> Sent:
-        """The server's steps 2 to 4: the average of the tuned models to all, each client's
-        identifier to it.
-        """
+        """Steps 2 to 4: the average of the tuned models to all, each client's identifier to it."""
         models = server.local_models()
         net = server.net()
         sets = self._sets(server, net, models) if self.identifier or self.fine_tune else []
@@ -154,30 +146,20 @@ class FedAA(ElevenEpochs):
         if not self.identifier:
             return {"model": server.model}
         features = [server.net().features(b.x, weights=mean).detach() for b in sets]
-        made = [
-            _identifier.start(server.rng, f"identifier/{c}", features[0].shape[1], self.hidden)
-            for c in server.senders.tolist()
-        ]
-        epochs, rate = self.identifier_epochs, self.identifier_lr
-        trained = _identifier.train(
-            stack(made), features, server.rng, epochs=epochs, batch=self.batch, lr=rate
-        )
+        sizes = (features[0].shape[1], self.hidden)
+        names = [f"identifier/{c}" for c in server.senders.tolist()]
+        begun = stack([_identifier.start(server.rng, name, *sizes) for name in names])
+        how: dict[str, Any] = {"epochs": self.identifier_epochs, "lr": self.identifier_lr}
+        trained = _identifier.train(begun, features, server.rng, batch=self.batch, **how)
         return {"model": server.model, "identifier": Each(trained)}
 
     def second_loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Eq. 7 on a batch: the local loss, and ``eta3`` mean -log(1 - I_k(F_k(x))), which moves F
-        alone.
-        """
+        """Eq. 7: the local loss and ``eta3`` mean -log(1 - I_k(F_k(x))), which moves F alone."""
         value = self.loss(net, batch, me)
         if "identifier" not in me.inbox:
             return value
-        return (
-            value
-            + self.eta3
-            * nn.functional.softplus(
-                _identifier.logit(me.inbox["identifier"], net.features(batch.x))
-            ).mean()
-        )
+        logit = _identifier.logit(me.inbox["identifier"], net.features(batch.x))
+        return value + self.eta3 * nn.functional.softplus(logit).mean()
 
     def uplink(self, me: Client) -> Sent:
         return self.base.uplink(me)
@@ -188,31 +170,32 @@ class FedAA(ElevenEpochs):
         return nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
 
     def made(self, net: Net, weights: dict[str, Tensor], labels: Tensor, noise: Tensor) -> Batch:
-        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,), from standard normal ``noise`` (L
-        examples, ...) times sigma.
+        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,).
+
+        From standard normal ``noise`` (L examples, ...) times sigma.
         """
         y = labels.repeat_interleave(self.examples)
-        x = search(
-            lambda x: self.fits(net, x, y, weights=weights),
-            self.sigma * noise,
-            steps=self.search_steps,
-        )
+
+        def fits(x: Tensor) -> Tensor:
+            return self.fits(net, x, y, weights=weights)
+
+        x = search(fits, self.sigma * noise, steps=self.search_steps)
         return Batch(x.clamp(0, 1) if self.clip else x, y)
 
     def made_together(self, net: Net, models: Tree, labels: Tensor, noise: Tensor) -> list[Batch]:
-        """``made`` of M clients at once: ``models`` stacked, labels (M, L), noise (M, L examples,
-        ...).
-        """
+        """``made`` of M clients at once: labels (M, L), noise (M, L examples, ...)."""
         y = labels.repeat_interleave(self.examples, 1)
+
+        def one(e: Tree) -> Tensor:
+            return self.fits(net, e["x"], e["y"], weights=e["weights"])
 
         def among(rows: Tensor) -> _lockstep.Fits:
             some = {"weights": row(models, rows), "y": y[rows]}
-            return lambda x: each_row(
-                lambda e: self.fits(net, e["x"], e["y"], weights=e["weights"]), {**some, "x": x}
-            )
+            return lambda x: each_row(one, {**some, "x": x})
 
         x = _lockstep.search(among, self.sigma * noise, steps=self.search_steps)
-        return [Batch(*one) for one in zip(x.clamp(0, 1) if self.clip else x, y, strict=True)]
+        x = x.clamp(0, 1) if self.clip else x
+        return [Batch(*both) for both in zip(x, y, strict=True)]
 
     def tuned(self, net: Net, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         """Eq. 5: ``tune_steps`` steps of SGD on ``batch``, the other clients' examples."""
@@ -220,42 +203,31 @@ class FedAA(ElevenEpochs):
         for _ in range(self.tune_steps):
             leaves = {k: v.detach().requires_grad_() for k, v in weights.items() if k in parameters}
             value = self.fits(net, batch.x, batch.y, weights={**weights, **leaves}).mean()
-            grads = torch.autograd.grad(value, list(leaves.values()))
-            weights = {
-                **weights,
-                **{
-                    k: v.detach() - self.tune_lr * g
-                    for (k, v), g in zip(leaves.items(), grads, strict=True)
-                },
-            }
+            grads = dict(zip(leaves, torch.autograd.grad(value, [*leaves.values()]), strict=True))
+            moved = {k: v.detach() - self.tune_lr * grads[k] for k, v in leaves.items()}
+            weights = {**weights, **moved}
         return weights
 
     def _sets(self, server: Server, net: Net, models: list[dict[str, Tensor]]) -> list[Batch]:
-        """What each sender's label names become: all senders' at once where that is faster and they
-        have equally many.
-        """
+        """What each sender's label names become; all senders' at once where that is faster."""
         labels = list(server.inbox["labels"])
         if self.sends == "images":
             return [Batch(x, y) for x, y in zip(server.inbox["data"], labels, strict=True)]
-        sizes = zip(server.senders.tolist(), labels, strict=True)
-        noise = [
-            server.rng.normal(f"noise/{k}", len(y) * self.examples, *server.facts.shape)
-            for k, y in sizes
-        ]
+        noise = []
+        for k, y in zip(server.senders.tolist(), labels, strict=True):
+            shape = (len(y) * self.examples, *server.facts.shape)
+            noise.append(server.rng.normal(f"noise/{k}", *shape))
         if _lockstep.faster(noise, sum(v.numel() for v in models[0].values())):
             try:
-                return self.made_together(
-                    net, stack(models), torch.stack(labels), torch.stack(noise)
-                )
+                together = (stack(models), torch.stack(labels), torch.stack(noise))
+                return self.made_together(net, *together)
             except RuntimeError as error:  # vmap refused the network: one by one, or the real error
                 server.fallbacks["examples"] = str(error).splitlines()[0]
         return [self.made(net, m, y, x) for m, y, x in zip(models, labels, noise, strict=True)]
 
     # what it hides --------------------------------------------------------------------------------
     def _images(self, me: Client) -> Tensor:
-        """Rows of the client's data: ``examples`` of each label, or all it has, the same in every
-        round.
-        """
+        """Rows of the client's data: ``examples`` of each label, the same in every round."""
         order = me.rng.always().permutation("images", len(me.data.y))
         y = me.data.y[order]
         return torch.cat([order[y == label][: self.examples] for label in _present(y)])

@@ -1,6 +1,4 @@
-"""FedAwS (Yu et al. 2020): true prototypes go to the server, which spreads them out and returns
-each client its own.
-"""
+"""FedAwS (Yu et al. 2020): the server spreads true prototypes out and returns each its own."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ from leakbench import Batch, Client, Each, Net, Sent, Server, UsageError, unit
 
 
 class FedAwS(Prototypes):
-    """Clients minimise L_pos alone; the server steps on lam times the sum over pairs of max(0,
-    margin - |w_c - w_c'|)^2 (Yu et al., Eq. 6).
+    """Clients minimise L_pos alone, the server spreads their prototypes out.
 
+    It steps on lam times the sum over pairs of max(0, margin - |w_c - w_c'|)^2 (Yu et al., Eq. 6).
     The sum runs over all pairs, each once; or, with ``top_k``, each prototype is pushed away from
     its ``top_k`` nearest alone, which stay where they are for that (after Yu et al.'s stochastic
     negative mining). ``top_k`` = clients - 1 is all pairs. ``lam`` stands where FedMetric's Eq. 2
@@ -59,8 +57,7 @@ class FedAwS(Prototypes):
         return {"model": server.model, "prototype": Each(server.state["bank"][server.receivers])}
 
     def prepare(self, me: Client) -> None:
-        # Also in a client's first round: the server's start is as random as its own, and already
-        # spread out.
+        # In a client's first round, too: the server's is as random as its own.
         me.own["prototype"] = me.inbox["prototype"]
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
@@ -77,9 +74,7 @@ class FedAwS(Prototypes):
         server.state["bank"] = unit(w.detach() - self.lam * self.server_lr * grad)
 
     def _apart(self, w: Tensor) -> Tensor:
-        """The distances that count, of the rows of ``w`` (C, dim) of norm 1: (C (C - 1) / 2,) or
-        (C, top_k).
-        """
+        """The distances that count, of the rows of ``w`` (C, dim): all pairs, or (C, top_k)."""
         if not self.top_k:
             return torch.pdist(w)
         fixed = w.detach()

@@ -14,13 +14,13 @@ NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 class FedBN(ElevenEpochs):
-    """Everything is averaged but normalisation layers: their scales, shifts and running statistics
-    never leave the client (Algorithm 1).
+    """Everything is averaged but normalisation layers, which never leave the client (Algorithm 1).
 
-    A network without such layers gets a BatchNorm behind every convolution or, if it has none,
-    behind every linear layer but the last: FedAA compares with FedBN on a network in which it names
-    none. So FedBN's network is then another one than the others', and what it gains may be the
-    network's: ``private`` = false, ours, is FedAvg on FedBN's network.
+    That is, their scales, shifts and running statistics. A network without such layers gets a
+    BatchNorm behind every convolution or, if it has none, behind every linear layer but the last:
+    FedAA compares with FedBN on a network in which it names none. So FedBN's network is then
+    another one than the others', and what it gains may be the network's: ``private`` = false, ours,
+    is FedAvg on FedBN's network.
 
     There is no one global model: utility is that of the averaged model with each client's own
     layers, the mean over all clients on the whole test set. A client that was never chosen brings
@@ -50,25 +50,23 @@ class FedBN(ElevenEpochs):
 def _normalise(module: nn.Module) -> None:
     """Put a BatchNorm behind every convolution, or every linear layer but the last, in place."""
     layers = dict(module.named_modules())
-    places: dict[str, nn.Module] = {
-        k: nn.BatchNorm2d(m.out_channels) for k, m in layers.items() if isinstance(m, nn.Conv2d)
-    }
-    if not places:
+    convolutions = {k: m for k, m in layers.items() if isinstance(m, nn.Conv2d)}
+    norms: dict[str, nn.Module]
+    norms = {k: nn.BatchNorm2d(m.out_channels) for k, m in convolutions.items()}
+    if not norms:
         linear = [(k, m) for k, m in layers.items() if isinstance(m, nn.Linear)]
-        places = {k: _BatchNorm1d(m.out_features) for k, m in linear[:-1]}
-    if not places:
+        norms = {k: _BatchNorm1d(m.out_features) for k, m in linear[:-1]}
+    if not norms:
         raise UsageError(
             "fedbn: this network has no layer behind which a normalisation could stand; take"
             " another task.model."
         )
-    for name, norm in places.items():
+    for name, norm in norms.items():
         module.set_submodule(name, nn.Sequential(layers[name], norm))
 
 
 class _BatchNorm1d(nn.BatchNorm1d):
-    """One example has no statistics of its own: it takes the running ones, where PyTorch refuses
-    it.
-    """
+    """Gives one example, which has no statistics, the running ones, where PyTorch refuses it."""
 
     def forward(self, input: Tensor) -> Tensor:
         if len(input) > 1 or not self.training:

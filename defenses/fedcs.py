@@ -1,6 +1,4 @@
-"""FedCS (baseline in FedHide): a direction at a fixed cosine from the prototype, drawn afresh each
-round.
-"""
+"""FedCS (baseline in FedHide): a direction at a fixed cosine from the prototype."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from leakbench import Client, unit
 
 
 class FedCS(Prototypes):
-    """Proxy uniform on the unit vectors v with w . v = cos_theta, Eq. 6. Undefended: cos_theta =
-    1.
+    """Proxy uniform on the unit vectors v with w . v = cos_theta, each round (Eq. 6).
+
+    Undefended: cos_theta = 1.
     """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 6"

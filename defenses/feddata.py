@@ -1,6 +1,4 @@
-"""FedData (FLea's ceiling): a tenth of everybody's raw data is shared once, and all train with it;
-no privacy at all.
-"""
+"""FedData (FLea's ceiling): a tenth of everybody's raw data is shared, and all train with it."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from leakbench import Batch, Client, Net, Sent
 class FedData(SharedSet):
     """FedAvg in which every local batch holds ``batch`` own and ``shared_batch`` shared examples.
 
-    FLea (Appendix C.3) appends the shared set to every client's own data; an epoch then has (n + S)
-    / 32 batches, n own and S shared examples, in which n / (n + S) are own on average. Here each
-    batch has that share exactly: ``batch`` and ``shared_batch`` sum to the paper's 32 (a task's
-    table states them), an epoch goes once through the own examples, and the shared ones are drawn
-    with replacement. The number of steps and the expected mixture are the paper's: many more steps
-    than the other methods take.
+    No privacy at all. FLea (Appendix C.3) appends the shared set to every client's own data; an
+    epoch then has (n + S) / 32 batches, n own and S shared examples, in which n / (n + S) are own
+    on average. Here each batch has that share exactly: ``batch`` and ``shared_batch`` sum to the
+    paper's 32 (a task's table states them), an epoch goes once through the own examples, and the
+    shared ones are drawn with replacement. The number of steps and the expected mixture are the
+    paper's: many more steps than the other methods take.
     """
 
     paper: ClassVar[str] = "FLea, KDD 2024, Appendix C.3"
@@ -44,10 +42,8 @@ class FedData(SharedSet):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         some = me.rng.integers("shared", len(me.inbox["labels"]), self.shared_batch)
-        x, y = (
-            torch.cat([batch.x, me.inbox["data"][some]]),
-            torch.cat([batch.y, me.inbox["labels"][some]]),
-        )
+        x = torch.cat([batch.x, me.inbox["data"][some]])
+        y = torch.cat([batch.y, me.inbox["labels"][some]])
         return nn.functional.cross_entropy(net(x), y)
 
     def inputs(self, me: Client) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from leakbench import Client, unit
 
 
 class FedGN(Prototypes):
-    """Proxy = unit(w + n), n ~ N(0, sigma^2 I), Eq. 5: its cosine with w is about 1/sqrt(1 +
-    sigma^2 dim). Undefended: sigma = 0.
+    """Proxy = unit(w + n), n ~ N(0, sigma^2 I), Eq. 5.
+
+    Its cosine with w is about 1/sqrt(1 + sigma^2 dim). Undefended: sigma = 0.
     """
 
     paper: ClassVar[str] = "Park and Yun, ECCV 2024, Eq. 1 to 3, 5"

@@ -1,6 +1,4 @@
-"""FedHide (Park and Yun, ECCV 2024): a client shows its prototype only mixed into the proxies of
-its neighbours.
-"""
+"""FedHide (Park and Yun 2024): a client mixes its prototype into the proxies of its neighbours."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from leakbench import Client, Server, UsageError, others, unit
 
 class FedHide(Prototypes):
     """Proxy = unit(alpha w + (1 - alpha) unit(sum of the k proxies nearest to w)), Eq. 4.
+
     Undefended: alpha = 1.
     """
 

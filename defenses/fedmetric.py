@@ -1,6 +1,4 @@
-"""FedMetric (Park, Hosseini and Yun 2021): a client shows a larger sphere around the sphere that
-holds its embeddings.
-"""
+"""FedMetric (Park, Hosseini and Yun 2021): a client shows a larger sphere around its own."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ CHUNK = 500  # images at a time
 
 
 class FedMetric(Defense):
-    """A client's embeddings lie in a sphere of centre C, radius R; it shows A = C + X and M = R +
-    D, X uniform on the sphere of radius D.
+    """A client's embeddings lie in a sphere of centre C, radius R.
 
-    A round (Algorithm 1): model and all (A, M) down; C, the mean embedding of the client's data
-    under the model received; a step on l_pos + lam l_neg (Eq. 4 to 6), which pulls to C and pushes
-    out of the others' shown spheres; R, the largest distance to C under the model as trained;
-    update, a fresh A and M up. D = ``scale`` R. Above 1 the shown centre is outside of the true
-    sphere, 0 shows the true one. Undefended: variant "true"; "pos" hides by not sending.
+    It shows A = C + X and M = R + D. X is uniform on the sphere of radius D = ``scale`` R: above 1
+    the shown centre is outside of the true sphere, 0 shows the true one. A round (Algorithm 1):
+    model and all (A, M) down; C, the mean embedding of the client's data under the model received;
+    a step on l_pos + lam l_neg (Eq. 4 to 6), which pulls to C and pushes out of the others' shown
+    spheres; R, the largest distance to C under the model as trained; update, a fresh A and M up.
+    Undefended: variant "true"; "pos" hides by not sending.
 
     M = (1 + scale) R and ``scale`` is public, so C is known to lie on a sphere around A; and A is
     drawn afresh in each round, so its mean over rounds tends to C.
@@ -74,7 +72,6 @@ class FedMetric(Defense):
     )
 
     def start(self, me: Client) -> None:
-        # As the message is called that stands in for it.
         me.state["prototype"] = self._embedded(me).mean(0)
         if self.variant != "pos":
             me.state["radius"] = torch.zeros_like(me.state["prototype"][0])
@@ -88,24 +85,21 @@ class FedMetric(Defense):
     def downlink(self, server: Server) -> Sent:
         if self.variant == "pos":
             return {"model": server.model}
-        return {
-            "model": server.model,
-            "prototype": server.state["anchors"],
-            "statistics": server.state["margins"],
-        }
+        shown = {"prototype": server.state["anchors"], "statistics": server.state["margins"]}
+        return {"model": server.model, **shown}
 
     def prepare(self, me: Client) -> None:
         me.state["prototype"] = self._embedded(me).mean(0)
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         g = self._normed(net(batch.x))
-        # Eq. 5.
-        each = euclidean(g, me.state["prototype"] if self.centre == "round" else g.detach().mean(0))
+        centre = me.state["prototype"] if self.centre == "round" else g.detach().mean(0)
+        each = euclidean(g, centre)  # Eq. 5
         if self.variant != "pos":
             away = euclidean(g[:, None], me.inbox["prototype"])  # (B, C)
             inside = (me.inbox["statistics"] - away).clamp(min=0) * others(me)
-            # Eq. 6, Eq. 4.
-            each = each + self.lam * (inside.square() if self.squared else inside).sum(1)
+            negative = (inside.square() if self.squared else inside).sum(1)  # Eq. 6
+            each = each + self.lam * negative  # Eq. 4
         return each.sum() if self.sums else each.mean()
 
     def uplink(self, me: Client) -> Sent:
@@ -114,26 +108,22 @@ class FedMetric(Defense):
         centre = me.state["prototype"]
         radius = me.state["radius"] = euclidean(self._embedded(me, me.trained), centre).max()
         far = radius * (self.scale if self.variant == "proxy" else 0.0)
-        return {
-            "prototype": centre + far * unit(me.rng.normal("direction", me.facts.dim)),
-            "statistics": radius + far,
-        }
+        shown = centre + far * unit(me.rng.normal("direction", me.facts.dim))
+        return {"prototype": shown, "statistics": radius + far}
 
     def aggregate(self, server: Server) -> None:
         super().aggregate(server)
         if self.variant != "pos":
+            state, came = server.state, server.inbox
             for name, kind in (("anchors", "prototype"), ("margins", "statistics")):
-                server.state[name] = server.state[name].index_copy(
-                    0, server.senders, server.inbox[kind]
-                )
+                state[name] = state[name].index_copy(0, server.senders, came[kind])
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return -euclidean(self._normed(net(x)), me.state["prototype"])
 
     def secrets(self, me: Client) -> dict[str, Tree]:
-        return {"prototype": me.state["prototype"]} | (
-            {} if self.variant == "pos" else {"radius": me.state["radius"]}
-        )
+        names = ("prototype",) if self.variant == "pos" else ("prototype", "radius")
+        return {name: me.state[name] for name in names}
 
     def undefended(self) -> Self:
         return self.model_copy(update={"variant": "true"}) if self.variant == "proxy" else self
@@ -145,22 +135,17 @@ class FedMetric(Defense):
         return unit(g) if self.normalised else g
 
     def _embedded(self, me: Client, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(n, dim): the embeddings of the client's data, or of this round's ``sample`` of them,
-        under the model or other ``weights``.
-        """
+        """(n, dim): the embeddings of the client's data, or of this round's ``sample`` of them."""
         x = me.data.x
         if 0 < self.sample < len(x):
             # The same name, so the same rows for C and R.
             x = x[me.rng.permutation("sample", len(x))[: self.sample]]
-        return self._normed(
-            torch.cat([me.net(some, weights=weights) for some in torch.split(x, CHUNK)])
-        )
+        parts = [me.net(some, weights=weights) for some in torch.split(x, CHUNK)]
+        return self._normed(torch.cat(parts))
 
 
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance along the last axis, (...); where the points coincide its gradients, of
-    any order, are 0.
-    """
+    """Euclidean distance along the last axis; where points coincide all its gradients are 0."""
     square = (a - b).square().sum(-1)
     same = square == 0
     return torch.where(same, 0.0, torch.where(same, 1.0, square).sqrt())

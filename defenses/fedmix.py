@@ -1,6 +1,4 @@
-"""FedMix (Yoon et al. 2021) as FLea compares with it: means of a few examples are shared once and
-mixed into training.
-"""
+"""FedMix (Yoon et al. 2021), as in FLea: means of a few examples are shared and mixed in."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ from leakbench import Batch, Client, Net, Sent
 
 
 class FedMix(SharedSet):
-    """Shares the mean of every ``size`` examples and of their labels before round 1; trains on
-    mixtures with these means.
+    """Shares the mean of every ``size`` examples and of their labels before round 1.
 
     Loss: cross-entropy of beta x + (1 - beta) mean with beta y + (1 - beta) mean label, beta ~
     Beta(a, a), on mixtures alone. That is FLea's baseline (Appendix C.3 and its released code), a
@@ -42,7 +39,8 @@ class FedMix(SharedSet):
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         means, labels = me.inbox["mean_data"], me.inbox["labels"]
         partner = me.rng.integers("partner", len(means), len(batch.y))
-        beta = me.rng.beta("mix", self.a, *(() if self.per == "batch" else (len(batch.y),)))
+        each = () if self.per == "batch" else (len(batch.y),)
+        beta = me.rng.beta("mix", self.a, *each)
         target = mix(one_hot(batch.y, me.facts.classes, labels), labels[partner], beta)
         return soft_cross_entropy(net(mix(batch.x, means[partner], beta)), target)
 
@@ -53,11 +51,12 @@ class FedMix(SharedSet):
         return self.model_copy(update={"size": 1})
 
     def _groups(self, me: Client) -> tuple[Tensor, Tensor]:
-        """Examples (groups, size, ...) and one-hot labels (groups, size, classes), in a named
-        order.
-        """
+        """Examples (groups, size, ...) and one-hot labels (groups, size, classes)."""
         x, y = me.data.x, me.data.y
         groups = len(y) // self.size
         order = me.rng.permutation("groups", len(y))[: groups * self.size]
-        hot = one_hot(y, me.facts.classes, x)
-        return tuple(v[order].reshape(groups, self.size, *v.shape[1:]) for v in (x, hot))  # type: ignore[return-value]
+
+        def grouped(v: Tensor) -> Tensor:
+            return v[order].reshape(groups, self.size, *v.shape[1:])
+
+        return grouped(x), grouped(one_hot(y, me.facts.classes, x))

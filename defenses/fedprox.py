@@ -11,8 +11,9 @@ from leakbench import Batch, Client, Defense, Net
 
 
 class FedProx(Defense):
-    """Local loss + mu/2 |theta - theta_received|^2 (Li et al., Eq. 2). With a single step the term
-    is zero at its only gradient.
+    """Local loss + mu/2 |theta - theta_received|^2 (Li et al., Eq. 2).
+
+    With a single step the term is zero at its only gradient.
     """
 
     paper: ClassVar[str] = "Li et al., MLSys 2020, Eq. 2"
@@ -22,10 +23,6 @@ class FedProx(Defense):
     steps: int = Field(3, ge=0, description="local steps; 0: by epochs")
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        received = me.inbox["model"]
-        moved = sum(
-            (net.weights[k] - v).square().sum()
-            for k, v in received.items()
-            if v.is_floating_point()
-        )
+        received = {k: v for k, v in me.inbox["model"].items() if v.is_floating_point()}
+        moved = sum((net.weights[k] - v).square().sum() for k, v in received.items())
         return super().loss(net, batch, me) + self.mu / 2 * moved

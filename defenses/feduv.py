@@ -1,6 +1,4 @@
-"""FedUV (Hosseini et al. 2021): every client trains towards a secret codeword of its own; no
-prototype is shared.
-"""
+"""FedUV (Hosseini et al. 2021): every client trains towards a secret codeword of its own."""
 
 from __future__ import annotations
 
@@ -15,15 +13,14 @@ from leakbench import Batch, Client, Defense, Facts, Net, Tree, UsageError
 
 
 class FedUV(Defense):
-    """Loss max(0, 1 - v . tanh(W g(x)) / c)^2, mean over the batch (FedMetric, Eq. 3); v is a
-    codeword in {-1, 1}^length, W is shared.
+    """Loss max(0, 1 - v . tanh(W g(x)) / c)^2, mean over the batch (FedMetric, Eq. 3).
 
-    Codewords are those of a BCH code, and any two of them differ in ``least_distance`` places at
-    least: 21 of the default's
-    127. A message is the client's public number, which makes codewords distinct, followed by secret
-    random bits: 60 of 64 with ten clients. W is a linear stage "code" without bias behind the
-    embedding, averaged like the rest. Nothing but the update leaves a client, and there is no
-    negative loss. Undefended: itself; it hides by not sending.
+    v is a codeword in {-1, 1}^length, W is shared. Codewords are those of a BCH code, and any two
+    of them differ in ``least_distance`` places at least: 21 of the default's 127. A message is the
+    client's public number, which makes codewords distinct, followed by secret random bits: 60 of 64
+    with ten clients. W is a linear stage "code" without bias behind the embedding, averaged like
+    the rest. Nothing but the update leaves a client, and there is no negative loss. Undefended:
+    itself; it hides by not sending.
 
     Left open by FedMetric's text, decided here: the code and its length, tanh, and c = length, with
     which the hinge is never reached; a smaller ``divisor`` reaches it.
@@ -73,12 +70,10 @@ class FedUV(Defense):
     def start(self, me: Client) -> None:
         known = _bits(me.facts.clients)
         number = (me.index >> torch.arange(known, device=me.index.device)) & 1
-        message = torch.cat([number, me.rng.integers("message", 2, self.message - known)]).to(
-            me.rng.dtype
-        )
-        me.state["codeword"] = (
-            2 * ((message @ _codes.generator(self.length, self.message).to(message)) % 2) - 1
-        )
+        secret = me.rng.integers("message", 2, self.message - known)
+        message = torch.cat([number, secret]).to(me.rng.dtype)
+        generator = _codes.generator(self.length, self.message).to(message)
+        me.state["codeword"] = 2 * ((message @ generator) % 2) - 1
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         return (1 - self.predict(net, batch.x, me)).clamp(min=0).square().mean()

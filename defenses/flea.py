@@ -1,6 +1,4 @@
-"""FLea (Xia et al., KDD 2024): clients share obfuscated features of a tenth of their data and train
-on each other's.
-"""
+"""FLea (Xia et al. 2024): clients share obfuscated features and train on each other's."""
 
 from __future__ import annotations
 
@@ -19,22 +17,22 @@ from leakbench.federation import Choreography
 
 
 class FLea(LocalEpochs):
-    """FedAvg on L_clf + lam1 L_dis + lam2 L_dec; then the *new* model extracts the features that
-    the next round mixes in.
+    """FedAvg on L_clf + lam1 L_dis + lam2 L_dec.
 
-    Algorithm 1: the server sends the model and the buffer of the last round's features and labels;
-    clients train on features mixed with the buffer's (Eq. 2, from stage ``layer`` on), on
-    distillation from the received model on the same mixtures (Eq. 4) and on the correlation of
-    features and inputs (Eq. 8); the updates are averaged; the same clients get the new model, pass
-    a fraction ``share`` of their data through it in evaluation mode and send features and labels,
-    which replace the buffer. In round 1 there is no buffer: own features, unmixed.
+    The *new* model extracts the next round's features. Algorithm 1: the server sends the model and
+    the buffer of the last round's features and labels; clients train on features mixed with the
+    buffer's (Eq. 2, from stage ``layer`` on), on distillation from the received model on the same
+    mixtures (Eq. 4) and on the correlation of features and inputs (Eq. 8); the updates are
+    averaged; the same clients get the new model, pass a fraction ``share`` of their data through it
+    in evaluation mode and send features and labels, which replace the buffer. In round 1 there is
+    no buffer: own features, unmixed.
 
     ``variant = "released"`` has what the authors' code does instead (commit b85be07): loss CE(own)
     + CE(mixed) + KL(global || local) on the *buffer's* features + w L_dec, w = 3 - 0.1 t for t < 20
     and then 1, t the number of rounds before; in round 1 CE + KL/2 + 3 L_dec over three times the
     epochs; rate factor 1 - 0.018 t, from t = 50 on 0.1. Its fresh Adam for every batch is
-    ``optimizer = "adam_each_step"`` (it has it in every method), its L_dec ``correlation =
-    "plain_root"``.
+    ``optimizer = "adam_each_step"`` (it has it in every method), its L_dec
+    ``correlation = "plain_root"``.
 
     Ours: a partner is drawn with replacement for each example (the paper: shuffled batches of
     both); the shared examples are drawn once and without replacement (``subset``; the code: once,
@@ -84,34 +82,28 @@ class FLea(LocalEpochs):
         return {"model": server.model}
 
     def extract(self, me: Client) -> Sent:
-        """Features (n, ...) of the client's shared examples under the new model, and their labels
-        (n,).
-        """
+        """Features (n, ...) of the shared examples under the new model, and their labels (n,)."""
         some = self._some(me)
         return {"features": me.net(me.data.x[some], stop=self.layer), "labels": me.data.y[some]}
 
     def rebuild(self, server: Server) -> Sent:
         """The next round's buffer is this round's features, and nothing older."""
-        server.state["buffer"] = {
-            kind: torch.cat(list(server.inbox[kind])) for kind in ("features", "labels")
-        }
+        came = server.inbox
+        server.state["buffer"] = {k: torch.cat(list(came[k])) for k in ("features", "labels")}
         return None
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         f = net(batch.x, stop=self.layer)
         follows = LOSSES[self.correlation](batch.x, f)
         if self.variant == "released":
-            return (
-                self._released(net, batch, f, me)
-                + (3 - 0.1 * (me.round - 1) if me.round <= 20 else 1.0) * follows
-            )
+            weight = 3 - 0.1 * (me.round - 1) if me.round <= 20 else 1.0
+            return self._released(net, batch, f, me) + weight * follows
         y = one_hot(batch.y, me.facts.classes, batch.x)
         if "features" in me.inbox:
             f, y, _ = self._mixed(f, y, me)
         local, glob = self._logits(net, f, me)
-        return (
-            soft_cross_entropy(local, y) + self.lam1 * divergence(local, glob) + self.lam2 * follows
-        )
+        fit, distilled = soft_cross_entropy(local, y), divergence(local, glob)
+        return fit + self.lam1 * distilled + self.lam2 * follows
 
     def _released(self, net: Net, batch: Batch, f: Tensor, me: Client) -> Tensor:
         """All but L_dec of the released code's loss; ``lam1`` weighs its KL, too."""
@@ -121,16 +113,11 @@ class FLea(LocalEpochs):
             return own + self.lam1 / 2 * divergence(glob, local)
         mixed, y, partner = self._mixed(f, one_hot(batch.y, me.facts.classes, batch.x), me)
         local, glob = self._logits(net, me.inbox["features"][partner], me)
-        return (
-            own
-            + soft_cross_entropy(net(mixed, start=self.layer), y)
-            + self.lam1 * divergence(glob, local)
-        )
+        of_mixed = soft_cross_entropy(net(mixed, start=self.layer), y)
+        return own + of_mixed + self.lam1 * divergence(glob, local)
 
     def _mixed(self, f: Tensor, y: Tensor, me: Client) -> tuple[Tensor, Tensor, Tensor]:
-        """Eq. 2: features (B, ...) and soft labels (B, classes), and which rows of the buffer were
-        mixed in.
-        """
+        """Eq. 2: features (B, ...), soft labels (B, classes), and which rows were mixed in."""
         partner = me.rng.integers("partner", len(me.inbox["labels"]), len(y))
         beta = me.rng.beta("mix", self.a, len(y))
         theirs = one_hot(me.inbox["labels"][partner], me.facts.classes, f)

@@ -1,6 +1,4 @@
-"""MOON (Li et al. 2021): FedAvg whose representations are drawn to the global model's and away from
-the client's last ones.
-"""
+"""MOON (Li et al. 2021): representations are drawn to the global model's, off the client's last."""
 
 from __future__ import annotations
 
@@ -15,15 +13,12 @@ from leakbench import Batch, Client, Facts, Net, Sent, UsageError
 
 
 class MOON(ElevenEpochs):
-    """Cross-entropy + mu * contrast (Li et al., Eq. 3 and 4), for each example with the
-    representations of three models:
+    """Cross-entropy + mu * contrast (Li et al., Eq. 3 and 4), for each example.
 
-    -log(exp(cos(z, z_global) / tau) / (exp(cos(z, z_global) / tau) + exp(cos(z, z_previous) /
-    tau))),
-
-    z of the model that is trained, z_global of the one received, z_previous of the client's own at
-    the end of its last round, which it keeps. Before that the last two are the same and the term is
-    constant. Undefended: itself; it claims to hide nothing.
+    With g = exp(cos(z, z_global) / tau) and p = exp(cos(z, z_previous) / tau) the contrast is
+    -log(g / (g + p)): representations z of the model that is trained, z_global of the one received,
+    z_previous of the client's own at the end of its last round, which it keeps. Before that the
+    last two are the same and the term is constant. Undefended: itself; it claims to hide nothing.
 
     A representation is the output of F, all stages but the last. MOON puts a projection head
     between F and T, two linear layers of which the second has 256 outputs; FedAA, which compares
@@ -59,12 +54,8 @@ class MOON(ElevenEpochs):
                 " projection=0."
             )
         wide = last.in_features
-        module.set_submodule(
-            stage,
-            nn.Sequential(
-                *front, nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, self.projection)
-            ),
-        )
+        projection = (nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, self.projection))
+        module.set_submodule(stage, nn.Sequential(*front, *projection))
         module.add_module("logits", nn.Linear(self.projection, last.out_features))
         return module
 

@@ -1,6 +1,4 @@
-"""Clip and add Gaussian noise on the client (McMahan et al. 2018, Algorithm 1, with the noise added
-locally).
-"""
+"""Clip and add Gaussian noise on the client (McMahan et al. 2018, Algorithm 1, but locally)."""
 
 from __future__ import annotations
 
@@ -24,9 +22,6 @@ class ClipNoise(Wrapper):
         leaves = flat(payload)
         norm = sum(t.square().sum() for t in leaves.values()) ** 0.5
         scale = (self.clip / norm.clamp(min=1e-12)).clamp(max=1.0)
-        return unflat(
-            {
-                k: t * scale + self.noise * self.clip * me.rng.normal(k, *t.shape)
-                for k, t in leaves.items()
-            }
-        )
+        sigma = self.noise * self.clip
+        noisy = {k: t * scale + sigma * me.rng.normal(k, *t.shape) for k, t in leaves.items()}
+        return unflat(noisy)

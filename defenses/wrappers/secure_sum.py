@@ -1,6 +1,4 @@
-"""Secure aggregation as an ideal functionality (Bonawitz et al. 2017): the server learns the sum
-and nothing else.
-"""
+"""Secure aggregation as an ideal functionality (Bonawitz et al. 2017): only the sum is learnt."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from leakbench import Wrapper
 
 
 class SecureSum(Wrapper):
-    """Uplinks of ``kinds`` go to an aggregator, which sends the server their (weighted) mean. What
-    is not covered is listed.
-    """
+    """Uplinks of ``kinds`` go to an aggregator, which sends the server their (weighted) mean."""
 
     linear: ClassVar[bool] = True
     sums: ClassVar[bool] = True
