@@ -1,14 +1,23 @@
 """What all test files share: one thread each, here and in every process that a test starts."""
 
 import os
+import sys
 
 import pytest
 
 # Before torch is imported: two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Compiled Python is kept: else each of some forty processes compiles torch and scipy anew, seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
-import torch
-from helpers.federations import digits
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk():
+    """What a test writes need not outlive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +25,8 @@ def _threads_stay():
     """A test that leaves another number of threads makes all after it ten times slower, and lets
     their last bits differ.
     """
+    import torch  # not above: the process that only hands out the tests needs none
+
     before = torch.get_num_threads()
     yield
     assert torch.get_num_threads() == before
@@ -24,6 +35,8 @@ def _threads_stay():
 @pytest.fixture(scope="session")
 def task():
     """Digits with an MLP of eight hidden units and an embedding of eight."""
+    from helpers.federations import digits
+
     return digits()
 
 

@@ -36,7 +36,7 @@ from leakbench.scoring.truth import Truth
 CHEAP = {
     "gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1},
     "decoder": {"epochs": 1, "steps": 4},
-    "context": {"samples": 30, "draws": 2},
+    "context": {"samples": 30, "draws": 2, "at": ["final"]},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
@@ -61,11 +61,11 @@ def runs(tmp_path_factory):
         yield {
             "fedgn": trained(out, params={"sigma": 0.5}, seed=3),
             "other": trained(out, params={"sigma": 0.5}, seed=4),
-            "features": trained(out, "fedfeatures", 4, params={"noise": 0.1}),
+            "features": trained(out, "fedfeatures", 2, params={"noise": 0.1}),
             "flea": api.train(
                 "flea",
                 task_params={**TASK, "context": "square"},
-                rounds=4,
+                rounds=2,
                 out=out,
                 device="cpu",
                 params=FLEA,

@@ -5,12 +5,23 @@ scored row by row.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers.pixels import pixels
-from helpers.small_runs import FEATURES, again, build, copied, noise, plugged, results, units
+from helpers.small_runs import (
+    FEATURES,
+    Lazily,
+    again,
+    build,
+    copied,
+    noise,
+    plugged,
+    results,
+    units,
+)
 
 from attacks import _decoder_nets, _decoders
 from attacks._decoders import Known
@@ -29,8 +40,8 @@ from leakbench.scoring import score
 from leakbench.scoring.truth import Answer, Truth
 
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1, "lam2": 0.0}
-FAST = {"epochs": 1, "steps": 200, "network": "linear"}
-HOW = SimpleNamespace(network="relu", epochs=1, steps=200, lr=0.001, batch=32, held_out=0.15)
+FAST = {"epochs": 1, "steps": 80, "network": "linear"}
+HOW = SimpleNamespace(network="relu", epochs=1, steps=60, lr=0.001, batch=32, held_out=0.15)
 SIGNALS = '''
 """Digits as if they were signals: standardised, without bounds."""
 
@@ -55,7 +66,7 @@ class Waves(Digits):
 '''
 
 
-def shared(out, seed=3, task="digits", rounds=2, **params):
+def shared(out, seed=3, task="digits", rounds=1, **params):
     return api.train(
         "flea",
         task=task,
@@ -69,9 +80,13 @@ def shared(out, seed=3, task="digits", rounds=2, **params):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs that differ in their seed alone."""
+    """Two runs that differ in their seed alone, and the first with a second round."""
     out = tmp_path_factory.mktemp("runs")
-    return {"flea": shared(out), "other": shared(out, seed=4)}
+    return Lazily(
+        flea=partial(shared, out),
+        other=partial(shared, out, seed=4),
+        two=partial(shared, out, rounds=2),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +206,13 @@ class TestTraining:
         """
         x = noise(1, 60, 1, 8, 8).float()
         known = Known(x.reshape(60, 4, 4, 4), x, torch.zeros(60, dtype=torch.int64))
-        how = SimpleNamespace(**{**vars(HOW), "steps": 400, "lr": 0.03, "held_out": 0.5})
+        how = SimpleNamespace(**{**vars(HOW), "lr": 0.03, "held_out": 0.5})
         decoder = _decoders.train(known, 1, how, torch.Generator().manual_seed(0))
         held = known.some(torch.randperm(60, generator=torch.Generator().manual_seed(0))[:30])
         error = float((decoder.bare(decoder.scaling(held.features)) - held.x).square().mean())
         assert error == pytest.approx(float(decoder.curve[:, 1].min()), rel=1e-5)
         assert float(decoder.curve[:, 1].min()) < float(decoder.curve[-1, 1])  # it does overfit
-        assert len(decoder.curve) == 400
+        assert len(decoder.curve) == 60
 
     def test_training_that_diverges_keeps_what_it_had(self):
         x = noise(1, 60, 1, 8, 8).float()
@@ -229,7 +244,7 @@ class TestAttack:
 
     def test_every_row_that_was_shared_is_a_unit(self, runs, attacked):
         counts = Truth(runs["flea"]).data["counts"]
-        found = units(attacked["relu"], "mse", round=2)
+        found = units(attacked["relu"], "mse", round=1)
         assert len(found) == int(sum(max(1, int(0.1 * c)) for c in counts.tolist()))
         assert {u.rpartition("/")[0] for u in found} == {f"client/{c}" for c in range(10)}
         assert not any(
@@ -239,7 +254,7 @@ class TestAttack:
 
     def test_the_score_of_a_row_is_that_of_its_own_image(self, runs, attacked):
         """By hand: the guess's row against the training image that the unit names."""
-        truth, found = Truth(runs["flea"]), units(attacked["relu"], "mse", round=2)
+        truth, found = Truth(runs["flea"]), units(attacked["relu"], "mse", round=1)
         for unit, guess in guesses(attacked["relu"]).items():
             rows = [int(u.rpartition("/")[2]) for u in found if u.rpartition("/")[0] == unit]
             true = truth.data["x"][rows].double()
@@ -275,7 +290,7 @@ class TestAttack:
         for folder in attacked.values():
             for guess in guesses(folder).values():
                 curve, errors = guess.tensors["curve"], guess.tensors["held_out"]
-                assert curve.shape == (25, 2)  # 200 steps of 8 batches
+                assert curve.shape == (10, 2)  # 80 steps of 8 batches
                 assert (curve[-5:].mean(0) < 0.5 * curve[0]).all()
                 assert float(errors[0]) <= float(curve[:, 1].min()) * 1.001
                 assert float(errors[0]) < 0.5 * float(errors[1])
@@ -284,7 +299,7 @@ class TestAttack:
         """The newest of the round's two broadcasts: with it the attacker's features of the victims'
         inputs are the victims'.
         """
-        run, seen = runs["flea"], []
+        run, seen = runs["two"], []
         real = _decoders.train
         monkeypatch.setattr(
             _decoders, "train", lambda known, *a: (seen.append(known), real(known, *a))[1]
@@ -355,13 +370,14 @@ class TestAttack:
             if p.role in ("original", "control"):
                 assert pixels(kept.found, p) == pytest.approx(own, abs=0.5 / 255 + 1e-6)
             if p.role == "attack":
-                assert p.psnr == pytest.approx(units(attacked["relu"], "psnr", round=2)[p.unit])
+                assert p.psnr == pytest.approx(units(attacked["relu"], "psnr", round=1)[p.unit])
 
 
 class TestAverage:
     def test_the_same_examples_decoded_through_two_models(self, runs, tmp_path):
-        run = copied(runs["flea"], tmp_path)
-        two, one = (api.attack(run, "decoder", average=k, **FAST).path for k in (2, 1))
+        run = copied(runs["two"], tmp_path)
+        how = {**FAST, "steps": 40}
+        two, one = (api.attack(run, "decoder", average=k, **how).path for k in (2, 1))
         first, last = guesses(one, stage="untrained"), guesses(one)
         for unit, guess in guesses(two).items():
             assert int(guess.tensors["averaged"]) == 2
@@ -389,12 +405,12 @@ class TestAverage:
             Decoder, "_labels", lambda self, view, m: (real(self, view, m) + (m.round == 1)) % 10
         )
         folder = api.attack(
-            copied(runs["flea"], tmp_path), "decoder", average=2, epochs=1, steps=1
+            copied(runs["two"], tmp_path), "decoder", average=2, epochs=1, steps=1
         ).path
         assert {int(g.tensors["averaged"]) for g in guesses(folder).values()} == {1}
 
     def test_new_examples_in_every_round_are_refused(self, tmp_path):
-        run = shared(tmp_path, rounds=1, subset="fresh")
+        run = shared(tmp_path, subset="fresh")
         with pytest.raises(
             UsageError, match=r"does not share the same examples again .*use average=1"
         ):
@@ -405,7 +421,7 @@ class TestAverage:
 class TestSignals:
     def test_signals_are_not_clipped_and_have_no_psnr(self, tmp_path):
         with plugged("leakbench.tasks", tmp_path, waves=SIGNALS):
-            run = shared(tmp_path, task="waves", rounds=1)
+            run = shared(tmp_path, task="waves")
             folder = api.attack(run, "decoder", **FAST).path
             mse = results(folder, "mse")
             found = torch.cat([g.tensors["x"] for g in guesses(folder).values()])

@@ -109,8 +109,8 @@ def test_the_marker_is_a_public_fact_and_who_has_it_lies_in_the_truth(tmp_path):
         run = leakbench.train(
             "fedavg",
             task="digits",
-            task_params={**SPLIT, "context": kind},
-            rounds=2,
+            task_params={**SPLIT, "context": kind, "model": "mlp", "width": 8},
+            rounds=1,
             out=tmp_path / name,
         )
         tree, _ = run.tree("truth/data.safetensors")

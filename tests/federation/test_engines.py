@@ -14,6 +14,7 @@ from helpers.federations import (
     gap,
     method,
     run,
+    short,
     uneven,
     wrapper,
 )
@@ -48,7 +49,7 @@ def trained_fused(fed):
 @pytest.mark.parametrize("name", each_defense())
 @pytest.mark.parametrize("steps", [ONE_STEP, MANY_STEPS], ids=["one step", "three steps"])
 def test_loop_equals_auto_after_twenty_rounds(name, steps):
-    slow, fast = both(name, **steps)
+    slow, fast = both(name, **{**short(name), **steps})
     assert gap(slow, fast) < TOLERANCE
     if steps is ONE_STEP and method(name).fusible:
         assert fast.engine == "fused"
@@ -70,7 +71,7 @@ def test_uneven_clients_weighted_and_in_part(name, steps, batch, data):
     examples than that.
     """
     more = {"average": "weighted", "fraction": 0.4, "batch": batch, "data": uneven(data, UNEVEN)}
-    slow, fast = both(name, 10, **more, **steps)
+    slow, fast = both(name, 10, **{**short(name), **more, **steps})
     assert gap(slow, fast) < TOLERANCE
 
 
@@ -92,11 +93,11 @@ def test_weights_are_the_counts(data):
 @pytest.mark.parametrize("name", each_defense())
 def test_under_every_wrapper(name, wrap, kinds):
     """A method that reads what a wrapper sums is refused by both engines, in the same words."""
-    cover = [wrapper(wrap, kinds=kinds)]
+    cover, how = [wrapper(wrap, kinds=kinds)], {**short(name), **ONE_STEP, "fraction": 0.5}
 
     def under(engine):
         try:
-            return run(federation(name, engine, wrappers=cover, fraction=0.5, **ONE_STEP), 4), ""
+            return run(federation(name, engine, wrappers=cover, **how), 4), ""
         except LeakbenchError as error:
             return None, f"{type(error).__name__}: {error}"
 
@@ -136,7 +137,8 @@ def test_fused_is_refused_where_it_is_not_exact(params, why):
 @pytest.mark.parametrize("steps", [ONE_STEP, MANY_STEPS], ids=["one step", "three steps"])
 def test_a_batch_of_one_and_a_client_with_one_example_are_finite(name, steps, data):
     for more in ({"batch": 1}, {"data": uneven(data, (1, *UNEVEN[1:]))}):
-        slow, fast = (federation(name, engine, **more, **steps) for engine in ("loop", "auto"))
+        how = {**short(name), **more, **steps}
+        slow, fast = (federation(name, engine, **how) for engine in ("loop", "auto"))
         slow.begin()
         fast.begin()
         for _ in range(3):

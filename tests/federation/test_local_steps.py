@@ -57,7 +57,7 @@ def trained(out, method="fedaa", task_params=SMALL, rounds=2, **params):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """FedAA with 4 local steps in its second training, with one (twice); FedAvg with 3 steps, with
-    2 epochs of one full batch.
+    2 epochs of one full batch; FedAA with no step in its first training.
     """
     out = tmp_path_factory.mktemp("runs")
     return Lazily(
@@ -78,6 +78,7 @@ def runs(tmp_path_factory):
             lr=0.05,
             fraction=0.1,
         ),
+        none=partial(trained, out, **{**QUICK, "epochs": 0}, batch=32),
     )
 
 
@@ -227,7 +228,7 @@ class TestAttack:
         )
 
     def test_scores_are_of_the_images_behind_that_update(self, runs):
-        folder = attacked(runs["one"], restarts=1)
+        folder = attacked(runs["one"], steps=3, restarts=1)
         found = units(folder, "mse")
         for unit, g in guesses(folder).items():
             x, _, rows = recorded(runs["one"], unit, 2, int(g.tensors["phase"]))
@@ -302,7 +303,7 @@ class TestLuck:
 
     def test_the_floor_by_hand(self, runs):
         run = runs["one"]
-        folder, truth = attacked(run, restarts=1), Truth(load(run.path))
+        folder, truth = attacked(run, steps=3, restarts=1), Truth(load(run.path))
         found = units(folder, "identification", "floor")
         for unit, g in guesses(folder, "floor").items():
             answer = truth.answer(g)
@@ -334,20 +335,18 @@ class TestLuck:
 class TestWithoutSteps:
     """A training of no epochs: its update is zero, and nothing is behind it."""
 
-    def test_the_other_updates_are_inverted(self, tmp_path):
-        run = trained(tmp_path, **{**QUICK, "epochs": 0}, batch=32)
+    def test_the_other_updates_are_inverted(self, runs):
         for message in ("probe", "update"):
-            found = guesses(attacked(run, message=message, targets=2, steps=2, restarts=1))
+            found = guesses(attacked(runs["none"], message=message, targets=2, steps=2, restarts=1))
             assert {int(g.tensors["phase"]) for g in found.values()} == {
                 trainings(FedAA(), 2)[1].phase
             }
 
-    def test_labels_are_read_off_the_other_update(self, tmp_path):
+    def test_labels_are_read_off_the_other_update(self, runs):
         """FedAA with no epochs before the examples: its first update is zero, and what can be read
         is the second.
         """
-        run = trained(tmp_path, **{**QUICK, "epochs": 0}, batch=32)
-        folder = api.attack(run, "label_inference", source="update").path
+        folder = api.attack(runs["none"], "label_inference", source="update").path
         row = results(folder, "label_overlap")
         assert (row["value"], row["n"]) == (1, 5)
         assert {int(g.tensors["phase"]) for g in guesses(folder).values()} == {

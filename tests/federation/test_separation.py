@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import apart
-from helpers.federations import FAST, run
+from helpers.federations import FAST, run, short
 
 import defenses
 from leakbench.base import registry
@@ -36,10 +36,10 @@ CASES = [
     {"name": "sum", "defense": "fedaws", "params": {}, "wrappers": [["secure_sum", {}]]},
 ]
 ALL = [
-    {"name": f"{n} {label}", "defense": n, "params": params}
+    {"name": f"{n} {label}", "defense": n, "params": {**short(n), **params}}
     for n in registry.names("defenses")
     for label, params in (
-        ("as it comes", {}),
+        ("in its own steps", {}),
         ("several steps", MANY),
         ("in part", {"fraction": 0.5}),
     )

@@ -20,6 +20,15 @@ from leakbench.federation.task import Task, TaskData, padded
 
 FAST = ("fedavg", "fedhide", "fedaws", "fedprox")  # the others are marked slow
 ONE_STEP = {"steps": 1, "epochs": 0, "optimizer": "sgd"}
+SHORT = {  # a method's own searches and trainings
+    "fedaa": {
+        "examples": 2,
+        "hidden": 8,
+        "search_steps": 5,
+        "tune_steps": 2,
+        "identifier_epochs": 2,
+    }
+}
 
 
 def each_defense() -> list[Any]:
@@ -43,6 +52,13 @@ def method(name: str, **params: Any) -> Defense:
     return registry.load("defenses", name).build(
         {**digits().defaults(name), **params}, f"defense {name}"
     )
+
+
+def short(name: str) -> dict[str, Any]:
+    """Values with which a round of a method is soon over, where it matters how it is run and not
+    how far it gets.
+    """
+    return {**({"epochs": 1} if method(name).epochs > 1 else {}), **SHORT.get(name, {})}
 
 
 def wrapper(name: str, **params: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from helpers.federations import ONE_STEP, each_defense, uneven
+from helpers.federations import ONE_STEP, each_defense, short, uneven
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_json, read_tree
@@ -151,7 +151,7 @@ def test_a_recorded_update_is_the_loss_replayed_from_transcript_and_truth(
     tmp_path, monkeypatch, name
 ):
     losses = losses_of(monkeypatch)
-    folder, spec = trained(tmp_path, name, **ONE_STEP, decay=0.9, batch=4)
+    folder, spec = trained(tmp_path, name, **{**short(name), **ONE_STEP, "decay": 0.9, "batch": 4})
     messages = read_messages(folder / "transcript")
     replayable = check_replay(folder, spec, losses, messages)
     sent = [m for m in messages if m.kind == "update" and losses[m.round, m.phase][1] == 1]
@@ -655,12 +655,8 @@ def test_keeping_everything_is_refused_rather_than_lowered(monkeypatch):
         ("fedhide", {"fraction": 0.5}),
         ("fedgn", {"wrappers": [("clip_noise", {})]}),
         ("fedhide", {"record": "all", "batch": 3}),
-        pytest.param("moon", {"epochs": 2}, marks=pytest.mark.slow),
-        pytest.param(
-            "fedaa",
-            {"epochs": 2, "examples": 4, "hidden": 8, "search_steps": 2, "fraction": 0.5},
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("moon", {**short("moon"), "fraction": 0.3}, marks=pytest.mark.slow),
+        pytest.param("fedaa", {**short("fedaa"), "fraction": 0.3}, marks=pytest.mark.slow),
     ],
 )
 def test_the_prediction_is_near_what_is_written(tmp_path, name, more):

@@ -2,16 +2,14 @@
 them.
 """
 
-import json
 import random
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
-from helpers.federations import each_defense, federation, run
+from helpers.federations import each_defense, federation, run, short
 from helpers.image_files import write
+from helpers.killing import Training, started
 
 from leakbench import Defense
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
@@ -22,19 +20,6 @@ from leakbench.record.training import train
 
 ROUNDS = 24
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 12}
-# A line after every round, and a checkpoint: whoever listens can kill it wherever he likes.
-DRIVER = """
-import sys
-from pathlib import Path
-from leakbench.record import training
-from leakbench.record.runspec import RunSpec
-
-# A convolution's sums depend on it in the last bit.
-__import__("torch").set_num_threads(int(sys.argv[3]))
-training.CHECKPOINT_SECONDS, training.CHECKPOINT_SHARE = 0.0, 0
-spec = RunSpec.build(__import__("json").loads(sys.argv[1]), "run")
-training.train(spec, Path(sys.argv[2]), device="cpu", progress=lambda t, *_: print(t, flush=True))
-"""
 
 
 def spec_of(name, *, rounds=ROUNDS, wrappers=(), **params):
@@ -58,35 +43,29 @@ def content(folder):
     }
 
 
-def killed(spec, runs, dice):
+@pytest.fixture(scope="module")
+def trainings():
+    """Whoever begins trainings in processes of their own."""
+    with started() as process:
+        yield process
+        process.kill()
+
+
+def killed(trainings, spec, runs, dice):
     """Start or resume the run in another process and kill it somewhere in the next rounds; returns
     the round it had reached.
     """
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            DRIVER,
-            json.dumps(spec.model_dump(mode="json")),
-            str(runs),
-            str(torch.get_num_threads()),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        for _ in range(dice.randint(1, ROUNDS // 3)):
-            reached = int(process.stdout.readline())
-        time.sleep(dice.random() * 0.05)
-    finally:
-        process.kill()
-        process.communicate()
+    one = Training(trainings, spec.model_dump(mode="json"), runs)
+    for _ in range(dice.randint(1, ROUNDS // 3)):
+        reached = one.round()
+    time.sleep(dice.random() * 0.05)
+    one.kill()
     return reached
 
 
-def check_killed_twice(spec, tmp_path, dice):
+def check_killed_twice(trainings, spec, tmp_path, dice):
     whole = train(spec, tmp_path / "whole").path
-    reached = [killed(spec, tmp_path / "cut", dice) for _ in range(2)]
+    reached = [killed(trainings, spec, tmp_path / "cut", dice) for _ in range(2)]
     folder = tmp_path / "cut" / spec.folder()
     assert read_json(folder / "run.json")["status"] == "running"
     # The second process went on where the first had stopped.
@@ -106,12 +85,13 @@ def check_killed_twice(spec, tmp_path, dice):
         for n in each_defense()
     ],
 )
-def test_killed_twice_and_resumed_is_the_same_bytes(tmp_path, name):
-    check_killed_twice(spec_of(name, fraction=0.5), tmp_path, random.Random(name))
+def test_killed_twice_and_resumed_is_the_same_bytes(trainings, tmp_path, name):
+    spec = spec_of(name, **{**short(name), "fraction": 0.5})
+    check_killed_twice(trainings, spec, tmp_path, random.Random(name))
 
 
 @pytest.mark.slow
-def test_a_residual_network_on_turned_photographs_too(tmp_path, monkeypatch):
+def test_a_residual_network_on_turned_photographs_too(trainings, tmp_path, monkeypatch):
     write("cifar100", tmp_path / "data")
     monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "data"))
     task = {"model": "resnet8", "width": 8, "dim": 16, "evaluations": 12}
@@ -127,7 +107,7 @@ def test_a_residual_network_on_turned_photographs_too(tmp_path, monkeypatch):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        check_killed_twice(spec, tmp_path, random.Random("photographs"))
+        check_killed_twice(trainings, spec, tmp_path, random.Random("photographs"))
     finally:
         torch.set_num_threads(threads)
 

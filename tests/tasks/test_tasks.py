@@ -153,7 +153,7 @@ def test_first_numbers_come_from_a_named_stream(model):
     }
     assert all(torch.equal(one[k], two[k]) for k in one)
     assert not any(torch.equal(one[k], other[k]) for k in one if k not in normed)
-    wide = MODELS[model]((1, 8, 8), 10, 128)
+    wide = MODELS[model]((1, 8, 8), 10, 64)
     name, weight = max(
         ((k, v) for k, v in initialise(wide, shared(0, "init")).items() if v.dim() > 1),
         key=lambda item: item[1].numel(),
@@ -406,7 +406,7 @@ def test_clients_with_few_and_different_numbers_of_examples_train_and_learn(para
 
     run = leakbench.train(
         "fedavg",
-        task_params={**params, "evaluations": 10},
+        task_params={**params, "model": "mlp", "width": 16, "evaluations": 10},
         params={"lr": 0.01},
         rounds=10,
         out=tmp_path / "runs",
