@@ -57,7 +57,7 @@ def fit(
     # A number that hardly varies in few samples is not blown up.
     std = std + 0.1 * std.square().mean().sqrt() + 1e-12
     parts = (clear[rest], marked[rest], clear[back], marked[back])
-    pairs = Pairs(*((x - mean) / std for x in parts))
+    pairs = SamplePairs(*((x - mean) / std for x in parts))
 
     def classifier(score: Callable[[Tensor], Tensor]) -> Classifier:
         x, y = pairs.back()
@@ -74,7 +74,7 @@ def fit(
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SamplePairs:
     """The attacker's samples, (k, d) each: for training, and kept back."""
 
     clear: Tensor
@@ -96,7 +96,9 @@ def _labelled(clear: Tensor, marked: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([clear, marked]), y.to(clear)
 
 
-def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _layers(
+    pairs: SamplePairs, network: Network, rng: torch.Generator
+) -> Callable[[Tensor], Tensor]:
     """AdamW; the weights of the lowest loss on the pairs kept back."""
     (x, y), (x_back, y_back) = pairs.training(), pairs.back()
     columns = _moved(pairs) if network == "relu" else slice(None)
@@ -128,7 +130,7 @@ def _layers(pairs: Pairs, network: Network, rng: torch.Generator) -> Callable[[T
     return lambda v: net(v[:, columns])[:, 0]
 
 
-def _moved(pairs: Pairs) -> Tensor:
+def _moved(pairs: SamplePairs) -> Tensor:
     """The up to 1024 numbers that the marker moves most, in standard deviations."""
     size = (pairs.marked - pairs.clear).square().mean(0)
     return size.topk(min(KEPT, len(size))).indices.sort().values
@@ -148,7 +150,7 @@ def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequentia
     return nn.Sequential(*layers)
 
 
-def _filter(pairs: Pairs) -> Callable[[Tensor], Tensor]:
+def _filter(pairs: SamplePairs) -> Callable[[Tensor], Tensor]:
     """The matched filter: the direction (S + ridge v)^-1 mean(marked - clear), threshold midway.
 
     S is the covariance of the pairs' middles, v its trace. Solved among the pairs, of which there

@@ -21,7 +21,7 @@ ENOUGH = 10  # numbers of a channel, for each channel, before covariances are be
 FLAT = 1e-10  # of the largest variance: directions below it are rounding
 
 
-class Settings(Protocol):
+class DecoderSettings(Protocol):
     """What of the attack's fields is read here."""
 
     @property
@@ -65,7 +65,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedDecoder:
     """A decoder with its examples' statistics, and what the held-out ones say of it."""
 
     scaling: Scaling
@@ -114,7 +114,7 @@ def _chunks(t: Tensor) -> list[Tensor]:
     return [t[i : i + CHUNK] for i in range(0, len(t), CHUNK)]
 
 
-def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Trained:
+def train(known: Known, classes: int, how: DecoderSettings, rng: torch.Generator) -> TrainedDecoder:
     """A decoder trained by Adam on the mean squared error, of its best epoch on held-out examples.
 
     The attacker's examples are split at random; what is held out decides on the epoch, on how far
@@ -136,8 +136,8 @@ def train(known: Known, classes: int, how: Settings, rng: torch.Generator) -> Tr
 
 
 def _fitted(
-    held: Known, seen: Known, classes: int, how: Settings, relu: bool, rng: torch.Generator
-) -> Trained:
+    held: Known, seen: Known, classes: int, how: DecoderSettings, relu: bool, rng: torch.Generator
+) -> TrainedDecoder:
     """One network, trained on ``seen`` and judged on ``held``."""
     scaling = _scaling(seen.features, whiten=relu)
     held, seen = (replace(k, features=scaling(k.features)) for k in (held, seen))
@@ -191,11 +191,11 @@ def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
 
 def _untrained(
     scaling: Scaling, seen: Known, classes: int, *, relu: bool, rng: torch.Generator
-) -> Trained:
+) -> TrainedDecoder:
     """The statistics of the inputs, and an untrained network."""
     x = as_maps(seen.x)
     image = bool(((x >= 0) & (x <= 1)).all())
-    return Trained(
+    return TrainedDecoder(
         scaling=scaling,
         net=table5(seen.features.shape[1:], x.shape[1:], rng, relu=relu).to(x),
         level=x.mean((0, 2, 3))[:, None, None],
@@ -210,7 +210,7 @@ def _untrained(
     )
 
 
-def _judged(decoder: Trained, held: Known) -> Trained:
+def _judged(decoder: TrainedDecoder, held: Known) -> TrainedDecoder:
     """The decoder with what the held-out examples say of it."""
     mean = decoder.means[held.y]
     moved = decoder.bare(held.features) - mean

@@ -20,7 +20,7 @@ EXACT = 1e-11  # float32 updates hold no more
 MATCHED = 1e-4  # 1 - cosine of the gradients; below, the attacker believes its image
 
 
-class Settings(Protocol):
+class MatchingSettings(Protocol):
     """What of the attack's fields is read here."""
 
     @property
@@ -46,7 +46,7 @@ def lbfgs(
     labels: Tensor,
     private: Mapping[str, Tensor],
     free: Sequence[str],
-    how: Settings,
+    how: MatchingSettings,
     rng: torch.Generator,
 ) -> Found:
     """Minimise 1 - cos(g*, g(x)) over images and ``free`` inputs.
@@ -132,7 +132,7 @@ def breached(
     replay: Replay,
     labels: Tensor,
     private: Mapping[str, Tensor],
-    how: Settings,
+    how: MatchingSettings,
     rng: torch.Generator,
 ) -> Found:
     """The package's attack of Geiping et al. on the gradient; ``private`` is taken as it is."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attacks import _decoders
 from attacks._decoder_nets import WIDTH
-from attacks._decoders import Known, Trained
+from attacks._decoders import Known, TrainedDecoder
 from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
@@ -32,7 +32,7 @@ class Reading:
     """
 
     x: Tensor
-    decoder: Trained | None
+    decoder: TrainedDecoder | None
 
 
 class Decoder(Attack):
@@ -148,7 +148,7 @@ class Decoder(Attack):
         return len(recording.stages) * self.average * trained * once / SPEED
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        trained: dict[tuple[object, ...], Trained] = {}
+        trained: dict[tuple[object, ...], TrainedDecoder] = {}
         return [self._decoded(view, m, trained, rng) for m in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
@@ -196,7 +196,7 @@ class Decoder(Attack):
         self,
         view: View,
         m: Message,
-        trained: dict[tuple[object, ...], Trained],
+        trained: dict[tuple[object, ...], TrainedDecoder],
         rng: torch.Generator,
     ) -> Guess:
         newest = self._reading(view, m, trained, rng)
@@ -229,7 +229,7 @@ class Decoder(Attack):
         self,
         view: View,
         m: Message,
-        trained: dict[tuple[object, ...], Trained],
+        trained: dict[tuple[object, ...], TrainedDecoder],
         rng: torch.Generator,
     ) -> list[Reading]:
         """Up to ``average``.
@@ -265,7 +265,7 @@ class Decoder(Attack):
         self,
         view: View,
         m: Message,
-        trained: dict[tuple[object, ...], Trained],
+        trained: dict[tuple[object, ...], TrainedDecoder],
         rng: torch.Generator,
     ) -> Reading | str:
         """One message decoded, or why it cannot be."""

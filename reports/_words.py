@@ -121,7 +121,7 @@ def claimed(setting: Setting, metric: str, stage: str = "final") -> Number | Non
 
 def lacking(judged: Judged) -> str:
     """Why there is no number, in a few words; "" where there is one."""
-    told = {1: f"sends no {judged.case.kind}", 2: "not attacked"}
+    told = {1: f"sends no {judged.evidence.kind}", 2: "not attacked"}
     return told.get(judged.verdict.rule, "")
 
 

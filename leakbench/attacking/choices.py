@@ -13,7 +13,7 @@ from leakbench.record.recording import Recording
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReadyAttack:
     """An attack by name, ready to run."""
 
     name: str
@@ -31,19 +31,19 @@ class Choice:
         )
 
 
-def build(name: str, params: dict[str, Any]) -> Choice:
+def build(name: str, params: dict[str, Any]) -> ReadyAttack:
     """The attack ``name`` with ``params``."""
     attack: Attack = registry.load("attacks", name).build(params, f"attack {name}")
-    return Choice(name, attack)
+    return ReadyAttack(name, attack)
 
 
-def variants(names: Sequence[str] | None = None) -> list[Choice]:
+def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
     """Every attack in the settings that are run where none is named."""
     found = registry.names("attacks") if names is None else names
     return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
 
 
-def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list[Choice]:
+def planned(recording: Recording, known: Sequence[ReadyAttack] | None = None) -> list[ReadyAttack]:
     """The attacks that `leakbench attack` runs where none is named: the run's own list, or every
     one that fits.
 
@@ -55,13 +55,13 @@ def planned(recording: Recording, known: Sequence[Choice] | None = None) -> list
     return [c for c in known or variants() if not c.attack.obstacle(recording)]
 
 
-def fitting(run: Run, known: Sequence[Choice] | None = None) -> list[str]:
+def fitting(run: Run, known: Sequence[ReadyAttack] | None = None) -> list[str]:
     """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
     recording = Recording(run)
     return sorted({c.name for c in planned(recording, known) if not c.attack.obstacle(recording)})
 
 
-def unfit(run: Run, known: Sequence[Choice] | None = None) -> dict[str, str]:
+def unfit(run: Run, known: Sequence[ReadyAttack] | None = None) -> dict[str, str]:
     """{attack: why it does not fit what this run shared}, of those that fit in none of their
     settings; ``known``: all ``variants``.
     """

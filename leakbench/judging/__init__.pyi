@@ -3,7 +3,7 @@ from .attackers import GHOST as GHOST
 from .attackers import LADDER as LADDER
 from .attackers import PAPER as PAPER
 from .attackers import WORST as WORST
-from .attackers import Choice as Choice
+from .attackers import AttackerKind as AttackerKind
 from .attackers import absent as absent
 from .attackers import present as present
 from .attackers import real as real
@@ -27,5 +27,5 @@ from .question import Span as Span
 from .sentences import ORACLES as ORACLES
 from .sentences import count as count
 from .sentences import plural as plural
-from .verdict import Case as Case
+from .verdict import Evidence as Evidence
 from .verdict import Verdict as Verdict

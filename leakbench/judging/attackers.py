@@ -14,7 +14,7 @@ from leakbench.results.number import Number
 
 
 @dataclass(frozen=True)
-class Choice:
+class AttackerKind:
     """One position of the switch; ``says``: what this attacker knows, for people."""
 
     key: str
@@ -26,37 +26,37 @@ PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
 # Who knows more can still do what is possible with less.
 LADDER = ("transcript", "method", "public")
 ATTACKERS = (
-    Choice(
+    AttackerKind(
         PAPER,
         "the paper's own",
         "The attack of each method's own paper, on the same runs. Colour stays the verdict: "
         "a full red point on the left only looks harmless.",
     ),
-    Choice(
+    AttackerKind(
         "transcript",
         "reads the record",
         "Reads every message that was kept, of all rounds, and does not know the method: its"
         " strongest attack.",
     ),
-    Choice(
+    AttackerKind(
         "method",
         "+ knows the method",
         "Knows the method and its parameters as well: the strongest attack with that, or with"
         " less.",
     ),
-    Choice(
+    AttackerKind(
         "public",
         "+ public data",
         "Has public data of the same kind as well: the strongest attack with that, or with less.",
     ),
-    Choice(
+    AttackerKind(
         CASCADE,
         "best real attacker",
         "Runs every attack above the paper's own and picks by what it can check itself, without the"
         " truth; or the best of them alone, where that is stronger. This is what an attacker really"
         " reached.",
     ),
-    Choice(
+    AttackerKind(
         WORST,
         "worst case",
         "For each unit the best of all attacks, picked with the truth in hand. An upper bound:"
@@ -94,7 +94,7 @@ def real(judged: Judged) -> Number | None:
     best = judged.verdict.reached
     if best is None or best.attacker.paper:
         return None
-    rows = (*judged.case.attacks, *(r for r in (judged.case.cascade,) if r))
+    rows = (*judged.evidence.attacks, *(r for r in (judged.evidence.cascade,) if r))
     return next((r for r in rows if r.key == best.key), best)
 
 
@@ -105,7 +105,7 @@ def speaks(row: Number | None) -> bool:
     return row is not None and fit(row)
 
 
-def present(question: Question) -> list[Choice]:
+def present(question: Question) -> list[AttackerKind]:
     """The attackers that any setting of the question has a row for."""
     return [a for a in ATTACKERS if any(row_of(j, a.key) for j in question.judged)]
 

@@ -12,7 +12,7 @@ from leakbench.judging.fronts import Axes, front
 from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
-from leakbench.judging.verdict import Case, judge
+from leakbench.judging.verdict import Evidence, judge
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
@@ -116,7 +116,7 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
     special = {n.attacker.name: n for n in numbers if n.attacker.made}
     public = _asked(setting, (question.meaning.public, *at[1:]))
     kinds = set(question.topic.kinds)
-    case = Case(
+    evidence = Evidence(
         meaning=question.meaning,
         attacks=tuple(n for n in numbers if not n.attacker.made),
         cascade=special.get(CASCADE),
@@ -131,9 +131,9 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
         public=_largest([n for n in public if not n.attacker.made]),
         unmeasured=why.unmeasured,
     )
-    verdict = judge(case)
-    told = sentence(case, verdict)
-    return Judged(setting=setting, case=case, verdict=verdict, sentence=told)
+    verdict = judge(evidence)
+    told = sentence(evidence, verdict)
+    return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
 
 
 def _asked(setting: Setting, question: tuple[str, bool, str]) -> list[Number]:

@@ -128,7 +128,7 @@ def lede(question: Question) -> tuple[Span, ...]:
     least = min(useful, key=_worst_then_useless)
     worst = least.verdict.worst
     assert worst  # noqa: S101 (it was judged)
-    found = amount(least.case, worst, worst.value.value, full=True)
+    found = amount(least.evidence, worst, worst.value.value, full=True)
     told = (span(least.setting.name, "strong"), span(f" leaks least: {found} at worst."))
     if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
         told = (span(f"all {len(useful)}", "strong"), span(f" leak alike: {found} at worst."))
@@ -140,24 +140,24 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     if not tested:
         return ()
     best = min(tested, key=lambda j: j.verdict.paper.leak if j.verdict.paper else 0.0)
-    case, verdict = best.case, best.verdict
+    evidence, verdict = best.evidence, best.verdict
     got, paper, worst = verdict.reached, verdict.paper, verdict.worst
     if not (got and paper and worst):
         return ()
-    if got.leak - paper.leak <= 2 * case.meaning.matters + 1e-12:
+    if got.leak - paper.leak <= 2 * evidence.meaning.matters + 1e-12:
         return ()
-    verb = case.meaning.does
-    test = f"{verb} {amount(case, paper, paper.value.value, full=True)}"
+    verb = evidence.meaning.does
+    test = f"{verb} {amount(evidence, paper, paper.value.value, full=True)}"
     return (
         span(best.setting.name, "strong"),
         span(
             f" looks safest by its own paper's test, which {test}."
             f" {ATTACKERS.get(got.attacker.rung, 'An attacker')} {verb} "
         ),
-        span(amount(case, got, got.value.value), best.verdict.tone),
+        span(amount(evidence, got, got.value.value), best.verdict.tone),
         span(
-            f" (at worst {amount(case, worst, worst.value.value)}, a blind guess"
-            f" {amount(case, got, got.floor.value)}). "
+            f" (at worst {amount(evidence, worst, worst.value.value)}, a blind guess"
+            f" {amount(evidence, got, got.floor.value)}). "
         ),
     )
 

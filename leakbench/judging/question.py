@@ -8,7 +8,7 @@ from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Topic
 from leakbench.base.part import Part
-from leakbench.judging.verdict import Case, Verdict
+from leakbench.judging.verdict import Evidence, Verdict
 from leakbench.results.number import ByName
 from leakbench.results.settings import Setting
 
@@ -35,7 +35,7 @@ class Judged(Part):
     """
 
     setting: ById
-    case: Case = Field(exclude=True)
+    evidence: Evidence = Field(exclude=True)
     verdict: Verdict
     sentence: str
     also: tuple[str, ...] = ()

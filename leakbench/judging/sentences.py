@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakbench.judging.verdict import Case, Verdict, seeds_needed
+from leakbench.judging.verdict import Evidence, Verdict, seeds_needed
 from leakbench.results.number import Number
 
 ATTACKERS = {
@@ -31,14 +31,14 @@ def count(value: float, whole: int) -> str:
     return f"{hits} of {whole}"
 
 
-def amount(case: Case, row: Number, value: float, *, full: bool = False) -> str:
+def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
     """A value as the sentence says it: "94 of 100", in full "94 of 100 clients on average", or
     "46.2 dB".
     """
-    noun = case.meaning.noun
+    noun = evidence.meaning.noun
     if not noun:
-        return case.meaning.text(value)
-    seeds = max(case.seeds, 1)
+        return evidence.meaning.text(value)
+    seeds = max(evidence.seeds, 1)
     whole = max(round(row.value.n / seeds), 1)
     text = count(value, whole)
     if not full:
@@ -47,35 +47,35 @@ def amount(case: Case, row: Number, value: float, *, full: bool = False) -> str:
     return f"{text} {name}{' on average' if seeds > 1 else ''}"
 
 
-def sentence(case: Case, verdict: Verdict) -> str:
+def sentence(evidence: Evidence, verdict: Verdict) -> str:
     """The sentence of the rule that matched, and everything that has to be added to it."""
-    return " ".join([_first(case, verdict), *additions(case, verdict)])
+    return " ".join([_first(evidence, verdict), *additions(evidence, verdict)])
 
 
-def _first(case: Case, verdict: Verdict) -> str:
-    verb = case.meaning.does
+def _first(evidence: Evidence, verdict: Verdict) -> str:
+    verb = evidence.meaning.does
     got, worst = verdict.reached, verdict.worst
     if verdict.rule == 1:
         other = (
-            f"Judge it by its {_and(case.sends)}."
-            if case.sends
+            f"Judge it by its {_and(evidence.sends)}."
+            if evidence.sends
             else "Nothing else that it sends was recorded either."
         )
-        return f"Sends no {case.kind}: nothing for this attack to read. {other}"
+        return f"Sends no {evidence.kind}: nothing for this attack to read. {other}"
     if verdict.rule == 2:
         return (
-            f"Not attacked: {case.reason.rstrip('.') or 'no attack that fits was run'}. Nothing is"
-            " known about its leakage."
+            f"Not attacked: {evidence.reason.rstrip('.') or 'no attack that fits was run'}. Nothing"
+            " is known about its leakage."
         )
     if verdict.rule == 3:
         text = (
-            f"Dead run: {case.dead_because}. Its leakage says nothing about the method, and it is"
-            " kept off the front."
+            f"Dead run: {evidence.dead_because}. Its leakage says nothing about the method, and it"
+            " is kept off the front."
         )
         if verdict.beyond_floor and got:
             text += (
                 f" It is not private either: an attacker {verb}"
-                f" {amount(case, got, got.value.value, full=True)}."
+                f" {amount(evidence, got, got.value.value, full=True)}."
             )
         return text
     if verdict.rule == 4:
@@ -83,49 +83,49 @@ def _first(case: Case, verdict: Verdict) -> str:
         assert row  # noqa: S101 (judge gives one with rule 4)
         return (
             f"Attack too weak to judge: even with nothing defended it {verb}"
-            f" {amount(case, row, row.control.value, full=True)}; a blind guess {verb}"
-            f" {amount(case, row, row.floor.value)}. This is not a sign of privacy."
+            f" {amount(evidence, row, row.control.value, full=True)}; a blind guess {verb}"
+            f" {amount(evidence, row, row.floor.value)}. This is not a sign of privacy."
         )
     assert got  # noqa: S101
     assert worst  # noqa: S101
-    blind = f"{verb} {amount(case, got, got.floor.value)}"
+    blind = f"{verb} {amount(evidence, got, got.floor.value)}"
     if verdict.rule == 5:
         return (
-            f"Leaks: an attacker {verb} {amount(case, got, got.value.value, full=True)}, at worst"
-            f" {amount(case, worst, worst.value.value)}. A blind guess {blind}."
+            f"Leaks: an attacker {verb} {amount(evidence, got, got.value.value, full=True)},"
+            f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}."
         )
     if verdict.rule == 6:
-        only = "was tried" if all(a.attacker.paper for a in case.attacks) else "counts"
+        only = "was tried" if all(a.attacker.paper for a in evidence.attacks) else "counts"
         return (
             f"Cannot tell: only the paper's own attack {only}; it {verb}"
-            f" {amount(case, got, got.value.value, full=True)}."
+            f" {amount(evidence, got, got.value.value, full=True)}."
         )
     if verdict.rule == 7:
         return (
             f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')}"
-            f" tried: at worst {amount(case, worst, worst.value.value, full=True)}"
-            f" ({between(case, worst, 'to')}); a blind guess {verb}"
-            f" {amount(case, worst, worst.floor.value)}. Other attacks may do better."
+            f" tried: at worst {amount(evidence, worst, worst.value.value, full=True)}"
+            f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
+            f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better."
         )
     if verdict.rule == 8:
         return (
-            f"Leaks in part: an attacker {verb} {amount(case, got, got.value.value, full=True)}, at"
-            f" worst {amount(case, worst, worst.value.value)}. A blind guess {blind}, with nothing"
-            f" defended it is {amount(case, got, got.control.value)}."
+            f"Leaks in part: an attacker {verb} {amount(evidence, got, got.value.value, full=True)},"
+            f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
+            f" nothing defended it is {amount(evidence, got, got.control.value)}."
         )
     row = verdict.binding or worst
-    told = f"between {between(case, row, 'and')}, n = {row.value.n}"
-    return f"Cannot tell: {told}. {_settle(case, row)}"
+    told = f"between {between(evidence, row, 'and')}, n = {row.value.n}"
+    return f"Cannot tell: {told}. {_settle(evidence, row)}"
 
 
-def between(case: Case, row: Number, joint: str) -> str:
+def between(evidence: Evidence, row: Number, joint: str) -> str:
     """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
-    low, high = (amount(case, row, end) for end in (row.value.low, row.value.high))
+    low, high = (amount(evidence, row, end) for end in (row.value.low, row.value.high))
     return f"{low} {joint} {high} with 95 % confidence"
 
 
-def _settle(case: Case, row: Number) -> str:
-    seeds = seeds_needed(row, case.seeds)
+def _settle(evidence: Evidence, row: Number) -> str:
+    seeds = seeds_needed(row, evidence.seeds)
     if seeds is None:
         return "More units would have to be attacked to settle it."
     if seeds > 50:
@@ -133,44 +133,43 @@ def _settle(case: Case, row: Number) -> str:
     return f"About {plural(seeds, 'more seed')} would settle it."
 
 
-def additions(case: Case, verdict: Verdict) -> list[str]:
+def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
     """What is added to the sentence of a setting that was attacked."""
     if verdict.rule in (1, 2):
         return []
     out = []
-    verb = case.meaning.does
+    verb = evidence.meaning.does
     paper, got = verdict.paper, verdict.reached
     # 0.10 for proportions: twice the margin, whatever the metric's scale.
     gap = 0.0
     if paper and got and not got.attacker.paper:
-        gap = got.leak - paper.leak - 2 * case.meaning.matters
+        gap = got.leak - paper.leak - 2 * evidence.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
-        out.append(f"Its paper's own attack {verb} {amount(case, paper, paper.value.value)}.")
-    if case.seeds == 1:
+        out.append(f"Its paper's own attack {verb} {amount(evidence, paper, paper.value.value)}.")
+    if evidence.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
-    if 0 < case.dead_seeds < case.seeds:
-        out.append(f"{case.dead_seeds} of {plural(case.seeds, 'seed')} died.")
-    weak = len(case.attacks) - len(verdict.counting)
+    if 0 < evidence.dead_seeds < evidence.seeds:
+        out.append(f"{evidence.dead_seeds} of {plural(evidence.seeds, 'seed')} died.")
+    weak = len(evidence.attacks) - len(verdict.counting)
     if verdict.rule != 4 and weak:
         were, do = ("was", "does") if weak == 1 else ("were", "do")
-        out.append(
-            f"{weak} of {plural(len(case.attacks), 'attack')} {were} too weak and {do} not count."
-        )
-    out += failures(case)
+        tried = plural(len(evidence.attacks), "attack")
+        out.append(f"{weak} of {tried} {were} too weak and {do} not count.")
+    out += failures(evidence)
     if got:
-        out += _oracle(case, got)
-    for title in case.unmeasured:
+        out += _oracle(evidence, got)
+    for title in evidence.unmeasured:
         out.append(f"{title} was not measured: weights not found (`leakbench doctor`).")
     return out
 
 
-def failures(case: Case) -> list[str]:
+def failures(evidence: Evidence) -> list[str]:
     """How often the attack failed and what that counts as, where it failed most."""
-    rows = (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r))
+    rows = (*evidence.attacks, *(r for r in (evidence.cascade, evidence.any_attack) if r))
     row = max(rows, key=lambda r: r.failed, default=None)
     if not row or not row.failed:
         return []
-    noun = case.meaning.noun or "units"
+    noun = evidence.meaning.noun or "units"
     counted = {"clients": "not named", "images": "not found"}.get(noun, "a blind guess")
     if row.failed == 1:
         return [f"The attack failed on 1 {noun.removesuffix('s')}; it is counted as {counted}."]
@@ -180,13 +179,13 @@ def failures(case: Case) -> list[str]:
     ]
 
 
-def _oracle(case: Case, row: Number) -> list[str]:
+def _oracle(evidence: Evidence, row: Number) -> list[str]:
     given = [words for flag, words in ORACLES.items() if flag in row.flags]
     if not given:
         return []
     public = "not measured"
-    if case.public:
-        public = amount(case, case.public, case.public.value.value, full=True)
+    if evidence.public:
+        public = amount(evidence, evidence.public, evidence.public.value.value, full=True)
     return [f"This attack is given {_and(given)}; without it: {public}."]
 
 

@@ -48,7 +48,7 @@ TONES: dict[Word, Tone] = {"leaks": "leak", "leaks in part": "part", "held": "he
 MOST_FAILED = 0.1
 
 
-class Case(Part):
+class Evidence(Part):
     """Everything that decides one verdict: a setting's numbers in one metric, real messages or
     probes, never both.
 
@@ -96,18 +96,18 @@ class Verdict(Part):
         return self.rule in (5, 7, 8)
 
 
-def judge(case: Case) -> Verdict:
+def judge(evidence: Evidence) -> Verdict:
     """The first rule that matches."""
-    rows = (*case.attacks, *(r for r in (case.cascade, case.any_attack) if r))
+    rows = (*evidence.attacks, *(r for r in (evidence.cascade, evidence.any_attack) if r))
     if not rows:
-        if case.sends_kind:
+        if evidence.sends_kind:
             return Verdict(rule=2, word="not attacked")
         return Verdict(rule=1, word="nothing to attack")
-    counting = tuple(a for a in case.attacks if not a.weak)
-    paper = _most(a for a in case.attacks if a.attacker.paper)
-    worst = case.any_attack or max(rows, key=_leak)
+    counting = tuple(a for a in evidence.attacks if not a.weak)
+    paper = _most(a for a in evidence.attacks if a.attacker.paper)
+    worst = evidence.any_attack or max(rows, key=_leak)
     # No attack above the rung paper counts: the paper's own stands in.
-    reached = _best(case, counting) or _most(a for a in counting if a.attacker.paper)
+    reached = _best(evidence, counting) or _most(a for a in counting if a.attacker.paper)
     above = reached is not None and reached.low > reached.blind_high
 
     def found(rule: int, word: Word, binding: Number | None = None) -> Verdict:
@@ -122,18 +122,20 @@ def judge(case: Case) -> Verdict:
             beyond_floor=above,
         )
 
-    if case.seeds and case.dead_seeds >= case.seeds:
+    if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
     if reached is None:
-        return found(4, "attack too weak", case.cascade or case.any_attack or case.attacks[0])
+        return found(
+            4, "attack too weak", evidence.cascade or evidence.any_attack or evidence.attacks[0]
+        )
     if reached.low >= reached.half:
         return found(5, "leaks")
     if reached.attacker.paper:
         return found(6, "cannot tell")
-    counted = (*counting, *(r for r in (case.cascade, case.any_attack) if r))
+    counted = (*counting, *(r for r in (evidence.cascade, evidence.any_attack) if r))
     binding = max(counted, key=lambda n: n.excess)
     most = max(n.failed / n.tried if n.tried else 0.0 for n in counted)
-    if case.any_attack and binding.excess <= 0 and not above and most <= MOST_FAILED:
+    if evidence.any_attack and binding.excess <= 0 and not above and most <= MOST_FAILED:
         return found(7, "held")
     if above:
         return found(8, "leaks in part")
@@ -148,14 +150,14 @@ def _most(numbers: Iterable[Number]) -> Number | None:
     return max(numbers, key=_leak, default=None)
 
 
-def _best(case: Case, counting: Sequence[Number]) -> Number | None:
+def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
     """The cascade or the best single attack above ``paper``, its interval corrected for the choice;
     None if neither counts.
     """
     single = [a for a in counting if not a.attacker.paper]
     numbers = [strict(a, len(single)) for a in single]
-    if case.cascade and not case.cascade.weak:
-        numbers.insert(0, case.cascade)  # first: it wins a tie
+    if evidence.cascade and not evidence.cascade.weak:
+        numbers.insert(0, evidence.cascade)  # first: it wins a tie
     return max(numbers, key=lambda n: (n.low, n.leak), default=None)
 
 

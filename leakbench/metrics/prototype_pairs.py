@@ -19,7 +19,7 @@ from leakbench.scoring.truth import Truth
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PrototypePairs:
     """The clients of whom a message was kept, in order: ``clients`` (n,) int64, ``true`` and
     ``proxy`` (n, dim) float64.
 
@@ -41,7 +41,7 @@ class Pairs:
         return torch.stack(each).clamp(-1, 1)
 
 
-def pairs(run: Run, round: int | None = None) -> Pairs:
+def pairs(run: Run, round: int | None = None) -> PrototypePairs:
     """True prototypes and proxies of a run at ``round`` (the last one unless given), out of the
     transcript and the truth.
 
@@ -58,7 +58,7 @@ def pairs(run: Run, round: int | None = None) -> Pairs:
             " beside it."
         )
     clients = torch.tensor(sorted(sent))
-    return Pairs(
+    return PrototypePairs(
         t,
         clients,
         everyone["prototype"][clients].double(),

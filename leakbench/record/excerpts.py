@@ -18,7 +18,7 @@ from leakbench.federation.traffic import SERVER
 from leakbench.record.columns import RUN_UTILITY, Row
 from leakbench.record.folders import Run
 from leakbench.record.messages import round_file
-from leakbench.record.parts import AUX_DATA, Part
+from leakbench.record.parts import AUX_DATA, RunPart
 
 LIMIT = 5_000_000  # bytes of the whole folder
 SPARE = 64 * 1024  # of these, kept free for run.json
@@ -82,7 +82,7 @@ class _Excerpt:
 
     def begun(self, first: int) -> bool:
         """Begin anew, with what every excerpt from round ``first`` on holds. Does it fit?"""
-        self.first, self.part, self.left_out = first, Part(self.run), list[str]()
+        self.first, self.part, self.left_out = first, RunPart(self.run), list[str]()
         # Of which rounds what the server sent is kept, and the last model?
         self.banks, self.model = {self.last} if "banks" in self.extras else set[int](), False
         up = []
@@ -148,9 +148,9 @@ class _Excerpt:
             f"an excerpt: {most} messages of a client at most; left out: {'; '.join(sorted(gone))}",
         )
 
-    def _added(self, extra: str, change: Callable[[Part], object]) -> bool:
+    def _added(self, extra: str, change: Callable[[RunPart], object]) -> bool:
         """Add what ``change`` adds, where it is wanted, adds anything, and fits."""
-        trial = Part(self.run, dict(self.part.files))
+        trial = RunPart(self.run, dict(self.part.files))
         if extra in self.extras:
             change(trial)
         if trial.files == self.part.files or trial.size > LIMIT - SPARE:
@@ -172,7 +172,7 @@ class _Excerpt:
         late = m["round"] >= self.first or (m["kind"], m["sender"], m["round"]) in self.newest
         return m["sender"] != "server" and m["kind"] in KINDS and late
 
-    def _messages(self, t: int, down: Collection[str], part: Part) -> list[Row]:
+    def _messages(self, t: int, down: Collection[str], part: RunPart) -> list[Row]:
         """Round t's uplinks, and what the server sent of the kinds ``down``."""
 
         def keep(m: Row) -> bool:
@@ -180,13 +180,13 @@ class _Excerpt:
 
         return part.messages(f"transcript/{round_file(t)}", keep)
 
-    def _model(self, part: Part) -> None:
+    def _model(self, part: RunPart) -> None:
         """The last model, and the auxiliary data: alone it serves no attack on prototypes."""
         down = (*KINDS, "model") if self.banks else ("model",)
         if any(m["kind"] == "model" for m in self._messages(self.last, down, part)):
             part.same(AUX_DATA)
 
-    def _evaluations(self, first: int, part: Part) -> None:
+    def _evaluations(self, first: int, part: RunPart) -> None:
         """Utility from round ``first`` on."""
         rows = [r for r in self.utility if r["round"] >= first]
         part.put("utility.csv", partial(pack_csv, RUN_UTILITY, rows))

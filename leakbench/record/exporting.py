@@ -17,7 +17,7 @@ from pathlib import Path
 from leakbench.base.spec import fingerprint
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run
-from leakbench.record.parts import AUX_DATA, Part, must_be_whole
+from leakbench.record.parts import AUX_DATA, RunPart, must_be_whole
 
 FILES = (
     "utility.csv",
@@ -54,7 +54,7 @@ def export(run: Run, out: Path) -> list[str]:
         written. BrokenFile: a file of the run is damaged.
     """
     must_be_whole(run)
-    part = Part(run)
+    part = RunPart(run)
     for name in sorted(run.meta["files"]):
         if name in FILES:
             part.same(name)
@@ -69,7 +69,7 @@ def _seen(message: Row) -> bool:
     return message["probe"] is None and message["receiver"] != "aggregator"
 
 
-def _meta(part: Part) -> Row:
+def _meta(part: RunPart) -> Row:
     """What run.json says in the archive."""
     meta, spec = part.run.meta, part.run.spec
     content = fingerprint({n: f.sha256 for n, f in part.files.items()})

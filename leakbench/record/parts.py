@@ -34,7 +34,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """What is kept of ``run``: {name: file}. A file that the run has not is passed over; one that
     is missing, changed or damaged, or leads out of its folder, raises BrokenFile.
     """

@@ -191,7 +191,7 @@ class Split(Part):
 Map = Embedding | Naming | Split
 
 
-class Task(Part):
+class ReportTask(Part):
     """Data, split and what was asked. ``clients``, ``chance`` and ``utility`` are None where
     settings differ in them or none was measured; ``split``: the task's parameters that all runs
     share.
@@ -212,7 +212,7 @@ class About(Part):
     paper: str = ""
 
 
-class Made(Part):
+class Origin(Part):
     """What made the report, and when (ISO 8601)."""
 
     version: str
@@ -233,11 +233,11 @@ class ReportData(Part):
 
     format: int = Field(SCHEMA, serialization_alias="schema")
     title: str
-    made: Made
+    made: Origin
     redacted: bool = False
     headline: tuple[Span, ...] = ()
     metrics: dict[str, Meaning] = {}
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[ReportTask, ...] = ()
     questions: tuple[Question, ...] = ()
     settings: tuple[ShownSetting, ...] = ()
     maps: tuple[Map, ...] = ()

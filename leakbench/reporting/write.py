@@ -22,7 +22,7 @@ from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
 from leakbench.reporting.commands import attacks, trains
-from leakbench.reporting.data import Made, Report, ReportData, ShownSetting, Task
+from leakbench.reporting.data import Origin, Report, ReportData, ReportTask, ShownSetting
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import of_folder
 from leakbench.reporting.png import Images
@@ -101,7 +101,7 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     names = dict.fromkeys([*(q.task for q in questions), *(s.task for s in settings)])
     return ReportData(
         title=title,
-        made=Made(version=__version__, commit=commit, dirty=dirty, at=now),
+        made=Origin(version=__version__, commit=commit, dirty=dirty, at=now),
         headline=headline(questions[0] if questions else None),
         metrics=_metrics(settings),
         tasks=tuple(_task(n, [s for s in settings if s.task == n]) for n in names),
@@ -156,14 +156,14 @@ def _metrics(settings: Iterable[Setting]) -> dict[str, Meaning]:
     return dict(sorted(found.items()))
 
 
-def _task(name: str, settings: Sequence[Setting]) -> Task:
+def _task(name: str, settings: Sequence[Setting]) -> ReportTask:
     runs = [run for s in settings for run in s.every]
     facts = [run.meta.get("facts", {}) for run in runs]
     clients = {f["clients"] for f in facts if "clients" in f}
     useful = [s.final for s in settings if s.final]
     given = [dict(run.spec["task"].get("params", {})) for run in runs]
     first = given[0] if given else {}
-    return Task(
+    return ReportTask(
         id=name,
         about=_about(facts),
         clients=clients.pop() if len(clients) == 1 else None,

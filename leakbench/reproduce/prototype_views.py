@@ -18,7 +18,7 @@ from torch import Tensor
 
 from leakbench.base.errors import NotMeasured
 from leakbench.base.files import write_csv
-from leakbench.metrics.prototype_pairs import Pairs, newest, pairs, tsne_positions
+from leakbench.metrics.prototype_pairs import PrototypePairs, newest, pairs, tsne_positions
 from leakbench.record.folders import Run
 from leakbench.scoring.truth import Truth
 
@@ -116,7 +116,7 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
     return torch.tensor(found, dtype=torch.float64)
 
 
-def tsne(found: Pairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+def tsne(found: PrototypePairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each: t-SNE by
     cosine of both together.
 
@@ -128,7 +128,9 @@ def tsne(found: Pairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     return at[: len(found.clients)], at[len(found.clients) :]
 
 
-def draw_tsne(sets: Mapping[str, Pairs], folder: Path, stem: str, *, seed: int = 0) -> list[Path]:
+def draw_tsne(
+    sets: Mapping[str, PrototypePairs], folder: Path, stem: str, *, seed: int = 0
+) -> list[Path]:
     """``stem``.svg, .png and .csv: a panel per set, true prototypes as circles, proxies as squares,
     a dashed line between a pair.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 
 from leakbench.record.columns import STAGES
-from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Made, Measured, Unit, when
+from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Environment, Measured, Unit, when
 from leakbench.results.units import ROLES, pooled
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import NoInterval
@@ -113,9 +113,11 @@ def _attacker(kind: str, parts: Sequence[Measured]) -> Attacker:
     )
 
 
-def _made(parts: Sequence[Measured]) -> Made:
-    names = [f.name for f in fields(Made)]
-    return Made(*("|".join(distinct(getattr(m.made, name) for m in parts)) for name in names))
+def _made(parts: Sequence[Measured]) -> Environment:
+    names = [f.name for f in fields(Environment)]
+    return Environment(
+        *("|".join(distinct(getattr(m.made, name) for m in parts)) for name in names)
+    )
 
 
 def distinct(values: Iterable[str]) -> tuple[str, ...]:

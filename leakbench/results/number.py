@@ -107,7 +107,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Made:
+class Environment:
     """How a number came about."""
 
     engine: str
@@ -140,7 +140,7 @@ class Measured:
     units: Mapping[str, tuple[Unit, ...]]
     exact: frozenset[str]
     guesses: Mapping[str, str]
-    made: Made
+    made: Environment
 
     @property
     def failed(self) -> int:

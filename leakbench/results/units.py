@@ -12,7 +12,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.results.number import Attacker, Made, Measured, Unit
+from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact, pool
 
@@ -117,7 +117,9 @@ def _measured(
         units=units,
         exact=_exact(row),
         guesses={folder.path.name: str(folder.meta["files"]["guess.safetensors"])},
-        made=Made(*(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))),
+        made=Environment(
+            *(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))
+        ),
     )
 
 

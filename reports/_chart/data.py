@@ -14,7 +14,7 @@ from leakbench.results import Number
 from reports._chart.callouts import short_names
 from reports._chart.labels import Label
 from reports._chart.plot import PlotPoint
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.scene import Scene
 from reports._words import attack, interval, notes, utility
 
@@ -67,7 +67,7 @@ def _question(by: Mapping[str, Sequence[Scene]], texts: Texts) -> Json:
     }
 
 
-def _scale(scale: Scale) -> list[Any]:
+def _scale(scale: AxisScale) -> list[Any]:
     ends = (scale.low, scale.high, scale.start, scale.stop)
     return [*map(number, ends), int(scale.log)]
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from leakbench.reporting import Curve
 from reports._chart.labels import column
-from reports._chart.scale import Scale, domain
+from reports._chart.scale import AxisScale, domain
 from reports._chart.svg import path, tag, width
 
 WIDE, HIGH = 392, 236
@@ -53,8 +53,8 @@ def lines(title: str, shown: Sequence[CurveLine], last: int, axis: Axis) -> Mark
     first = 1
     if any(len(c.rounds) > 1 for c in curves):
         first = min(c.rounds[0] for c in curves)
-    xs = Scale(first, max(last, first + 1), LEFT, RIGHT, last >= LOG_FROM and first >= 1)
-    ys = Scale(low, high, BOTTOM, TOP)
+    xs = AxisScale(first, max(last, first + 1), LEFT, RIGHT, last >= LOG_FROM and first >= 1)
+    ys = AxisScale(low, high, BOTTOM, TOP)
     parts = [_axes(xs, ys)]
     parts += [_band(line, xs, ys) for line in shown]
     parts += [_floor(line.curve, xs, ys) for line in shown if line.curve.floor]
@@ -78,7 +78,7 @@ def _heights(values: Sequence[float], top: float | None) -> tuple[float, float]:
     return low, high
 
 
-def _names(shown: Sequence[CurveLine], ys: Scale) -> list[Markup]:
+def _names(shown: Sequence[CurveLine], ys: AxisScale) -> list[Markup]:
     """At the lines' ends, with hair lines."""
     names = [(_short(line.name), RIGHT, ys(line.curve.value[-1])) for line in shown]
     tones = {(n[0], n[2]): line.tone for n, line in zip(names, shown, strict=True)}
@@ -92,7 +92,7 @@ def _names(shown: Sequence[CurveLine], ys: Scale) -> list[Markup]:
     return out
 
 
-def _axes(xs: Scale, ys: Scale) -> Markup:
+def _axes(xs: AxisScale, ys: AxisScale) -> Markup:
     out = []
     for value, text in ys.ticks(4):
         out.append(path([(LEFT, ys(value)), (RIGHT, ys(value))], class_="grid"))
@@ -105,11 +105,13 @@ def _axes(xs: Scale, ys: Scale) -> Markup:
     return tag("g", *out, class_="ax", aria_hidden="true")
 
 
-def _along(c: Curve, values: Sequence[float], xs: Scale, ys: Scale) -> list[tuple[float, float]]:
+def _along(
+    c: Curve, values: Sequence[float], xs: AxisScale, ys: AxisScale
+) -> list[tuple[float, float]]:
     return [(xs(t), ys(v)) for t, v in zip(c.rounds, values, strict=True)]
 
 
-def _band(line: CurveLine, xs: Scale, ys: Scale) -> Markup:
+def _band(line: CurveLine, xs: AxisScale, ys: AxisScale) -> Markup:
     c = line.curve
     if len(c.rounds) < 2 or c.low == c.high:
         return Markup("")
@@ -117,13 +119,13 @@ def _band(line: CurveLine, xs: Scale, ys: Scale) -> Markup:
     return path([*upper, *reversed(lower)], class_=f"area {line.tone}")
 
 
-def _floor(c: Curve, xs: Scale, ys: Scale) -> Markup:
+def _floor(c: Curve, xs: AxisScale, ys: AxisScale) -> Markup:
     if len(c.rounds) < 2:
         return path([(LEFT, ys(c.floor[0])), (RIGHT, ys(c.floor[0]))], class_="floor")
     return path(_along(c, c.floor, xs, ys), class_="floor")
 
 
-def _line(line: CurveLine, xs: Scale, ys: Scale) -> Markup:
+def _line(line: CurveLine, xs: AxisScale, ys: AxisScale) -> Markup:
     c = line.curve
     if len(c.rounds) < 2:
         x = xs(c.rounds[0])

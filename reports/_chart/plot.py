@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leakbench.judging import ATTACKERS, PAPER, Axes, Judged, Question, row_of
 from leakbench.results import Number, Utility
-from reports._chart.scale import Scale, domain, leakage, top_of
+from reports._chart.scale import AxisScale, domain, leakage, top_of
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Plot:
 
     question: Question
     size: Size
-    xs: Scale
-    ys: Scale
+    xs: AxisScale
+    ys: AxisScale
     strip: float
     axes: Axes
 
@@ -119,7 +119,7 @@ def _rows(question: Question) -> list[Number]:
     return [r for j, _, _ in _drawn(question) for a in ATTACKERS if (r := row_of(j, a.key))]
 
 
-def _utility(found: Sequence[Utility], size: Size) -> Scale:
+def _utility(found: Sequence[Utility], size: Size) -> AxisScale:
     meaning = found[0].meaning
     ends = [v for u in found for v in (u.value.value, u.value.low, u.value.high, u.chance)]
     low, high = domain(ends, top_of(meaning))
@@ -128,4 +128,4 @@ def _utility(found: Sequence[Utility], size: Size) -> Scale:
         low = math.floor(min(ends) * 10 - 0.5) / 10
     if meaning.direction == "down":
         low, high = high, low
-    return Scale(low, high, float(size.high - size.bottom), float(size.top))
+    return AxisScale(low, high, float(size.high - size.bottom), float(size.top))

@@ -11,7 +11,7 @@ from leakbench.results import Number
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down); values outside
     are put on the edge.
     """
@@ -79,7 +79,7 @@ def domain(
     return (0.0 if 0 <= low < 0.4 * high else low - pad), high + pad
 
 
-def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: float) -> Scale:
+def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: float) -> AxisScale:
     """An axis that holds all of ``numbers``, their blind guesses and controls; towards ``stop`` is
     more leakage.
     """
@@ -90,7 +90,7 @@ def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: flo
     low, high = domain(values, top_of(meaning), log=log, full=True)
     if meaning.direction == "down":
         start, stop = stop, start
-    return Scale(low, high, start, stop, log)
+    return AxisScale(low, high, start, stop, log)
 
 
 def top_of(meaning: Meaning) -> float | None:

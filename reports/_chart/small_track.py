@@ -11,13 +11,13 @@ from markupsafe import Markup
 from leakbench.judging import PAPER, Judged, Question, row_of
 from reports._chart.plot import WIDE, plot
 from reports._chart.points import look
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.svg import tag
 
 MIDDLE = "50%"
 
 
-def track_scale(question: Question) -> Scale | None:
+def track_scale(question: Question) -> AxisScale | None:
     """The chart's own leakage axis, in percent of the width, so that one drawing serves all widths;
     None without a chart.
     """
@@ -25,10 +25,10 @@ def track_scale(question: Question) -> Scale | None:
     if found is None:
         return None
     ends = (0.0, 100.0) if question.meaning.direction == "up" else (100.0, 0.0)
-    return Scale(found.xs.low, found.xs.high, *ends, found.xs.log)
+    return AxisScale(found.xs.low, found.xs.high, *ends, found.xs.log)
 
 
-def track(judged: Sequence[Judged], scale: Scale | None) -> Markup:
+def track(judged: Sequence[Judged], scale: AxisScale | None) -> Markup:
     """One track for one setting or for a folded family: rings where papers' own attacks stand, dots
     where the worst case does.
     """

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from leakbench.judging import Question
 from leakbench.results import Number
-from reports._chart.scale import Scale, leakage
+from reports._chart.scale import AxisScale, leakage
 from reports._chart.svg import tag
 
 HEIGHT, MIDDLE = 20, 10
@@ -30,16 +30,16 @@ class Dot:
     row: Number
 
 
-def scale(question: Question) -> Scale:
+def scale(question: Question) -> AxisScale:
     """From values of the question's metric to percent of a track's width, the same for all its
     settings; right leaks more.
     """
-    cases = [j.case for j in question.judged]
+    cases = [j.evidence for j in question.judged]
     rows = [r for c in cases for r in (*c.attacks, c.cascade, c.any_attack) if r is not None]
     return leakage(question.meaning, rows, START, STOP)
 
 
-def track(to: Scale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
+def track(to: AxisScale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
     """Dots in their order, the last on top; floor and control are those of the last dot's row.
     ``bars``: with 95 % intervals.
     """

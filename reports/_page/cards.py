@@ -176,7 +176,7 @@ def _often(message: Mapping[str, Any], run: Mapping[str, Any]) -> str:
 
 def _claims(settings: Sequence[ShownSetting], judged: Sequence[Judged]) -> list[Claimed]:
     """Where its paper gives a number: leakage first, then utility."""
-    verdicts = {(j.setting.index, j.case.meaning.name): j for j in judged}
+    verdicts = {(j.setting.index, j.evidence.meaning.name): j for j in judged}
     out = []
     for s in settings:
         for n in s.numbers:

@@ -13,7 +13,7 @@ from leakbench.base import Meaning
 from leakbench.judging import ATTACKERS, PAPER, Judged, Question, plural, row_of, unjudged
 from leakbench.results import CASCADE, Number
 from reports._chart.points import icon
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.svg import tag
 from reports._chart.track import Dot, percent, scale, track
 from reports._words import reach
@@ -110,9 +110,9 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
     )
 
 
-def _step(climb: _Climb, to: Scale, mark: str) -> Step:
+def _step(climb: _Climb, to: AxisScale, mark: str) -> Step:
     judged, setting = climb.judged, climb.judged.setting
-    text, paper = judged.case.meaning.text, climb.paper
+    text, paper = judged.evidence.meaning.text, climb.paper
     dots = [Dot(a.key, a.name, row) for a in DOTS if (row := row_of(judged, a.key))]
     return Step(
         family=setting.family,
@@ -128,7 +128,7 @@ def _step(climb: _Climb, to: Scale, mark: str) -> Step:
 
 
 def _gained(climb: _Climb) -> str:
-    meaning, gain = climb.judged.case.meaning, climb.gain
+    meaning, gain = climb.judged.evidence.meaning, climb.gain
     if climb.paper is None or gain is None:
         return "its paper's own did not run"
     if meaning.scale == "log":
@@ -154,7 +154,7 @@ def _more(meaning: Meaning, rest: Sequence[_Climb]) -> str:
     return f"{text}, each gains at most {meaning.text(most)}"
 
 
-def _ends(meaning: Meaning, to: Scale, rows: Sequence[Number]) -> Markup:
+def _ends(meaning: Meaning, to: AxisScale, rows: Sequence[Number]) -> Markup:
     """The scale's two marks with their names, above the tracks."""
     out = []
     floors, controls = [r.floor.value for r in rows], [r.control.value for r in rows]

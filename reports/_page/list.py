@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from leakbench.judging import Judged, Question
 from reports._chart.points import icon
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.small_track import track, track_scale
 from reports._words import lacking, reach
 
@@ -89,7 +89,7 @@ def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _line(judged: Judged, marks: Mapping[str, str], scale: Scale | None) -> ListLine:
+def _line(judged: Judged, marks: Mapping[str, str], scale: AxisScale | None) -> ListLine:
     setting, worst, gain = judged.setting, judged.verdict.worst, judged.setting.final
     found = worst.meaning.text(worst.value.value) if worst else "none"
     return ListLine(
@@ -110,18 +110,18 @@ def _line(judged: Judged, marks: Mapping[str, str], scale: Scale | None) -> List
 
 def _why(judged: Judged) -> str:
     """Why a setting cannot be judged, in a few words."""
-    case, rule = judged.case, judged.verdict.rule
+    evidence, rule = judged.evidence, judged.verdict.rule
     return {
-        1: f"sends no {case.kind} to attack",
-        2: f"not attacked: {case.reason.rstrip('.')}",
-        3: f"dead run: {case.dead_because}",
+        1: f"sends no {evidence.kind} to attack",
+        2: f"not attacked: {evidence.reason.rstrip('.')}",
+        3: f"dead run: {evidence.dead_because}",
         4: "attack too weak, even with nothing defended",
         6: "cannot tell: only the paper's own attack counts",
         9: "cannot tell: too few units for a verdict",
     }.get(rule, judged.verdict.word)
 
 
-def _folded(members: list[Judged], lines: list[ListLine], scale: Scale | None) -> Folded:
+def _folded(members: list[Judged], lines: list[ListLine], scale: AxisScale | None) -> Folded:
     setting = members[0].setting
     gains = [j.setting.final for j in members if j.setting.final]
     worst = [j.verdict.worst for j in members if j.verdict.worst]
@@ -131,7 +131,7 @@ def _folded(members: list[Judged], lines: list[ListLine], scale: Scale | None) -
         name=setting.title,
         icon=lines[0].icon,
         utility=reach(gains[0].meaning, gained) if gains else "not measured",
-        found=reach(members[0].case.meaning, [n.value.value for n in worst]),
+        found=reach(members[0].evidence.meaning, [n.value.value for n in worst]),
         track=track(members, scale),
         lines=tuple(lines),
     )

@@ -170,7 +170,7 @@ def gallery(data: ReportData, budget: int = BUDGET) -> Gallery:
 def _sources(data: ReportData) -> list[_Source]:
     tones: dict[tuple[int, bool, str], str] = {}
     for j in [j for q in data.questions for j in q.judged]:
-        for n in j.case.attacks:
+        for n in j.evidence.attacks:
             tones.setdefault((j.setting.index, n.probe, n.attacker.name), j.verdict.tone)
     out = []
     for s in data.settings:

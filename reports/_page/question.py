@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakbench.judging import WORST, Choice, Question, counts, present
+from leakbench.judging import WORST, AttackerKind, Question, counts, present
 from leakbench.reporting import ReportData
 from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
@@ -35,7 +35,7 @@ class QuestionView:
     utility: str
     meaning: str
     legend: tuple[tuple[Markup, str, str], ...]
-    attackers: tuple[Choice, ...]
+    attackers: tuple[AttackerKind, ...]
     scenes: Mapping[str, tuple[Scene, Scene]]
 
     @property

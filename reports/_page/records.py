@@ -13,7 +13,7 @@ from markupsafe import Markup
 from leakbench.judging import ATTACKERS, ORACLES, WORST, Judged, Question, plural, row_of
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import CASCADE, Number
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
 from reports._page.clients import strip, worst_off
 from reports._words import NOT_RECORDED, claim, claimed, interval, span
@@ -74,7 +74,7 @@ def records(data: ReportData) -> list[Record]:
     return [_record(s, asked) for s in data.settings]
 
 
-def _record(setting: ShownSetting, asked: Sequence[tuple[Question, Scale | None]]) -> Record:
+def _record(setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | None]]) -> Record:
     found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
     verdict = found[0][2].verdict if found else None
     final = setting.final
@@ -96,7 +96,7 @@ def _record(setting: ShownSetting, asked: Sequence[tuple[Question, Scale | None]
 
 
 def _said(
-    setting: ShownSetting, found: Sequence[tuple[Question, Scale | None, Judged]]
+    setting: ShownSetting, found: Sequence[tuple[Question, AxisScale | None, Judged]]
 ) -> list[Said]:
     """One per question; of the time before training ended only what differs from its end."""
     out: list[Said] = []
@@ -113,7 +113,7 @@ def _said(
 
 
 def _measured(
-    setting: ShownSetting, question: Question, judged: Judged, to: Scale | None
+    setting: ShownSetting, question: Question, judged: Judged, to: AxisScale | None
 ) -> dict[str, Any]:
     """Who reached what, and on which clients."""
     out: dict[str, Any] = {"measure": question.meaning.heading}
@@ -128,7 +128,7 @@ def _measured(
     return out
 
 
-def _rungs(judged: Judged, to: Scale) -> list[Rung]:
+def _rungs(judged: Judged, to: AxisScale) -> list[Rung]:
     """Each attacker, weakest first."""
     out = []
     for attacker in ATTACKERS:
@@ -159,7 +159,7 @@ def _ends(judged: Judged) -> str:
 
 
 def _claim(setting: ShownSetting, judged: Judged) -> str:
-    meaning = judged.case.meaning
+    meaning = judged.evidence.meaning
     row = claimed(setting, meaning.name)
     if row is None or row.claim is None:
         return "Its paper gives no number for this."

@@ -446,7 +446,7 @@ def test_the_filter_is_the_ridge_whitened_mean_difference():
     for m, d in ((40, 5), (6, 30)):
         clear = normal(0, m, d) * torch.linspace(0.5, 2, d)
         marked = clear + 1 + 0.1 * normal(1, m, d)
-        pairs = _classifiers.Pairs(clear, marked, clear[:2], marked[:2])
+        pairs = _classifiers.SamplePairs(clear, marked, clear[:2], marked[:2])
         score = _classifiers._filter(pairs)
         direction = score(torch.eye(d)) - score(torch.zeros(1, d))
         middle = ((clear + marked) / 2).double()

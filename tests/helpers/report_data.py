@@ -30,13 +30,13 @@ from leakbench.reporting.data import (
     Clients,
     Curve,
     Embedding,
-    Made,
     Naming,
+    Origin,
     Picture,
     ReportData,
+    ReportTask,
     ShownSetting,
     Split,
-    Task,
 )
 from leakbench.reporting.png import Images
 from leakbench.results import cascade, front, number
@@ -350,7 +350,7 @@ def report(
     tables, ids = Tables(tuple(shown), tuple(missing)), {s.key: s.id for s in shown}
     given = {
         "title": "leakbench report",
-        "made": Made(version="0.1.0", commit="abc", dirty=False, at="2026-11-21T00:00:00+00:00"),
+        "made": Origin(version="0.1.0", commit="abc", dirty=False, at="2026-11-21T00:00:00+00:00"),
         "headline": headline(questions[0] if questions else None),
         "metrics": dict(sorted(metrics.items())),
         "tasks": tuple(_task(name, shown) for name in dict.fromkeys(s.task for s in shown)),
@@ -364,11 +364,11 @@ def report(
     return ReportData(**given | changes)
 
 
-def _task(name: str, settings: Sequence[Setting]) -> Task:
+def _task(name: str, settings: Sequence[Setting]) -> ReportTask:
     facts = [r.meta.get("facts", {}) for s in settings if s.task == name for r in s.every]
     clients = {f["clients"] for f in facts if "clients" in f}
     useful = [s.final for s in settings if s.task == name and s.final]
-    return Task(
+    return ReportTask(
         id=name,
         about="20 clients",
         clients=clients.pop() if len(clients) == 1 else None,
@@ -429,7 +429,7 @@ def _measured(n: Number, run: Run) -> Measured:
         units={"attack": (unit,), "floor": (unit,), "control": (unit,)},
         exact=frozenset(),
         guesses={f"{name}-1": GUESSES.get(name, "ab" * 32)},
-        made=number.Made(*HOW),
+        made=number.Environment(*HOW),
     )
 
 
@@ -487,7 +487,7 @@ def report_data(**changes: Any) -> ReportData:
         "utility": utility,
         "runs": run_json,
         "more": more,
-        "made": Made(
+        "made": Origin(
             version="0.1.0", commit="e284c761f00d", dirty=True, at="2026-11-21T06:30:00+00:00"
         ),
         "missing": [Missing(configuration=b, **lacks) for b, *_ in SETTINGS[:3]],

@@ -17,7 +17,7 @@ from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.opening import counts, headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import amount, count, plural, sentence
-from leakbench.judging.verdict import Case, judge, seeds_needed, strict
+from leakbench.judging.verdict import Evidence, judge, seeds_needed, strict
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results.number import Attacker, Evaluated, Number
@@ -81,7 +81,7 @@ def case(*attacks, cascade=None, worst=None, metric=P_LEAK, seeds=3, **more):
     if worst is None and attacks:
         pick = max if metric.meaning.direction == "up" else min
         worst = by(pick(attacks, key=lambda a: a.value.value), "any_attack")
-    return Case(
+    return Evidence(
         meaning=metric.meaning,
         attacks=attacks,
         cascade=cascade,
@@ -203,7 +203,7 @@ def test_rule_6_only_the_papers_own_attack(value, rule):
 
 
 def test_paper_alone_is_said_to_count_where_others_were_too_weak():
-    c = Case(
+    c = Evidence(
         meaning=P_LEAK.meaning,
         attacks=(number(0.2, "paper"), number(0.2, flags=["control_failed"])),
         any_attack=number(0.2, "paper", "any_attack"),

@@ -22,7 +22,7 @@ from reports._chart.data import block, chart_data
 from reports._chart.labels import within
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import shapes
-from reports._chart.scale import Scale
+from reports._chart.scale import AxisScale
 from reports._chart.scene import scene
 from reports._chart.small_track import track, track_scale
 from reports._page.strip import strip
@@ -167,7 +167,7 @@ def test_the_drawing_and_the_data_are_one(size, key):
     told = chart_data({"q0": {k: [scene(plot(question, size), k)] for k in (key, "any_attack")}})[
         "charts"
     ]["q0"]
-    xs, ys = (Scale(*told[size.name][a][:4], log=bool(told[size.name][a][4])) for a in "xy")
+    xs, ys = (AxisScale(*told[size.name][a][:4], log=bool(told[size.name][a][4])) for a in "xy")
     drawn = chart(found, shapes([j.setting.family for j in question.judged]), "q0")
     places = {
         i: (float(x), float(y))

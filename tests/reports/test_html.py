@@ -19,11 +19,11 @@ from leakbench.base.errors import UsageError
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.check import heading
-from leakbench.reporting.data import Check, CheckRow, Made, Picture
+from leakbench.reporting.data import Check, CheckRow, Origin, Picture
 from leakbench.reporting.png import Images
 from leakbench.results.number import Missing
 from reports._chart.labels import beside, column
-from reports._chart.scale import Scale, domain
+from reports._chart.scale import AxisScale, domain
 from reports.figures import Figures
 from reports.html import Html, render
 
@@ -176,7 +176,7 @@ def test_strings_from_run_folders_are_escaped_everywhere():
         rows,
         more={base.key: {"pictures": [image], "command": EVIL}},
         title=EVIL,
-        made=Made(version=EVIL, commit=EVIL, dirty=False, at=EVIL),
+        made=Origin(version=EVIL, commit=EVIL, dirty=False, at=EVIL),
         missing=[Missing(configuration=base, attack=EVIL, metric=EVIL, reason=EVIL)],
         images=images.found,
         check=Check(exit=3, lines=(EVIL,), against=EVIL, heading=EVIL, rows=(check,)),
@@ -327,14 +327,14 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 
 def test_scales_run_either_way_and_ticks_are_round():
-    up, down = Scale(0, 1, 100, 0), Scale(0, 1, 0, 100)
+    up, down = AxisScale(0, 1, 100, 0), AxisScale(0, 1, 0, 100)
     assert (up(0), up(1), up(0.25)) == (100, 0, 75)
     assert down(2) == 100
-    assert Scale(1, 0, 100, 0)(1) == 100  # an error rate: worst at the bottom
-    assert len(Scale(1, 0, 100, 0).ticks()) == 6
+    assert AxisScale(1, 0, 100, 0)(1) == 100  # an error rate: worst at the bottom
+    assert len(AxisScale(1, 0, 100, 0).ticks()) == 6
     assert [t for _, t in up.ticks()] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
-    assert Scale(1, 1000, 0, 3, log=True)(10) == pytest.approx(1)
-    assert [t for _, t in Scale(1, 1000, 0, 3, log=True).ticks()] == ["1", "10", "100", "1000"]
+    assert AxisScale(1, 1000, 0, 3, log=True)(10) == pytest.approx(1)
+    assert [t for _, t in AxisScale(1, 1000, 0, 3, log=True).ticks()] == ["1", "10", "100", "1000"]
 
 
 @pytest.mark.parametrize("values", [[0.5], [0.0, 1.0], [12.0, 78.0, 13.0], [1e-6, 0.3]])

@@ -21,7 +21,7 @@ from leakbench.cli import run as cli
 from leakbench.record import excerpts
 from leakbench.record.columns import MISSING
 from leakbench.record.folders import Run, load, read_table
-from leakbench.record.parts import Part, lost
+from leakbench.record.parts import RunPart, lost
 from leakbench.record.recording import Recording
 from leakbench.reproduce.excerpt import attacks, excerpt
 from leakbench.scoring.truth import Truth
@@ -211,14 +211,14 @@ def test_it_stays_below_the_limit_and_names_what_did_not_fit(whole, tmp_path, mo
 
 
 def test_a_model_without_the_auxiliary_data_is_not_kept(whole, tmp_path, monkeypatch):
-    same = Part.same
+    same = RunPart.same
 
     def heavy(part, name):
         same(part, name)
         if name.startswith("known/"):
             part.put("too much", lambda: bytes(excerpts.LIMIT))
 
-    monkeypatch.setattr(Part, "same", heavy)
+    monkeypatch.setattr(RunPart, "same", heavy)
     made = excerpt(whole, tmp_path / "x", rounds=3)
     assert "the last model with the auxiliary data: too large" in made.meta["excerpt"]["left_out"]
     assert {m.kind for m in Recording(made).transcript} == {"prototype"}

@@ -20,7 +20,7 @@ from leakbench.base.files import read_csv
 from leakbench.record.folders import load
 from leakbench.reproduce import prototype_views
 from leakbench.reproduce.prototype_views import (
-    Pairs,
+    PrototypePairs,
     log10_sphere_ratio,
     log10_sphere_ratios,
     pairs,
@@ -148,7 +148,7 @@ class TestTSNE:
         true = torch.nn.functional.normalize(
             torch.randn(30, 16, generator=rng, dtype=torch.float64), dim=1
         )
-        near = Pairs(
+        near = PrototypePairs(
             1,
             torch.arange(30),
             true,
@@ -165,14 +165,15 @@ class TestTSNE:
         rng = torch.Generator().manual_seed(1)
         true, proxy = (torch.randn(12, 8, generator=rng, dtype=torch.float64) for _ in range(2))
         one, two = (
-            prototype_views.tsne(Pairs(1, torch.arange(12), true * k, proxy))[0] for k in (1.0, 4.0)
+            prototype_views.tsne(PrototypePairs(1, torch.arange(12), true * k, proxy))[0]
+            for k in (1.0, 4.0)
         )
         assert torch.allclose(one, two, atol=1e-3)
 
     @pytest.mark.filterwarnings("error")
     def test_a_collapsed_run_can_be_drawn(self):
         same = torch.ones(10, 4, dtype=torch.float64)
-        a, _ = prototype_views.tsne(Pairs(1, torch.arange(10), same, same))
+        a, _ = prototype_views.tsne(PrototypePairs(1, torch.arange(10), same, same))
         assert a.isfinite().all()
 
     def test_files(self, noisy, turned, tmp_path):
