@@ -265,8 +265,9 @@ def _units(line: Line) -> list[dict[str, Any]]:
 
 
 def _described(m: Metric) -> dict[str, Any]:
-    """For attack.json: how to read the metric. ``leaks`` is its direction, as it was called first;
-    an infinite bound is null.
+    """For attack.json: how to read the metric.
+
+    ``leaks`` is its direction, as it was called first; an infinite bound is null.
     """
     return {**m.meaning.parameters(), "leaks": m.leaks}
 
