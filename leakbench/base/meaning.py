@@ -179,11 +179,9 @@ class Meaning(Spec):
 def _told(cls: type[Spec], values: Mapping[str, Any]) -> dict[str, Any]:
     """What ``values`` says of the fields of ``cls``, text on one line."""
     line = str.maketrans("\n\t", "  ")
-    return {
-        k: printable(v).translate(line) if isinstance(v, str) else v
-        for k, v in values.items()
-        if k in cls.model_fields
-    }
+    out = {k: v for k, v in values.items() if k in cls.model_fields}
+    texts = {k: v for k, v in out.items() if isinstance(v, str)}
+    return {**out, **{k: printable(v).translate(line) for k, v in texts.items()}}
 
 
 def _margin(low: Any, high: Any) -> float | None:
