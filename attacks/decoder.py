@@ -121,14 +121,14 @@ class Decoder(Attack):
             return "the method has no field `layer`, so how its features are made is not known"
         if not recording.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
-        if self.average > 1 and getattr(method, "subset", "") != "fixed":
+        if self.average == 1:
+            return ""
+        if getattr(method, "subset", "") != "fixed":
             return (
                 "the method does not share the same examples again (subset=fixed), so there is"
                 " nothing to average: use average=1"
             )
-        if self.average > 1 and not any(
-            s["kind"] == "labels" and s["sender"] == "client" for s in recording.sent
-        ):
+        if ("labels", "client") not in [(s["kind"], s["sender"]) for s in recording.sent]:
             return (
                 "clients send no labels by which the rows of two messages could be told to belong"
                 " together: use average=1"

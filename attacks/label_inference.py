@@ -88,20 +88,16 @@ class LabelInference(Attack):
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(
-            update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))}
-        )
+        knows = dict.fromkeys((*self.threat.knows, "aux_data"))
+        return self.threat.model_copy(update={"knows": tuple(knows)})
 
     def obstacle(self, recording: Source) -> str:
         why = super().obstacle(recording)
         if why or self.source == "message":
             return why
         name, last = _output(recording.module())
-        if (
-            recording.method.outputs != "logits"
-            or last is None
-            or last.out_features != recording.facts.classes
-        ):
+        outputs, classes = recording.method.outputs, recording.facts.classes
+        if outputs != "logits" or last is None or last.out_features != classes:
             return (
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -88,12 +89,7 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 def do(job: Job, tell: Tell) -> Outcome:
     """Do it here."""
     try:
-        return Outcome(
-            job.name,
-            job.work(
-                *job.args, progress=lambda done, total, what: tell(job.name, done, total, what)
-            ),
-        )
+        return Outcome(job.name, job.work(*job.args, progress=partial(tell, job.name)))
     except LeakbenchError as error:
         return Outcome(
             job.name,

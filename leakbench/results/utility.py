@@ -89,18 +89,17 @@ def rows(
         found = over_seeds(means, meaning.name)
         marks = flags.of_seeds(len(evaluated)) | of_runs(evaluated)
         marks |= {"few_units"} if found.n < flags.FEW_UNITS else set()
-        out.append(
-            Utility(
-                configuration=setting.configuration,
-                meaning=meaning,
-                statistic=statistic,
-                seeds=tuple(e.run.seed for e in evaluated),
-                rounds=int(setting.one.spec["rounds"]),
-                value=found,
-                chance=float(setting.one.meta["utility"]["chance"]),
-                flags=frozenset(marks),
-            )
+        utility = Utility(
+            configuration=setting.configuration,
+            meaning=meaning,
+            statistic=statistic,
+            seeds=tuple(e.run.seed for e in evaluated),
+            rounds=int(setting.one.spec["rounds"]),
+            value=found,
+            chance=float(setting.one.meta["utility"]["chance"]),
+            flags=frozenset(marks),
         )
+        out.append(utility)
     return out, missing
 
 
