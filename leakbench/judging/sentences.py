@@ -110,7 +110,8 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
     if verdict.rule == 8:
         return (
             f"Leaks in part: an attacker {verb}"
-            f" {amount(evidence, got, got.value.value, full=True)}, at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
+            f" {amount(evidence, got, got.value.value, full=True)}, at worst"
+            f" {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
             f" nothing defended it is {amount(evidence, got, got.control.value)}."
         )
     row = verdict.binding or worst
