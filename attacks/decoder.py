@@ -1,5 +1,6 @@
-"""Decoder: rebuild inputs from shared features by a network trained on auxiliary data (FLea, KDD
-2024, Appendix D).
+"""Decoder: rebuild inputs from shared features by a network trained on auxiliary data.
+
+FLea (KDD 2024), Appendix D.
 """
 
 from __future__ import annotations

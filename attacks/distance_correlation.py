@@ -1,6 +1,4 @@
-"""Distance correlation (Székely et al. 2007) between what clients share as features and the inputs
-behind it.
-"""
+"""Distance correlation (Székely et al. 2007) of shared features and the inputs behind them."""
 
 from __future__ import annotations
 

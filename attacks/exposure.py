@@ -1,7 +1,4 @@
-"""Exposure (FLea, Section 4.4).
-
-Of how many other clients does each client get to see the shared features?
-"""
+"""Exposure (FLea, Section 4.4): of how many others does a client see the shared features?"""
 
 from __future__ import annotations
 

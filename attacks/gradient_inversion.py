@@ -1,7 +1,6 @@
-"""Gradient inversion.
+"""Gradient inversion: the images whose gradient is the one that a client's update is.
 
-Find the images whose gradient is the one that a client's update is (Zhu et al. 2019; Geiping
-et al. 2020).
+Zhu et al. 2019; Geiping et al. 2020.
 """
 
 from __future__ import annotations

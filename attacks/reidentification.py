@@ -1,7 +1,4 @@
-"""Re-identification.
-
-Which of a later round's nameless feature sets came from the client that was seen before?
-"""
+"""Re-identification: which nameless feature set of a later round is this client's?"""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ def _read(m: Meaning) -> str:
 
 
 def _first(thing: Any) -> str:
-    """The first line of its module's docstring after the name, or of its own."""
+    """The first sentence of its module's docstring, or of its own."""
     module = inspect.getmodule(thing)
     text = (inspect.getdoc(module) if inspect.isclass(thing) else inspect.getdoc(thing)) or ""
-    return _plain(text.splitlines()[0]) if text else ""
+    return _plain(" ".join(text.split("\n\n")[0].split()))
 
 
 def _plain(text: str) -> str:

@@ -841,6 +841,8 @@ class TestListAndShow:
         code, out, _ = cli("list", kind)
         assert code == 0
         assert all(len(line.split()) > 2 for line in out.splitlines())
+        whole = (".", "?", ")") if kind != "metrics" else ("leaks up", "leaks down")
+        assert [line for line in out.splitlines() if not line.endswith(whole)] == []
         found = json.loads(cli("list", kind, "--json")[1])[kind]
         assert [line.split()[0] for line in out.splitlines()] == list(found)
 
