@@ -76,8 +76,9 @@ class Measurement(Part):
         return self.value if self.high is None else self.high
 
     def text(self, beside: str = "") -> str:
-        """Value and interval, ``beside`` between them; to three decimals, or to three digits where
-        decimals would show nothing of either.
+        """Value and interval, ``beside`` between them.
+
+        To three decimals, or to three digits where decimals would show nothing of either.
         """
         largest = max(abs(x) for x in (self.value, self.lowest, self.highest))
         form = ".2e" if 0 < largest < 5e-4 else ".3f"
