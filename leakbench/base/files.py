@@ -59,8 +59,8 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (text + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """A JSON file of ours.
+def read_json(path: Path, schema: int = SCHEMA) -> Any:
+    """A JSON file of ours; ``schema``: the newest that this version reads.
 
     Raises:
         BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
@@ -71,10 +71,10 @@ def read_json(path: Path) -> Any:
         raise BrokenFile(f"{path} is missing. Give a folder that leakbench wrote.") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
-    schema = value.get("schema", SCHEMA) if isinstance(value, dict) else SCHEMA
-    if not isinstance(schema, int) or schema > SCHEMA:
+    found = value.get("schema", schema) if isinstance(value, dict) else schema
+    if not isinstance(found, int) or found > schema:
         raise BrokenFile(
-            f"{path} has schema {schema}, this leakbench reads schema {SCHEMA} and older. Update"
+            f"{path} has schema {found}, this leakbench reads schema {schema} and older. Update"
             " leakbench."
         )
     return value

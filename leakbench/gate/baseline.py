@@ -110,7 +110,9 @@ class GateRow(Spec):
     @property
     def estimate(self) -> Estimate:
         """Value and interval; how that was made is not recorded."""
-        n = sum(map(len, self.scores.values())) if self.n is None else self.n
+        n, sizes = self.n, [len(units) for units in self.scores.values()]
+        if n is None:  # test units are the same in every seed
+            n = max(sizes, default=0) if self.attack == UTILITY else sum(sizes)
         return Estimate(self.value, self.low, self.high, n, self.unit, "")
 
     @property

@@ -14,6 +14,7 @@ from leakbench.gate.rows import gate_rows
 from leakbench.record import columns
 from leakbench.record.columns import Row
 from leakbench.record.folders import find, read_table
+from leakbench.reporting.data import SCHEMA
 from leakbench.results.cells import configuration, gained, number
 from leakbench.results.number import Number, Utility
 from leakbench.results.tables import collect
@@ -78,7 +79,7 @@ def _setting(line: Row) -> tuple[object, ...]:
 def _meanings(folder: Path) -> Mapping[str, object]:
     """What the report's own report.json says of its metrics; nothing where it has none."""
     path = folder / "report.json"
-    content = read_json(path) if path.is_file() else {}
+    content = read_json(path, SCHEMA) if path.is_file() else {}
     found = content.get("metrics", {}) if isinstance(content, dict) else {}
     return found if isinstance(found, dict) else {}
 

@@ -13,8 +13,8 @@ from leakbench import api
 from leakbench.attacking import choices, guessing
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
-from leakbench.judging.judging import number
-from leakbench.judging.verdict import Case, judge
+from leakbench.judging.judging import find_questions
+from leakbench.judging.verdict import judge
 from leakbench.record.folders import Run
 from leakbench.record.recording import Recording
 from leakbench.reproduce.expected_exposure import expected
@@ -216,22 +216,14 @@ def test_over_seeds_it_stays_exact_and_is_judged_by_what_it_is(runs):
         if (r["attack"], r["metric"], r["stage"]) == ("exposure", "exposure", "final")
     )
     assert final["value"] == pytest.approx(sum(values["final"][::2]) / 2)
-    words = {
-        stage: _word(
-            [r for r in tables.rows("tradeoff") if (r["metric"], r["stage"]) == ("exposure", stage)]
-        )
-        for stage in values
-    }
+    (setting,) = tables.settings
+    asked = find_questions([setting], tables.missing)
+    mine = [q for q in asked if q.metric == "exposure"]
+    # As if it had learnt something: in nine rounds of one step it has not.
+    alive = {q.stage: q.judged[0].evidence.model_copy(update={"dead_seeds": 0}) for q in mine}
+    words = {stage: judge(alive[stage]).word for stage in ("untrained", "final")}
     assert 0.1 < final["value"] < 0.5
     assert words == {"untrained": "held", "final": "leaks in part"}
-
-
-def _word(rows):
-    found = {r["attack"]: number(r) for r in rows}
-    case = Case(
-        "exposure", "up", (found["exposure"],), found["cascade"], found["any_attack"], seeds=2
-    )
-    return judge(case).word
 
 
 def test_an_attack_is_refused_where_features_are_only_summed(tmp_path):

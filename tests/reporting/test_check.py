@@ -12,11 +12,10 @@ from leakbench.base.files import read_json, write_json
 from leakbench.cli import run as cli
 from leakbench.gate import gate
 from leakbench.gate.baseline import Baseline
+from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.reporting import write
 from leakbench.reporting.check import check_of
-from leakbench.reporting.commands import commands
-from leakbench.results import tables
 
 
 def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
@@ -43,8 +42,9 @@ def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
 
 
 def said(now, then, baseline=Path("leakage.json")):
-    verdict = gate.check(write.gated(now), Baseline.of(write.gated(then)))
-    return check_of(verdict, now, commands(now, tables.collect(now).rows("tradeoff")), baseline)
+    settings = write.tables(now).settings
+    before = Baseline.of(gate_rows(write.tables(then).settings))
+    return check_of(gate.check(gate_rows(settings), before), settings, baseline)
 
 
 def test_what_leaks_more_comes_first_with_numbers_and_margin(tmp_path):
@@ -120,7 +120,8 @@ def test_of_runs_that_are_gone_the_baseline_tells_how_to_train_them(tmp_path):
 
 def test_nothing_gated(tmp_path):
     now = made(tmp_path / "a", 2, seeds=[0])
-    check = check_of(gate.check(write.gated(now), Baseline(())), now, {})
+    settings = write.tables(now).settings
+    check = check_of(gate.check(gate_rows(settings), Baseline(())), settings)
     assert check.heading == "Nothing is gated yet: `leakbench check --update`."
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -21,12 +20,15 @@ from leakbench.base.errors import BrokenFile
 from leakbench.base.files import digests, read_csv, read_json, write_csv, write_json, write_tree
 from leakbench.base.printable_text import one_line, printable
 from leakbench.cli import run as cli
+from leakbench.metrics import P_LEAK
 from leakbench.record import folders
 from leakbench.record.columns import TABLES
 from leakbench.record.folders import load
 from leakbench.reporting import write
 from leakbench.reporting.commands import recorded
 from leakbench.reporting.data import Check, CheckRow, Picture
+from leakbench.reporting.png import Images
+from leakbench.results.tables import collect
 from reports import latex, markdown
 
 EVIL = (
@@ -109,11 +111,10 @@ def report(request, tmp_path_factory):
     found = [load(honest), load(bad)]
     # Its task and attacks do not exist here: which would fit cannot be asked.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "tables", lambda found, look: write.results.collect(found, look=look))
-        patch.setattr(write.pictures, "of_runs", lambda _: [])
+        patch.setattr(write.pictures, "of", lambda *_: [])
         patch.setattr(write.about, "of", lambda _: {})
-        patch.setattr(write.maps, "of", lambda *_: [])
-        write.write(found, out / "report", title=evil, formats=FORMATS)
+        patch.setattr(write.maps, "of", lambda _: [])
+        write.write(collect(found), out / "report", title=evil, formats=FORMATS)
     return evil, out / "report"
 
 
@@ -212,7 +213,7 @@ def test_tables_read_back_equal_and_no_cell_is_a_formula(report):
 def test_report_json_is_json_and_keeps_the_names(report):
     evil, out = report
     found = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    assert evil in {s["family"] for s in found["settings"]}
+    assert evil in {s["configuration"]["defense"] for s in found["settings"]}
     assert evil not in {s["command"] for s in found["settings"]}
 
 
@@ -447,25 +448,36 @@ def test_pictures_and_check_lines_are_escaped_too(tmp_path):
     import numpy as np
     from helpers.report_data import report_data
 
-    data = report_data()
-    image = Picture(EVIL, EVIL, EVIL, "{}", EVIL + HIDDEN, 0, 1, "attack", np.zeros((2, 2)), 3.0)
+    data, images = report_data(), Images()
+    image = Picture(
+        attack=EVIL,
+        params={EVIL: EVIL},
+        unit=EVIL + HIDDEN,
+        probe=0,
+        round=1,
+        role="attack",
+        sha256=images.add(np.zeros((2, 2))),
+        psnr=3.0,
+    )
     row = CheckRow(
-        "leaks more",
-        EVIL + HIDDEN,
-        EVIL,
-        EVIL,
-        0.1,
-        0.2,
-        0.1,
-        0.0,
-        0.2,
-        0.05,
-        EVIL,
-        f"leakbench {EVIL}",
+        verdict="leaks more",
+        row=EVIL + HIDDEN,
+        ref=EVIL,
+        meaning=P_LEAK.meaning,
+        old=0.1,
+        new=0.2,
+        difference=0.1,
+        low=0.0,
+        high=0.2,
+        margin=0.05,
+        why=EVIL,
+        command=f"leakbench {EVIL}",
     )
-    evil = replace(
-        data, pictures=[image], check=Check(1, (EVIL + HIDDEN,), EVIL, EVIL + HIDDEN, (row,))
-    )
+    check = Check(exit=1, lines=(EVIL + HIDDEN,), against=EVIL, heading=EVIL + HIDDEN, rows=(row,))
+    first, *others = data.settings
+    told = {"settings": (first.model_copy(update={"pictures": (image,)}), *others)}
+    told |= {"check": check, "images": data.images | images.found}
+    evil = data.model_copy(update=told)
     for name in ("html", "markdown", "latex", "figures", "json"):
         registry.load("reports", name).build({}, name).write(evil, tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ unlike things said.
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,10 +16,13 @@ from leakbench.base.files import write_tree
 from leakbench.cli import run as cli
 from leakbench.federation.utility import METRICS
 from leakbench.gate.rows import gate_rows
+from leakbench.metrics import P_LEAK
+from leakbench.metrics.context import SAMPLES_TO_90
 from leakbench.record import folders
 from leakbench.reporting import other
-from leakbench.reporting.moved import against
+from leakbench.reporting.moved import Moved, against
 from leakbench.results.tables import collect
+from leakbench.statistics.intervals import Estimate
 from reports._page import moved as _against
 from reports.html import render
 
@@ -280,37 +282,29 @@ def test_a_report_without_another_has_no_such_section():
 
 
 def test_factors_where_samples_are_counted():
-    from leakbench.reporting.moved import Amount, Moved
-
     row = Moved(
-        "k",
-        "digits",
-        "FLea",
-        "any_attack",
-        "public",
-        "samples_to_90",
-        "final",
-        False,
-        "down",
-        # Fmt: skip.
-        Amount(20, 15, 25, 10, "draw"),
-        Amount(10, 8, 12, 10, "draw"),
-        0.5,
-        0.35,
-        0.7,
-        "factor",
-        "leaks more",
-        "",
+        setting="k",
+        task="digits",
+        name="FLea",
+        attack="any_attack",
+        rung="public",
+        meaning=SAMPLES_TO_90.meaning,
+        stage="final",
+        probe=False,
+        worse="down",
+        old=Estimate(20, 15, 25, 10, "draw", ""),
+        new=Estimate(10, 8, 12, 10, "draw", ""),
+        difference=0.5,
+        low=0.35,
+        high=0.7,
+        scale="factor",
+        word="leaks more",
+        why="",
     )
     assert _against.change(row) == "× 0.50 (× 0.35 to × 0.70)"
-    assert (
-        _against.change(
-            replace(
-                row, scale="difference", metric="p_leak", difference=-0.001, low=-0.04, high=0.001
-            )
-        )
-        == "0.00 (-0.04 to 0.00)"
-    )
+    small = {"difference": -0.001, "low": -0.04, "high": 0.001}
+    other = row.model_copy(update={"scale": "difference", "meaning": P_LEAK.meaning} | small)
+    assert _against.change(other) == "0.00 (-0.04 to 0.00)"
 
 
 def test_keys_are_those_of_the_tables(tmp_path):

@@ -7,13 +7,12 @@ import hashlib
 import json
 import struct
 import zlib
-from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from helpers.pixels import pixels as pixels_of
 from helpers.report_data import report_data
 from helpers.small_runs import trained
-from reports._png import png
 
 from leakbench import api
 from leakbench.base import registry
@@ -21,9 +20,9 @@ from leakbench.base.errors import UsageError
 from leakbench.cli import run as cli
 from leakbench.record.folders import load
 from leakbench.reporting import maps, pictures, redaction
-from leakbench.reporting import write as reporting
-from leakbench.reporting.data import ReportData
-from leakbench.reporting.redaction import KEPT, LEFT_OUT, clear, redact
+from leakbench.reporting.data import ReportData, ShownSetting
+from leakbench.reporting.png import Images, png
+from leakbench.reporting.redaction import KEPT, LEFT_OUT, OF_A_SETTING, clear, redact
 
 EVERY = ("html", "csv", "json", "figures", "markdown", "latex")
 
@@ -83,12 +82,20 @@ def write(data, out):
 
 @pytest.fixture
 def data():
-    full = report_data()
-    columns = {
-        n: [{c: r.get(c, "") for c in cs} for r in getattr(full, n)]
-        for n, cs in reporting.results.TABLES.items()
-    }
-    return replace(full, **columns)
+    return report_data()
+
+
+def shown_in(data):
+    """Every picture's pixels."""
+    shown = [p for s in data.settings for p in s.pictures]
+    return [x for x in (pixels_of(data.images, p) for p in shown) if x is not None]
+
+
+def drawn_of(run):
+    """The pixels of every picture that a report of this run shows."""
+    images = Images()
+    shown = list(pictures.of_run(run, images))
+    return [x for x in (pixels_of(images.found, p) for p in shown) if x is not None]
 
 
 def test_the_search_finds_what_is_there(data, tmp_path):
@@ -96,14 +103,15 @@ def test_the_search_finds_what_is_there(data, tmp_path):
     wrong thing.
     """
     out = write(data, tmp_path)
-    for picture in data.pictures:
-        assert holding(out, [picture.image]) >= {"index.html", "report.json"}
+    assert len(shown_in(data)) > 20
+    for image in shown_in(data):
+        assert holding(out, [image]) >= {"index.html", "report.json"}
 
 
 def test_no_byte_of_original_or_reconstruction_is_written(data, tmp_path):
     out = write(redact(data), tmp_path)
-    assert {p.image.tobytes() for p in data.pictures}
-    assert holding(out, [p.image for p in data.pictures]) == set()
+    assert shown_in(data)
+    assert holding(out, shown_in(data)) == set()
     # Charts, no photographs.
     assert embedded(out) == {p.name for p in (out / "figures").glob("tradeoff-*.png")}
     assert not list((out / "figures").glob("pictures-*"))
@@ -123,7 +131,7 @@ def test_the_place_of_the_pictures_says_so_and_every_number_stays(data, tmp_path
     found, whole = (
         json.loads((p / "report.json").read_text(encoding="utf-8")) for p in (out, full)
     )
-    assert (found["redacted"], found["pictures"], whole["redacted"]) == (True, {}, False)
+    assert (found["redacted"], found["images"], whole["redacted"]) == (True, {}, False)
     assert not [p for s in found["settings"] for p in s["pictures"]]
     for one, other in zip(found["settings"], whole["settings"], strict=True):
         assert {k: v for k, v in one.items() if k != "pictures"} == {
@@ -137,18 +145,21 @@ def test_a_field_of_a_report_is_kept_or_left_out_by_decision():
     """Whoever adds a field has to say here whether it may show private data; until then it is left
     out.
     """
-    names = {f.name for f in fields(ReportData)}
-    assert names <= KEPT | LEFT_OUT, (
-        "decide in leakbench/redaction.py whether the new field may show what a client holds"
-    )
+    why = "decide in leakbench/reporting/redaction.py if the new field may show a client's data"
+    assert set(ReportData.model_fields) == KEPT | LEFT_OUT, why
+    assert set(ShownSetting.model_fields) == OF_A_SETTING | {"pictures"}, why
     assert not KEPT & LEFT_OUT
 
 
 def test_what_nobody_decided_on_is_emptied(data, monkeypatch):
-    monkeypatch.setattr(redaction, "KEPT", KEPT - {"curves", "runs"})
-    out = redact(replace(data, curves=["a secret"]))
-    assert (out.curves, out.runs, out.pictures) == ((), (), ())
-    assert out.rows("tradeoff") == data.rows("tradeoff")
+    monkeypatch.setattr(redaction, "KEPT", KEPT - {"title", "metrics"})
+    monkeypatch.setattr(redaction, "OF_A_SETTING", OF_A_SETTING - {"curves"})
+    assert data.metrics
+    assert any(s.curves for s in data.settings)
+    out = redact(data)
+    assert (out.metrics, out.images) == ({}, {})
+    assert not any(s.curves or s.pictures for s in out.settings)
+    assert out.tables.rows("tradeoff") == data.tables.rows("tradeoff")
     assert out.redacted
 
 
@@ -166,7 +177,7 @@ def run(tmp_path_factory):
 
 
 def test_from_a_run_folder_with_every_format(run, tmp_path, capsys):
-    images = [p.image for p in pictures.of_run(run) if np.isfinite(p.image).all()]
+    images = drawn_of(run)
     assert len(images) >= 8
     plain, hidden = tmp_path / "plain", tmp_path / "hidden"
     formats = ",".join(EVERY)
@@ -179,13 +190,13 @@ def test_from_a_run_folder_with_every_format(run, tmp_path, capsys):
 
 
 def test_the_truth_is_not_even_opened_for_pictures(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "of_runs", lambda _: pytest.fail("pictures were gathered"))
+    monkeypatch.setattr(pictures, "of", lambda *_: pytest.fail("pictures were gathered"))
     monkeypatch.setattr(maps, "of", lambda *_: pytest.fail("maps were gathered"))
     api.report([run], tmp_path / "out", formats=["html"], redact=True)
 
 
 def test_an_earlier_report_in_the_folder_is_deleted_with_its_pictures(run, tmp_path):
-    images = [p.image for p in pictures.of_run(run) if np.isfinite(p.image).all()]
+    images = drawn_of(run)
     out = tmp_path / "out"
     api.report([run], out, formats=["html", "json", "figures"])
     assert holding(out, images)

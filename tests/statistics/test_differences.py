@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from leakbench.statistics.differences import compare, default_margin, holm, judge, seeds_to_settle
+from leakbench.statistics.differences import compare, holm, judge, seeds_to_settle
 from leakbench.statistics.limits import (
     Newcombe,
     Pivot,
@@ -235,24 +235,6 @@ def test_seeds_to_settle_settles_it():
     assert (
         seeds_to_settle(shares(sides([[0, 1, 0, 1]] * 2), sides([[1, 0, 1, 0]] * 2)), 1e-4) is None
     )
-
-
-def test_margins():
-    found = [
-        default_margin(*m)
-        for m in (
-            ("p_leak", 0, 1),
-            ("prototype_cosine", -1, 1),
-            ("psnr", -math.inf, 100),
-            ("eer", 0, 1),
-        )
-    ]
-    assert found == [0.05, 0.05, 1.0, 0.02]
-    assert (default_margin("ssim", -1, 1), default_margin("samples_to_90", 0, math.inf)) == (
-        0.03,
-        math.log(2),
-    )
-    assert default_margin("seconds_to_break", 0, math.inf) is None
 
 
 CELLS = st.lists(

@@ -21,6 +21,7 @@ import leakbench
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_sets
+from leakbench.federation.utility import METRICS
 
 NAMES = sorted(SHAPES)
 DOWNLOAD = image_sets._download
@@ -355,7 +356,9 @@ class TestIslands:
             rounds=1,
             out=tmp_path,
         )
-        assert run.meta["utility"] == {"metric": "accuracy", "better": "up", "chance": 0.1}
+        utility = dict(run.meta["utility"])
+        assert utility.pop("meaning") == METRICS["accuracy"].meaning.parameters()
+        assert utility == {"metric": "accuracy", "better": "up", "chance": 0.1}
 
 
 @pytest.mark.parametrize("name", NAMES)
