@@ -13,11 +13,11 @@ from leakbench.results.number import Number
 
 @dataclass(frozen=True)
 class AttackerKind:
-    """One position of the switch; ``says``: what this attacker knows, for people."""
+    """One position of the switch."""
 
     key: str
     name: str
-    says: str
+    says: str  # what this attacker knows, for people
 
 
 PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"

@@ -53,10 +53,6 @@ class Evidence(Part):
     """Everything that decides one verdict: a setting's numbers in one metric.
 
     They are of real messages or of probes, never both.
-
-    ``dead_because``: why a dead run is dead, a clause for the sentence. ``reason``: why there is no
-    number. ``public``: the same without what the attack was given from the truth.
-    ``unmeasured``: titles of metrics whose weights are not on this machine.
     """
 
     meaning: Meaning
@@ -65,13 +61,13 @@ class Evidence(Part):
     any_attack: Number | None = None
     seeds: int = 1
     dead_seeds: int = 0
-    dead_because: str = ""
+    dead_because: str = ""  # why a dead run is dead, a clause for the sentence
     kind: str = "message of this kind"
     sends: tuple[str, ...] = ()
     sends_kind: bool = True
-    reason: str = ""
-    public: Number | None = None
-    unmeasured: tuple[str, ...] = ()
+    reason: str = ""  # why there is no number
+    public: Number | None = None  # without what the attack was given from the truth
+    unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine
 
 
 class Verdict(Part):

@@ -111,9 +111,8 @@ class Equals(Order):
 class Keeps(Order):
     """Each of ``those`` loses at most the metric's margin against ``reference``.
 
-    The margin is that of ``leakbench check``.
-
-    Holds if even the low end of the interval loses no more than that against the reference's value.
+    The margin is that of ``leakbench check``. It holds if even the low end of the interval loses no
+    more than that against the reference's value.
     """
 
     those: tuple[str, ...] = ()
