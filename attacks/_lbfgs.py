@@ -17,17 +17,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the search ended: the best point seen.
+    """Where the search ended: the best point seen."""
 
-    ``x``: (n,). ``value``: f(x). ``steps``: iterations done. ``gradient_norm``: Euclidean, at x.
-    ``converged``: the gradient is within the tolerance, or no step lowers the value any more
-    (rounding).
-    """
-
-    x: Tensor
-    value: float
-    steps: int
-    gradient_norm: float
+    x: Tensor  # (n,)
+    value: float  # f(x)
+    steps: int  # iterations done
+    gradient_norm: float  # Euclidean, at x
+    # The gradient is within the tolerance, or no step lowers the value any more (rounding).
     converged: bool
 
 

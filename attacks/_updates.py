@@ -44,8 +44,8 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
         sizes = [] if y is None else _sizes(method, m.round, m.phase, len(y), probe=probe)
         if y is not None and 0 < len(sizes) <= most:
             known.append(Behind(m, y, sizes, losses[m.phase]))
-    least = min(((len(b.sizes), b.message.phase) for b in known), default=(0, -1))
-    return [b for b in known if b.message.phase == least[1]]
+    _, phase = min(((len(b.sizes), b.message.phase) for b in known), default=(0, -1))
+    return [b for b in known if b.message.phase == phase]
 
 
 def fewest(recording: Source, *, probe: bool) -> int:
@@ -60,7 +60,8 @@ def fewest(recording: Source, *, probe: bool) -> int:
     steps = []
     for (_, t, phase, p), y in recording.known("labels").items():
         if p is None and 0 < t <= recording.rounds:
-            steps.append(len(_sizes(method, t, phase, len(y), probe=False)))
+            sizes = _sizes(method, t, phase, len(y), probe=False)
+            steps.append(len(sizes))
     return min((n for n in steps if n), default=0)
 
 

@@ -86,13 +86,9 @@ class AdversarialExamples(Attack):
         sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("labels", "client"))
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples
         made = 2 * len(recording.stages) * recording.spec.record.audited
-        return float(
-            1
-            + made
-            * 1.25
-            * (self.steps or method.search_steps)
-            * (0.002 + 3 * examples * counter.get_total_flops() / 4e10)
-        )
+        steps = self.steps or method.search_steps
+        step = 0.002 + 3 * examples * counter.get_total_flops() / 4e10
+        return float(1 + made * 1.25 * steps * step)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._guess(view, m, rng, trained=True) for m in _updates.first(view)]
@@ -103,23 +99,17 @@ class AdversarialExamples(Attack):
 
     def _guess(self, view: View, m: Message, rng: torch.Generator, *, trained: bool) -> Guess:
         labels = [e.payload for e in view.messages("labels", sender=m.sender, round=m.round)]
-        models = [
-            e.payload
-            for e in view.messages("model", sender="server", round=m.round)
-            if e.phase < m.phase
-        ]
+        opened = view.messages("model", sender="server", round=m.round)
+        models = [e.payload for e in opened if e.phase < m.phase]
         images = [e.payload for e in view.messages("data", sender=m.sender, round=m.round)]
         if not labels or not models:
-            return Guess(
-                m.sender,
-                m.round,
-                failed=f"its {'model' if labels else 'labels'} of this round was not kept",
-            )
+            lost = "model" if labels else "labels"
+            return Guess(m.sender, m.round, failed=f"its {lost} of this round was not kept")
         if images and trained:
             return self._about(m, Batch(images[-1], labels[-1]), view)
-        weights = {
-            k: v + m.payload[k] if trained and k in m.payload else v for k, v in models[-1].items()
-        }
+        weights = dict(models[-1])
+        if trained:
+            weights |= {k: v + m.payload[k] for k, v in weights.items() if k in m.payload}
         if not all(bool(v.isfinite().all()) for v in weights.values()):
             return Guess(m.sender, m.round, failed="the client's model is not finite")
         return self._about(m, self._made(view, weights, labels[-1].unique(), rng), view)
@@ -130,18 +120,14 @@ class AdversarialExamples(Attack):
         method: Any = view.method
         if self.steps:
             method = method.model_copy(update={"search_steps": self.steps})
-        noise = torch.randn(
-            len(names) * method.examples, *view.facts.shape, generator=rng, dtype=torch.float64
-        )
-        batch: Batch = method.made(
-            Net(view.module, weights), weights, names, noise.to(view.device, view.dtype)
-        )
+        size = (len(names) * method.examples, *view.facts.shape)
+        noise = torch.randn(size, generator=rng, dtype=torch.float64)
+        noise = noise.to(view.device, view.dtype)
+        batch: Batch = method.made(Net(view.module, weights), weights, names, noise)
         return batch
 
     def _about(self, m: Message, batch: Batch, view: View) -> Guess:
         """A guess whose examples are about the images that stand for the labels, in no order."""
-        return Guess(
-            m.sender,
-            m.round,
-            {"x": batch.x.to(view.dtype), "y": batch.y, "data.among": torch.tensor(m.round)},
-        )
+        among = torch.tensor(m.round)
+        tensors = {"x": batch.x.to(view.dtype), "y": batch.y, "data.among": among}
+        return Guess(m.sender, m.round, tensors)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -105,28 +105,23 @@ class Context(Attack):
 
     def stages_of(self, recording: Source) -> tuple[str, ...]:
         """Features change with the model; what was sent once stays the same."""
-        once = all(
-            s["rounds"] == 1
-            for s in recording.sent
-            if s["kind"] in self.attacks(recording) and s["sender"] == "client"
-        )
+        once = all(s["rounds"] == 1 for s in self._told(recording))
         return ("final",) if once else self.at
 
     def covers(self, guess: Guess) -> set[str]:
-        return (
-            {f"client/{i}" for i in guess.tensors["client"].tolist()} if not guess.failed else set()
-        )
+        if guess.failed:
+            return set()
+        return {f"client/{i}" for i in guess.tensors["client"].tolist()}
 
     def seconds(self, recording: Recording) -> float:
-        passed = [
-            s
-            for s in recording.sent
-            if s["kind"] in self.attacks(recording) and s["sender"] == "client"
-        ]
-        size = max((s["bytes"] // s["messages"] for s in passed), default=0)
-        return (
-            len(self.stages_of(recording)) * self.draws * (2.0 + size / 1e5 * self.samples / 2000)
-        )
+        size = max((s["bytes"] // s["messages"] for s in self._told(recording)), default=0)
+        once = 2.0 + size / 1e5 * self.samples / 2000
+        return len(self.stages_of(recording)) * self.draws * once
+
+    def _told(self, recording: Source) -> list[Mapping[str, Any]]:
+        """What is told of the messages that are attacked."""
+        kinds = self.attacks(recording)
+        return [s for s in recording.sent if s["kind"] in kinds and s["sender"] == "client"]
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         victims = self._victims(view)
@@ -162,13 +157,11 @@ class Context(Attack):
     def _victims(self, view: View) -> list[Message]:
         """Each client's newest message with rows in it; features of the attacked round alone."""
         for kind in SENT:
-            sent = [
-                m
-                for m in view.messages(kind)
-                if m.sender != "server" and (kind != "features" or m.round == view.round)
-            ]
-            if sent:
-                return [m for m in {m.sender: m for m in sent}.values() if len(m.payload)]
+            only = view.round if kind == "features" else None
+            passed = view.messages(kind, round=only)
+            newest = {m.sender: m for m in passed if m.sender != "server"}
+            if newest:
+                return [m for m in newest.values() if len(m.payload)]
         return []
 
     def _sizes(self, view: View) -> list[int]:
@@ -182,15 +175,11 @@ class Context(Attack):
         if why := way.obstacle(len(view.know("aux_data"))):
             return Guess(f"draw/{k}", view.round, failed=why)
         x = torch.cat([m.payload for m in victims]).flatten(1).float()
-        clear, marked = way.samples(
-            view.know("aux_data").x, sizes[-1] // 2, view.facts.context, rng
-        )
+        aux = view.know("aux_data").x
+        clear, marked = way.samples(aux, sizes[-1] // 2, view.facts.context, rng)
         if not all(bool(t.isfinite().all()) for t in (x, clear, marked)):
-            return Guess(
-                f"draw/{k}",
-                view.round,
-                failed="what was sent, or what the attacker made like it, is not finite",
-            )
+            why = "what was sent, or what the attacker made like it, is not finite"
+            return Guess(f"draw/{k}", view.round, failed=why)
 
         def trained(n: int, *, shuffled: bool = False) -> Classifier:
             return _classifiers.fit(
@@ -198,13 +187,10 @@ class Context(Attack):
             )
 
         found = [trained(n) for n in sizes]
-        scores, shuffled = (
-            torch.stack([c.score(x) for c in found]),
-            trained(sizes[-1], shuffled=True).score(x),
-        )
-        return self._guess(
-            view, k, victims, sizes, scores, shuffled, accepted=found[-1].right >= SURE
-        )
+        scores = torch.stack([c.score(x) for c in found])
+        shuffled = trained(sizes[-1], shuffled=True).score(x)
+        sure = found[-1].right >= SURE
+        return self._guess(view, k, victims, sizes, scores, shuffled, accepted=sure)
 
     def _guess(
         self,
@@ -217,15 +203,16 @@ class Context(Attack):
         *,
         accepted: bool = False,
     ) -> Guess:
-        """Tensors: sizes (G,) numbers of samples, client (rows,), score (G, rows), shuffled
-        (rows,); a score above 0 says marked.
+        """A guess of one draw; a score above 0 says marked.
+
+        Tensors: sizes (G,) numbers of samples, client (rows,), score (G, rows), shuffled (rows,).
         """
-        client = torch.tensor(
-            [int(m.sender.split("/")[1]) for m in victims for _ in range(len(m.payload))]
-        )
+        client: list[int] = []
+        for m in victims:
+            client += [int(m.sender.split("/")[1])] * len(m.payload)
         tensors = {
             "sizes": torch.tensor(sizes),
-            "client": client,
+            "client": torch.tensor(client),
             "score": score.cpu(),
             "shuffled": shuffled.cpu(),
         }
@@ -234,29 +221,27 @@ class Context(Attack):
 
 @dataclass(frozen=True)
 class Way:
-    """What became of a client's examples before they were sent, done to the attacker's.
+    """What became of a client's examples before they were sent, done to the attacker's."""
 
-    ``size``: examples in a mean, 1 where there are none. ``net``: from examples to what is sent;
-    None: no model to pass them through.
-    """
-
-    size: int
+    size: int  # examples in a mean, 1 where there are none
+    # From examples to what is sent; None: no model to pass them through.
     net: Callable[[Tensor], Tensor] | None
 
     @classmethod
     def of(cls, view: View, message: Message) -> Way:
         """As the method's public parameters say (in the control: those of its undefended self)."""
+        if message.kind == "mean_data":
+            return cls(int(view.method.size), lambda x: x)  # type: ignore[attr-defined]
         if message.kind != "features":
-            return cls(int(view.method.size) if message.kind == "mean_data" else 1, lambda x: x)  # type: ignore[attr-defined]
+            return cls(1, lambda x: x)
         layer: str = view.method.layer  # type: ignore[attr-defined]
         if layer == "input":
             return cls(1, lambda x: x)
-        models = [
-            m
-            for m in view.messages("model", sender="server", round=message.round)
-            if m.phase < message.phase
-        ]
-        return cls(1, partial(Net(view.module, models[-1].payload), stop=layer) if models else None)
+        broadcast = view.messages("model", sender="server", round=message.round)
+        models = [m for m in broadcast if m.phase < message.phase]
+        if not models:
+            return cls(1, None)
+        return cls(1, partial(Net(view.module, models[-1].payload), stop=layer))
 
     def obstacle(self, available: int) -> str:
         """Why the attacker cannot make samples of ``available`` auxiliary examples.
@@ -275,19 +260,22 @@ class Way:
     def samples(
         self, x: Tensor, count: int, kind: str, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Clear and marked, (count, d) float32 each, row by row of the same examples of ``x``
-        (n, ...).
+        """Clear and marked, (count, d) float32 each.
+
+        Row by row of the same examples of ``x`` (n, ...).
         """
+
+        def order() -> Tensor:
+            return torch.randperm(len(x), generator=rng)
+
         if self.size == 1:
-            groups = torch.randperm(len(x), generator=rng)[:count, None]
+            groups = order()[:count, None]
         else:
-            groups = torch.stack(
-                [torch.randperm(len(x), generator=rng)[: self.size] for _ in range(count)]
-            )
+            groups = torch.stack([order()[: self.size] for _ in range(count)])
         parts = [x[g] for g in torch.split(groups.to(x.device), max(1, CHUNK // self.size))]
-        return torch.cat([self._passed(p) for p in parts]), torch.cat(
-            [self._passed(paste(p, kind)) for p in parts]
-        )
+        clear = torch.cat([self._passed(p) for p in parts])
+        marked = torch.cat([self._passed(paste(p, kind)) for p in parts])
+        return clear, marked
 
     @torch.no_grad()
     def _passed(self, x: Tensor) -> Tensor:

@@ -26,13 +26,10 @@ SPEED = 4e10  # operations in a second of two cores, for `seconds`
 
 @dataclass(frozen=True)
 class Reading:
-    """What one message was decoded to.
+    """What one message was decoded to."""
 
-    x (n, *shape), and the decoder, None where the message is the inputs themselves.
-    """
-
-    x: Tensor
-    decoder: TrainedDecoder | None
+    x: Tensor  # (n, *shape)
+    decoder: TrainedDecoder | None  # None where the message is the inputs themselves
 
 
 class Decoder(Attack):
@@ -124,14 +121,14 @@ class Decoder(Attack):
             return "the method has no field `layer`, so how its features are made is not known"
         if not recording.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
-        if self.average > 1 and getattr(method, "subset", "") != "fixed":
+        if self.average == 1:
+            return ""
+        if getattr(method, "subset", "") != "fixed":
             return (
                 "the method does not share the same examples again (subset=fixed), so there is"
                 " nothing to average: use average=1"
             )
-        if self.average > 1 and not any(
-            s["kind"] == "labels" and s["sender"] == "client" for s in recording.sent
-        ):
+        if ("labels", "client") not in [(s["kind"], s["sender"]) for s in recording.sent]:
             return (
                 "clients send no labels by which the rows of two messages could be told to belong"
                 " together: use average=1"
@@ -142,9 +139,8 @@ class Decoder(Attack):
         shape, examples = recording.facts.shape, len(recording.known("aux_data"))
         places = math.prod(shape[1:])
         once = 6 * places * (22 * WIDTH**2)  # forward and twice that backward
-        trained = max(self.epochs * examples, self.steps * self.batch) * (
-            2 if self.network == "relu" else 1
-        )
+        networks = 2 if self.network == "relu" else 1
+        trained = max(self.epochs * examples, self.steps * self.batch) * networks
         return len(recording.stages) * self.average * trained * once / SPEED
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
@@ -161,32 +157,26 @@ class Decoder(Attack):
         out = []
         for m in self._sent(view):
             y = self._labels(view, m)
-            x = (
-                aux.x.mean(0).expand(len(m.payload), *aux.x.shape[1:]).contiguous()
-                if y is None
-                else means[y]
-            )
+            if y is None:
+                x = aux.x.mean(0).expand(len(m.payload), *aux.x.shape[1:]).contiguous()
+            else:
+                x = means[y]
             out.append(Guess(m.sender, m.round, self._tensors(x)))
         return out
 
     def _sent(self, view: View) -> list[Message]:
         """The features that clients sent in this round, each client's last."""
-        return list(
-            {
-                m.sender: m
-                for m in view.messages("features", round=view.round)
-                if m.sender != "server" and len(m.payload)
-            }.values()
-        )
+        sent = view.messages("features", round=view.round)
+        last = {m.sender: m for m in sent if m.sender != "server" and len(m.payload)}
+        return list(last.values())
 
     def _labels(self, view: View, m: Message) -> Tensor | None:
         """(n,) int64, the classes that the sender named beside the features."""
-        found = [
-            e.payload
-            for e in view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
-        ]
-        fits = found and found[-1].shape == (len(m.payload),) and not found[-1].is_floating_point()
-        return found[-1] if fits else None
+        named = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
+        if not named:
+            return None
+        y: Tensor = named[-1].payload
+        return y if y.shape == (len(m.payload),) and not y.is_floating_point() else None
 
     def _tensors(self, x: Tensor) -> dict[str, Tensor]:
         """A guess whose x[j] is about row j of the features."""
@@ -207,15 +197,10 @@ class Decoder(Attack):
         if newest.decoder is None:
             return Guess(m.sender, m.round, self._tensors(newest.x.to(view.dtype)), accepted=True)
         joined = [newest, *self._earlier(view, m, trained, rng)]
-        weights = torch.tensor(
-            [1 / max(float(r.decoder.errors[0]), 1e-12) for r in joined if r.decoder],
-            dtype=torch.float64,
-        )
-        x = torch.einsum(
-            "k,k...->...",
-            (weights / weights.sum()).to(newest.x),
-            torch.stack([r.x for r in joined]),
-        )
+        errors = [float(r.decoder.errors[0]) for r in joined if r.decoder]
+        weights = torch.tensor([1 / max(e, 1e-12) for e in errors], dtype=torch.float64)
+        shares = (weights / weights.sum()).to(newest.x)
+        x = torch.einsum("k,k...->...", shares, torch.stack([r.x for r in joined]))
         tensors = {
             **self._tensors(x.to(view.dtype)),
             "curve": newest.decoder.curve,
@@ -232,32 +217,23 @@ class Decoder(Attack):
         trained: dict[tuple[object, ...], TrainedDecoder],
         rng: torch.Generator,
     ) -> list[Reading]:
-        """Up to ``average``.
+        """Up to ``average`` - 1 of the sender's earlier messages, the newest first.
 
-        1 of the sender's earlier messages about the same examples, the newest first.
+        Only those about the same examples.
         """
         out: list[Reading] = []
         y = self._labels(view, m)
-        before = (
-            [e for e in view.messages("features", sender=m.sender) if e.round < m.round]
-            if self.average > 1
-            else []
-        )
+        if y is None or self.average == 1:
+            return out
+        before = [e for e in view.messages("features", sender=m.sender) if e.round < m.round]
         for e in reversed(before):
+            if len(out) == self.average - 1:
+                break
             same = self._labels(view, e)
-            if (
-                len(out) == self.average - 1
-                or y is None
-                or same is None
-                or not torch.equal(y, same)
-            ):
+            if same is None or not torch.equal(y, same):
                 continue
             found = self._reading(view, e, trained, rng)
-            if (
-                isinstance(found, Reading)
-                and found.decoder is not None
-                and bool(found.x.isfinite().all())
-            ):
+            if isinstance(found, Reading) and found.decoder and bool(found.x.isfinite().all()):
                 out.append(found)
         return out
 
@@ -273,44 +249,44 @@ class Decoder(Attack):
         if layer == "input":
             return Reading(m.payload, None)
         to = ("client/*", m.sender)
-        models = [
-            e
-            for e in view.messages("model", sender="server", round=m.round)
-            if e.phase <= m.phase and e.receiver in to
-        ]
+        broadcast = view.messages("model", sender="server", round=m.round)
+        models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
         if not models:
             return "the model that made the features was not kept"
-        aux, y = view.know("aux_data"), self._labels(view, m)
+        y = self._labels(view, m)
         key = (*models[-1].name, y is None)
         if key not in trained:
-            net = Net(view.module, models[-1].payload)
-            private = sorted(net.module.state_dict().keys() - net.weights.keys())
-            if private:
-                return (
-                    f"clients keep {private[0]} of the model for themselves, so how their features"
-                    " are made is not known"
-                )
-            with torch.no_grad():
-                features = torch.cat([net(x, stop=layer) for x in aux.x.split(CHUNK)])
-            if not bool(features.isfinite().all()):
-                return "the model's features of auxiliary data are not finite"
-            known = Known(
-                features.float(), aux.x.float(), torch.zeros_like(aux.y) if y is None else aux.y
-            )
-            with torch.backends.cudnn.flags(
-                enabled=True, deterministic=True, benchmark=False, allow_tf32=False
-            ):
-                trained[key] = _decoders.train(
-                    known, 1 if y is None else view.facts.classes, self, rng
-                )
+            found = self._trained(view, models[-1], layer, rng, labelled=y is not None)
+            if isinstance(found, str):
+                return found
+            trained[key] = found
         decoder = trained[key]
         if not len(decoder.curve):
             return "training the decoder diverged in its first epoch: lower lr"
         if decoder.strange(m.payload.float()):
             return "the features are unlike those that the model makes of auxiliary data"
-        y = (
-            torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
-            if y is None
-            else y
-        )
+        if y is None:
+            y = torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
         return Reading(decoder(m.payload.float(), y), decoder)
+
+    def _trained(
+        self, view: View, model: Message, layer: str, rng: torch.Generator, *, labelled: bool
+    ) -> TrainedDecoder | str:
+        """A decoder of what ``model`` makes of auxiliary data, or why there is none."""
+        aux, net = view.know("aux_data"), Net(view.module, model.payload)
+        private = sorted(net.module.state_dict().keys() - net.weights.keys())
+        if private:
+            return (
+                f"clients keep {private[0]} of the model for themselves, so how their features"
+                " are made is not known"
+            )
+        with torch.no_grad():
+            features = torch.cat([net(x, stop=layer) for x in aux.x.split(CHUNK)])
+        if not bool(features.isfinite().all()):
+            return "the model's features of auxiliary data are not finite"
+        y, classes = (aux.y, view.facts.classes) if labelled else (torch.zeros_like(aux.y), 1)
+        known = Known(features.float(), aux.x.float(), y)
+        with torch.backends.cudnn.flags(
+            enabled=True, deterministic=True, benchmark=False, allow_tf32=False
+        ):
+            return _decoders.train(known, classes, self, rng)

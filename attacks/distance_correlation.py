@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
 from leakbench.metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
@@ -31,14 +32,13 @@ class DistanceCorrelation(Attack):
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         newest = {m.sender: m for m in view.messages("features") if m.sender != "server"}
-        return [
-            (
-                Guess(m.sender, view.round, {"features": m.payload})
-                if len(m.payload) >= 4
-                else Guess(m.sender, view.round, failed="fewer than 4 rows")
-            )
-            for m in newest.values()
-        ]
+        out = []
+        for sender, m in newest.items():
+            if len(m.payload) < 4:
+                out.append(Guess(sender, view.round, failed="fewer than 4 rows"))
+            else:
+                out.append(Guess(sender, view.round, {"features": m.payload}))
+        return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """Random features of the same shape.
@@ -46,10 +46,11 @@ class DistanceCorrelation(Attack):
         The floor that is printed pairs the real ones at random instead.
         """
 
-        def noise(g: Guess) -> dict[str, torch.Tensor]:
-            return {
-                k: torch.randn(v.shape, generator=rng, dtype=torch.float64).to(v)
-                for k, v in g.tensors.items()
-            }
+        def noise(t: Tensor) -> Tensor:
+            return torch.randn(t.shape, generator=rng, dtype=torch.float64).to(t)
 
-        return [Guess(g.unit, g.round, noise(g)) for g in self.run(view, rng)]
+        out = []
+        for g in self.run(view, rng):
+            tensors = {k: noise(t) for k, t in g.tensors.items()}
+            out.append(Guess(g.unit, g.round, tensors))
+        return out

@@ -74,12 +74,11 @@ class Exposure(Attack):
         return "" if recording.facts.clients > 1 else "there is one client only"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        got = received(
-            {kind: view.traffic(kind) for kind in PASSED_ON}, view.facts.clients, buffer=self.buffer
-        )
-        counts = {"got": got.sum(1), "exchanged": (got | got.T).sum(1)}
+        traffic = {kind: view.traffic(kind) for kind in PASSED_ON}
+        got = received(traffic, view.facts.clients, buffer=self.buffer)
+        exchanged = got | got.T
         return [
-            Guess(f"client/{i}", view.round, {k: v[i].clone() for k, v in counts.items()})
+            Guess(f"client/{i}", view.round, {"got": got[i].sum(), "exchanged": exchanged[i].sum()})
             for i in range(len(got))
         ]
 
@@ -94,10 +93,8 @@ class Exposure(Attack):
 
 def _sent_singly(recording: Source) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
-    sent = {
-        s["kind"] for s in recording.sent if s["sender"] == "client" and s["receiver"] == "server"
-    }
-    return tuple(k for k in PASSED_ON if k in sent)
+    passed = {(s["kind"], s["sender"], s["receiver"]) for s in recording.sent}
+    return tuple(k for k in PASSED_ON if (k, "client", "server") in passed)
 
 
 def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "newest") -> Tensor:
@@ -124,17 +121,13 @@ def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "n
 
 
 def _of_kind(rows: Tensor, clients: int, buffer: Buffer) -> Tensor:
-    got, held = (
-        torch.zeros(clients, clients, dtype=torch.bool),
-        torch.zeros(clients, dtype=torch.bool),
-    )
+    got = torch.zeros(clients, clients, dtype=torch.bool)
+    held = torch.zeros(clients, dtype=torch.bool)
     rows = rows[(rows[:, 1] == SERVER) | (rows[:, 2] == SERVER)]
     if not len(rows):
         return got
-    down = rows[:, 1] == SERVER
-    _, sizes = torch.unique_consecutive(
-        torch.stack([rows[:, 0], down], 1), dim=0, return_counts=True
-    )
+    turns = torch.stack([rows[:, 0], rows[:, 1] == SERVER], 1)  # round, down
+    _, sizes = torch.unique_consecutive(turns, dim=0, return_counts=True)
     newest = None
     for block in torch.split(rows, sizes.tolist()):
         t = int(block[0, 0])

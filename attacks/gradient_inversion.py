@@ -7,6 +7,7 @@ et al. 2020).
 from __future__ import annotations
 
 import math
+from itertools import cycle
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -104,17 +105,13 @@ class GradientInversion(Attack):
         if not fewest and (probe or m.optimizer != "sgd"):
             return "the update is not a single SGD step, so it is no gradient"
         if not 0 < fewest <= self._most:
-            took = (
-                f"every update is of {fewest} local steps or more"
-                if fewest
-                else "how many examples a local step had cannot be told"
-            )
+            took = "how many examples a local step had cannot be told"
+            if fewest:
+                took = f"every update is of {fewest} local steps or more"
             return f"{took}, and {self._most} at most are replayed"
-        return (
-            "breaching solves for images only: use attacker=naive"
-            if self.engine == "breaching" and self.attacker == "joint"
-            else ""
-        )
+        if self.engine == "breaching" and self.attacker == "joint":
+            return "breaching solves for images only: use attacker=naive"
+        return ""
 
     @property
     def _most(self) -> int:
@@ -127,16 +124,8 @@ class GradientInversion(Attack):
         size = sum(p.numel() for p in recording.module().parameters())
         once = 0.004 if self.engine == "lbfgs" else 0.01
         taken = _updates.fewest(recording, probe=False) if self.message == "update" else 1
-        return (
-            2
-            * len(self.at)
-            * self.targets
-            * self.restarts
-            * self.steps
-            * once
-            * taken
-            * max(size / 5000, 1)
-        )
+        times = 2 * len(self.at) * self.targets * self.restarts * self.steps
+        return times * once * taken * max(size / 5000, 1)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._invert(view, b, rng) for b in self._sent(view)]
@@ -147,11 +136,13 @@ class GradientInversion(Attack):
         Beside it, for what is matched, an auxiliary image of each (``sample``).
         """
         aux, out = view.know("aux_data"), []
+
+        def of(y: int) -> Tensor:
+            own = aux.x[aux.y == y]
+            return own if len(own) else aux.x
+
         for b in self._sent(view):
-            of_label = {
-                y: aux.x[aux.y == y] if bool((aux.y == y).any()) else aux.x
-                for y in set(b.labels.tolist())
-            }
+            of_label = {y: of(y) for y in set(b.labels.tolist())}
             means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
             some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
             out.append(self._guess(b.message, {"x": means, **some}))
@@ -180,43 +171,29 @@ class GradientInversion(Attack):
         accepted: bool = False,
         flags: tuple[str, ...] = (),
     ) -> Guess:
-        return Guess(
-            m.sender,
-            m.round,
-            {**tensors, "phase": torch.tensor(m.phase)},
-            accepted=accepted,
-            probe=m.probe,
-            flags=flags,
-        )
+        about = {**tensors, "phase": torch.tensor(m.phase)}
+        return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
     def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
         m, labels = b.message, b.labels
         replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
         norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
         if norm < VANISHED:
-            return Guess(
-                m.sender,
-                m.round,
-                probe=m.probe,
-                failed="the update is zero",
-                flags=("gradient_vanished",),
-            )
+            return self._none(m, "the update is zero", ("gradient_vanished",))
         private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        found = (
-            _matching.lbfgs(replay, labels, private, free, self, rng)
-            if self.engine == "lbfgs"
-            else _matching.breached(replay, labels, private, self, rng)
-        )
+        if self.engine == "lbfgs":
+            found = _matching.lbfgs(replay, labels, private, free, self, rng)
+        else:
+            found = _matching.breached(replay, labels, private, self, rng)
         if not bool(found.x.isfinite().all()):
-            return Guess(
-                m.sender, m.round, probe=m.probe, failed="the search diverged", flags=found.flags
-            )
-        tensors = {
-            "x": found.x.to(view.dtype),
-            **{k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()},
-        }
+            return self._none(m, "the search diverged", found.flags)
+        solved = {k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}
+        tensors = {"x": found.x.to(view.dtype), **solved}
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
+
+    def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
+        return Guess(m.sender, m.round, probe=m.probe, failed=why, flags=flags)
 
     def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
         """The newest message of that name that the victim had sent *before* this loss.
@@ -224,25 +201,16 @@ class GradientInversion(Attack):
         Where none was kept, the one of this round (one step later); else the guess.
         """
         kind = name.rpartition("/")[2]
-        said = (
-            [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round]
-            if kind in view.threat.kinds
-            else []
-        )
-        earlier = (
-            [
-                t
-                for t, sender, _ in view.traffic(kind).tolist()
-                if sender == party(m.sender) and t < m.round
-            ]
-            if said
-            else []
-        )
+        if kind not in view.threat.kinds:
+            return guess
+        said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round]
+        me = party(m.sender)
+        sent = [t for t, sender, _ in view.traffic(kind).tolist() if sender == me and t < m.round]
         # One that is older still stands in for nothing newer.
-        said.sort(key=lambda e: (e.round in earlier[-1:], e.round))
-        return (
-            said[-1].payload.to(guess) if said and said[-1].payload.shape == guess.shape else guess
-        )
+        said.sort(key=lambda e: (e.round in sent[-1:], e.round))
+        if not said or said[-1].payload.shape != guess.shape:
+            return guess
+        return said[-1].payload.to(guess)
 
 
 def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:
@@ -250,12 +218,8 @@ def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> 
 
     Of one label another each time, as long as there are others.
     """
-    orders = {
-        y: torch.randperm(len(have), generator=rng).tolist() for y, have in sorted(of_label.items())
-    }
-    turn = dict.fromkeys(orders, 0)
-    picked = []
-    for y in labels.tolist():
-        picked.append(of_label[y][orders[y][turn[y] % len(orders[y])]])
-        turn[y] += 1
-    return torch.stack(picked)
+    turns = {}
+    for y, have in sorted(of_label.items()):
+        order = torch.randperm(len(have), generator=rng).tolist()
+        turns[y] = cycle(order)
+    return torch.stack([of_label[y][next(turns[y])] for y in labels.tolist()])

@@ -88,20 +88,16 @@ class LabelInference(Attack):
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(
-            update={"knows": tuple(dict.fromkeys((*self.threat.knows, "aux_data")))}
-        )
+        knows = dict.fromkeys((*self.threat.knows, "aux_data"))
+        return self.threat.model_copy(update={"knows": tuple(knows)})
 
     def obstacle(self, recording: Source) -> str:
         why = super().obstacle(recording)
         if why or self.source == "message":
             return why
         name, last = _output(recording.module())
-        if (
-            recording.method.outputs != "logits"
-            or last is None
-            or last.out_features != recording.facts.classes
-        ):
+        outputs, classes = recording.method.outputs, recording.facts.classes
+        if outputs != "logits" or last is None or last.out_features != classes:
             return (
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
@@ -127,11 +123,9 @@ class LabelInference(Attack):
             )
         trained = [t for t in trainings(m, 1) if t.steps or t.epochs]
         counted = any((s["kind"], s["sender"]) == ("count", "client") for s in recording.sent)
-        return (
-            ""
-            if not trained or trained[0].steps or counted
-            else "clients send no count, so how many steps they take cannot be told"
-        )
+        if not trained or trained[0].steps or counted:
+            return ""
+        return "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         return [self._read(view, m) for m in self._sent(view)]
@@ -151,20 +145,15 @@ class LabelInference(Attack):
         if self.source == "message":
             counts = counted(m.payload, view.facts.classes)
             if counts is None:
-                return Guess(
-                    m.sender,
-                    view.round,
-                    failed="the message holds no labels: expected integers (n,) or shares (n, K)",
-                )
+                why = "the message holds no labels: expected integers (n,) or shares (n, K)"
+                return Guess(m.sender, view.round, failed=why)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         bias = f"{_output(view.module)[0]}.bias"
         if self.source == "calibrated":
             found = _label_shares.calibrated(view, m, bias)
-            return (
-                Guess(m.sender, view.round, failed=found)
-                if isinstance(found, str)
-                else self._guess(view, m, found)
-            )
+            if isinstance(found, str):
+                return Guess(m.sender, view.round, failed=found)
+            return self._guess(view, m, found)
         rise = m.payload[bias].double().clamp(min=0)
         if not bool(rise.isfinite().all()):
             return Guess(m.sender, view.round, failed="the update is not finite")
@@ -178,18 +167,15 @@ class LabelInference(Attack):
 
 
 def counted(labels: Tensor, classes: int) -> Tensor | None:
-    """(K,) float64: how often each class occurs in labels (n,) integers, or the mean of shares
-    (n, K); None where that says nothing.
+    """(K,) float64: how often each class occurs.
+
+    In labels (n,) integers; or the mean of shares (n, K). None where that says nothing.
     """
     if labels.ndim == 1 and not labels.is_floating_point():
-        fits = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes
-        return labels.bincount(minlength=classes).double() if fits else None
-    if (
-        labels.ndim != 2
-        or labels.shape[1] != classes
-        or not len(labels)
-        or not bool(labels.isfinite().all())
-    ):
+        known = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes
+        return labels.bincount(minlength=classes).double() if known else None
+    fits = labels.ndim == 2 and labels.shape[1] == classes and len(labels) > 0
+    if not fits or not bool(labels.isfinite().all()):
         return None
     # A wrapper's noise cancels in the mean before it is cut off at 0.
     mean = labels.double().mean(0).clamp(min=0)

@@ -45,19 +45,11 @@ class PrototypeAveraging(Attack):
         ]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        size = view.facts.dim
-        return [
-            Guess(
-                s,
-                view.round,
-                {
-                    "prototype": (
-                        torch.randn(size, generator=rng, dtype=torch.float64).to(view.device)
-                    )
-                },
-            )
-            for s in self._sent(view)
-        ]
+        def dice() -> Tensor:
+            noise = torch.randn(view.facts.dim, generator=rng, dtype=torch.float64)
+            return noise.to(view.device)
+
+        return [Guess(s, view.round, {"prototype": dice()}) for s in self._sent(view)]
 
     def _sent(self, view: View) -> dict[str, list[Tensor]]:
         """Each client's messages, oldest first."""
@@ -69,8 +61,6 @@ class PrototypeAveraging(Attack):
 
     def _mean(self, view: View, sent: list[Tensor]) -> Tensor:
         newest = torch.stack(sent[-self.window :])
-        return (
-            torch.nn.functional.normalize(newest, dim=-1)
-            if view.method.distance == "cosine"
-            else newest
-        ).mean(0)
+        if view.method.distance == "cosine":
+            newest = torch.nn.functional.normalize(newest, dim=-1)
+        return newest.mean(0)

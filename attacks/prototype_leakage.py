@@ -45,12 +45,11 @@ class PrototypeLeakage(Attack):
         )
 
     def obstacle(self, recording: Source) -> str:
+        why = super().obstacle(recording)
         one_each = recording.facts.clients == recording.facts.classes
-        return super().obstacle(recording) or (
-            ""
-            if one_each or self.candidates == "true"
-            else "clients do not stand for one class each"
-        )
+        if why or one_each or self.candidates == "true":
+            return why
+        return "clients do not stand for one class each"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         if self.candidates == "true":
@@ -58,11 +57,11 @@ class PrototypeLeakage(Attack):
         models = view.messages("model", sender="server")
         if not models:  # no global model was recorded up to this round
             return []
-        found = self._candidates(view, models[-1])
-        alike = {
-            m.sender: likeness(m.payload, found, view.method.distance) for m in self._sent(view)
-        }
-        return [Guess(sender, view.round, {"likeness": a}) for sender, a in alike.items()]
+        found, out = self._candidates(view, models[-1]), []
+        for m in self._sent(view):
+            alike = likeness(m.payload, found, view.method.distance)
+            out.append(Guess(m.sender, view.round, {"likeness": alike}))
+        return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         key = "prototype" if self.candidates == "true" else "likeness"
@@ -75,17 +74,14 @@ class PrototypeLeakage(Attack):
 
     def _sent(self, view: View) -> list[Message]:
         """The newest prototype of each client."""
-        return list(
-            {m.sender: m for m in view.messages("prototype") if m.sender != "server"}.values()
-        )
+        sent = view.messages("prototype")
+        return list({m.sender: m for m in sent if m.sender != "server"}.values())
 
     def _candidates(self, view: View, model: Message) -> Tensor:
         """(classes, dim): the class means of the auxiliary embeddings."""
         aux, net = view.know("aux_data"), Net(view.module, model.payload)
         with torch.no_grad():
-            f = (
-                torch.nn.functional.normalize(net(aux.x), dim=-1)
-                if view.method.distance == "cosine"
-                else net(aux.x)
-            )
+            f = net(aux.x)
+        if view.method.distance == "cosine":
+            f = torch.nn.functional.normalize(f, dim=-1)
         return torch.stack([f[aux.y == c].mean(0) for c in range(view.facts.classes)])

@@ -97,15 +97,12 @@ class Reidentification(Attack):
         if why:
             return why
         rows = recording.traffic["features"]
-        times, senders = torch.unique(
-            rows[(rows[:, 1] >= 0) & (rows[:, 2] == SERVER)][:, :2], dim=0
-        ).unbind(1)
+        sent = rows[(rows[:, 1] >= 0) & (rows[:, 2] == SERVER)][:, :2]
+        times, senders = torch.unique(sent, dim=0).unbind(1)
         crowded = torch.isin(times, _more_than_once(times))
-        return (
-            ""
-            if len(_more_than_once(senders[crowded]))
-            else "no client sends features in two rounds in which others do, too"
-        )
+        if len(_more_than_once(senders[crowded])):
+            return ""
+        return "no client sends features in two rounds in which others do, too"
 
     def seconds(self, recording: Recording) -> float:
         sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("features", "client"))
@@ -123,20 +120,13 @@ class Reidentification(Attack):
                 before, now = moments[earlier], moments[later]
                 if before is None or now is None:
                     bad = earlier if before is None else later
-                    out.append(
-                        Guess(
-                            f"client/{client}",
-                            view.round,
-                            failed=f"the features of round {bad} are not finite",
-                        )
-                    )
+                    why = f"the features of round {bad} are not finite"
+                    out.append(Guess(f"client/{client}", view.round, failed=why))
                     continue
                 query = _standard(rounds[earlier][client], before)
-                unlike = [
-                    unlikeness(query, _standard(rounds[later][c], now))
-                    for c in sorted(rounds[later])
-                ]
-                out.append(_guess(view, client, later, -torch.tensor(unlike, dtype=torch.float64)))
+                sets = (_standard(s, now) for _, s in sorted(rounds[later].items()))
+                unlike = torch.tensor([unlikeness(query, s) for s in sets], dtype=torch.float64)
+                out.append(_guess(view, client, later, -unlike))
         return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
@@ -150,25 +140,22 @@ class Reidentification(Attack):
 
 
 def unlikeness(a: Shared, b: Shared) -> float:
-    """0 to 2: the cheapest assignment of the rows of two sets whose rows x (n, d) have length 1 or
-    0.
+    """0 to 2: the cheapest assignment of the rows of two sets.
+
+    Their rows x (n, d) have length 1 or 0.
     """
     from scipy.optimize import linear_sum_assignment
 
-    cost = (
-        torch.where(a.y[:, None] == b.y[None, :], 1 - (a.x @ b.x.T).clamp(-1, 1), APART)
-        .cpu()
-        .numpy()
-    )
+    apart = 1 - (a.x @ b.x.T).clamp(-1, 1)
+    cost = torch.where(a.y[:, None] == b.y[None, :], apart, APART).cpu().numpy()
     rows, columns = linear_sum_assignment(cost)
     left = abs(len(a.y) - len(b.y))
     return float(cost[rows, columns].sum() + APART * left) / max(len(a.y), len(b.y), 1)
 
 
 def _guess(view: View, client: int, later: int, likeness: Tensor) -> Guess:
-    return Guess(
-        f"client/{client}", view.round, {"likeness": likeness, "round": torch.tensor(later)}
-    )
+    tensors = {"likeness": likeness, "round": torch.tensor(later)}
+    return Guess(f"client/{client}", view.round, tensors)
 
 
 def _rounds(view: View) -> dict[int, Sets]:
@@ -177,22 +164,16 @@ def _rounds(view: View) -> dict[int, Sets]:
     Raises:
         UsageError: no client appears in two of them.
     """
-    labels = (
-        {(m.sender, m.round, len(m.payload)): m.payload for m in view.messages("labels")}
-        if "labels" in view.threat.kinds
-        else {}
-    )
+    said = view.messages("labels") if "labels" in view.threat.kinds else []
+    labels = {(m.sender, m.round, len(m.payload)): m.payload for m in said}
     found: dict[int, Sets] = {}
     for m in view.messages("features"):
         if m.sender != "server":
-            y = labels.get(
-                (m.sender, m.round, len(m.payload)),
-                torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device),
-            )
+            n, client = len(m.payload), int(m.sender.split("/")[1])
+            none = torch.zeros(n, dtype=torch.int64, device=m.payload.device)
+            y = labels.get((m.sender, m.round, n), none)
             hard = y.argmax(-1) if y.ndim > 1 else y
-            found.setdefault(m.round, {})[int(m.sender.split("/")[1])] = Shared(
-                m.payload.flatten(1), hard
-            )
+            found.setdefault(m.round, {})[client] = Shared(m.payload.flatten(1), hard)
     several = {t: sets for t, sets in sorted(found.items()) if len(sets) > 1}
     if not _queries(several):
         raise UsageError(
@@ -216,10 +197,9 @@ def _queries(rounds: dict[int, Sets]) -> dict[int, list[tuple[int, int]]]:
 
 
 def _moments(sets: Sets) -> tuple[Tensor, Tensor] | None:
-    """Mean (d,) and 1 / standard deviation (d,) of every feature over all rows of a round, 0 for
-    one that does not vary.
+    """Mean (d,) and 1 / standard deviation (d,) of every feature over all rows of a round.
 
-    None where a feature is not finite.
+    0 for one that does not vary; None where one is not finite.
     """
     x = torch.cat([sets[c].x for c in sorted(sets)]).double()
     if not bool(x.isfinite().all()):

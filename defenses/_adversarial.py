@@ -1,5 +1,6 @@
-"""Inputs that a model is sure about, found from noise: FedAA's adversarial examples (Eq. 4), for
-its server and for its attacker.
+"""Inputs that a model is sure about, found from noise.
+
+FedAA's adversarial examples (Eq. 4), for its server and for its attacker.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from torch import Tensor
 
 
 def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tensor:
-    """Argmin over x of the mean of ``fits``, from ``x0`` on: L-BFGS with a strong Wolfe line
-    search, ``torch.optim``'s.
+    """Argmin over x of the mean of ``fits``, from ``x0`` on.
 
-    FedAA, Eq. 4, cites L-BFGS-B (Zhu et al. 1997) and names no bounds; this one has none.
-    ``defenses._lockstep.search`` finds the same for many problems at once.
+    L-BFGS with a strong Wolfe line search, ``torch.optim``'s. FedAA, Eq. 4, cites L-BFGS-B (Zhu et
+    al. 1997) and names no bounds; this one has none. ``defenses._lockstep.search`` finds the same
+    for many problems at once.
 
     Args:
         fits: (n, ...) to the loss of each (n,), differentiable.

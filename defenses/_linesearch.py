@@ -1,5 +1,6 @@
-"""The strong Wolfe line search of ``torch.optim.LBFGS``, as a coroutine: it asks for points, and
-whoever runs it evaluates them.
+"""The strong Wolfe line search of ``torch.optim.LBFGS``, as a coroutine.
+
+It asks for points, and whoever runs it evaluates them.
 """
 
 from __future__ import annotations
@@ -16,25 +17,23 @@ STILL = 1e-9  # a bracket shorter than this is not searched any more
 
 @dataclass(frozen=True)
 class Point:
-    """Step length along the direction, the value there, its slope along the direction, and its
-    gradient (N,).
-    """
+    """A point along the direction."""
 
-    t: float
+    t: float  # step length
     value: float
-    slope: float
-    gradient: Tensor = field(repr=False)
+    slope: float  # along the direction
+    gradient: Tensor = field(repr=False)  # (N,)
 
 
 LineSearch = Generator[float, Point, tuple[Point, int]]
 
 
 def strong_wolfe(start: Point, t: float, longest: float, most: int) -> LineSearch:
-    """Decision by decision what ``torch.optim.lbfgs._strong_wolfe`` does (torch 2.x; minFunc's
-    bracketing and zoom).
+    """Decide as ``torch.optim.lbfgs._strong_wolfe`` does.
 
-    Yields step lengths, and is sent the point at each. One difference: where a value is not a
-    number but its slope passes, torch's ends in an IndexError and this one with that point.
+    That is torch 2.x; minFunc's bracketing and zoom. Yields step lengths, and is sent the point at
+    each. One difference: where a value is not a number but its slope passes, torch's ends in an
+    IndexError and this one with that point.
 
     Args:
         start: where the search starts, t = 0.
@@ -80,8 +79,9 @@ def strong_wolfe(start: Point, t: float, longest: float, most: int) -> LineSearc
 
 
 def cubic(a: Point, b: Point, least: float, most: float) -> float:
-    """Where the cubic through two points and their slopes has its minimum, at least ``least`` and
-    at most ``most``.
+    """Where the cubic through two points and their slopes has its minimum.
+
+    At least ``least`` and at most ``most``.
     """
     d1 = a.slope + b.slope - _over(3 * (a.value - b.value), a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
@@ -95,8 +95,9 @@ def cubic(a: Point, b: Point, least: float, most: float) -> float:
 
 
 def _between(bracket: list[Point], stuck: bool) -> tuple[float, bool]:
-    """The next step length, not twice in a row too near to an end of the bracket; and whether this
-    one is.
+    """The next step length, and whether it is too near to an end of the bracket.
+
+    It is not so twice in a row (``stuck``: the last one was).
     """
     least, most = sorted(p.t for p in bracket)
     t, margin = cubic(bracket[0], bracket[1], least, most), 0.1 * (most - least)
@@ -112,8 +113,9 @@ def _lowest(bracket: list[Point]) -> int:
 
 
 def _own(p: Point) -> Point:
-    """With a copy of the gradient: it is a row of all problems', which should not live as long as a
-    bracket.
+    """With a copy of the gradient.
+
+    It is a row of all problems', which should not live as long as a bracket.
     """
     return replace(p, gradient=p.gradient.clone())
 

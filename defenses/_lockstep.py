@@ -1,6 +1,6 @@
-"""L-BFGS on M independent problems at once: every evaluation is one call for all of them, and each
-takes the steps it takes alone.
+"""L-BFGS on M independent problems at once.
 
+Every evaluation is one call for all of them, and each takes the steps it takes alone.
 ``defenses._adversarial.search``, one problem after another by ``torch.optim.LBFGS``, is the plain
 reference. Here vectors (positions, gradients, histories) are stacked and handled together, while
 each problem's line search decides by itself, in plain Python. Problems do not wait for each other's
@@ -28,23 +28,24 @@ Fits = Callable[[Tensor], Tensor]
 
 
 def faster(starts: Sequence[Tensor], weights: int) -> bool:
-    """Whether these ``x0`` are searched together: all of one shape; with a model of so few
-    ``weights``, or on a GPU (not measured).
+    """Whether these ``x0`` are searched together.
+
+    They are if all are of one shape, with a model of so few ``weights``, or on a GPU (not
+    measured).
     """
     alike = len(starts) > 1 and all(x.shape == starts[0].shape for x in starts)
     return alike and (starts[0].is_cuda or starts[0].numel() + weights <= SMALL)
 
 
 def search(among: Callable[[Tensor], Fits], x0: Tensor, *, steps: int) -> Tensor:
-    """For every problem the argmin over x of the mean of its losses, from ``x0`` on, as
-    ``defenses._adversarial.search`` finds it.
+    """For every problem the argmin over x of the mean of its losses, from ``x0`` on.
 
-    In float64 equal to it up to rounding, which a long search amplifies; in float32 its line search
-    is partly float32, here float64.
+    It is what ``defenses._adversarial.search`` finds: in float64 equal up to rounding, which a long
+    search amplifies; in float32 its line search is partly float32, here float64.
 
-    Args: among: of problems (m,) int64 their losses: a function of x (m, n, ...), differentiable,
-        with values (m, n). Called anew
-            whenever some have ended.
+    Args:
+        among: of problems (m,) int64 their losses: a function of x (m, n, ...), differentiable,
+            with values (m, n). Called anew whenever some have ended.
         x0: (M, n, ...), where to start.
         steps: most iterations of a problem; twice as many evaluations at most.
 
@@ -77,16 +78,12 @@ class _Run:
     def __init__(self, x: Tensor, steps: int) -> None:
         many, size = x.shape
         self.x, self.gradient, self.direction = x, torch.zeros_like(x), torch.zeros_like(x)
-        # S and y, as rings.
-        self.moves, self.bends = (
-            x.new_zeros(many, HISTORY, size),
-            x.new_zeros(many, HISTORY, size),
-        )
+        # s and y, as rings.
+        self.moves = x.new_zeros(many, HISTORY, size)
+        self.bends = x.new_zeros(many, HISTORY, size)
         self.inverse = x.new_zeros(many, HISTORY)  # 1 / (s y)
-        self.scale, self.written = (
-            x.new_ones(many),
-            torch.zeros(many, dtype=torch.long, device=x.device),
-        )
+        self.scale = x.new_ones(many)
+        self.written = torch.zeros(many, dtype=torch.long, device=x.device)
         self.most, self.steps, self.evaluations = steps, [1] * many, [1] * many
         self.value, self.trial = [0.0] * many, [0.0] * many
         self.lines: dict[int, LineSearch] = {}  # of the problems still searched
@@ -103,8 +100,9 @@ class _Run:
         self._aim(go, [1 / total[i] if total[i] > 1 else 1.0 for i in go])
 
     def advance(self, active: list[int], value: Tensor, gradient: Tensor, slope: Tensor) -> None:
-        """Tell the problems ``active`` what is where they asked: (m,), (m, N), (m,). Who has found
-        where to go, goes there.
+        """Tell the problems ``active`` what is where they asked: (m,), (m, N), (m,).
+
+        Who has found where to go, goes there.
         """
         arrived: dict[int, Point] = {}
         for i, f, g, s in zip(active, value.tolist(), gradient, slope.tolist(), strict=True):
@@ -128,9 +126,8 @@ class _Run:
         curved = _dot(bend, move)
         numbers = torch.stack([gradient.abs().amax(1), move.abs().amax(1), curved]).tolist()
         go, kept = [], []
-        for j, (i, point, largest, moved, curvature) in enumerate(
-            zip(arrived, points, *numbers, strict=True)
-        ):
+        places = zip(arrived, points, *numbers, strict=True)
+        for j, (i, point, largest, moved, curvature) in enumerate(places):
             change, self.value[i] = abs(point.value - self.value[i]), point.value
             spent = self.steps[i] == self.most or self.evaluations[i] >= 2 * self.most
             if spent or largest <= FLAT or moved <= STILL or change < STILL:
@@ -150,8 +147,9 @@ class _Run:
         self.written[rows] += 1
 
     def _aim(self, go: list[int], lengths: list[float]) -> None:
-        """New directions for the problems ``go``; a line search along each that falls, from its
-        length on.
+        """New directions for the problems ``go``.
+
+        A line search along each that falls, from its length on.
         """
         if not go:
             return
@@ -161,23 +159,18 @@ class _Run:
         slopes, longest = torch.stack([_dot(gradient, direction), direction.abs().amax(1)]).tolist()
         for i, t, slope, most in zip(go, lengths, slopes, longest, strict=True):
             if not slope > -STILL:
-                line = strong_wolfe(
-                    Point(0.0, self.value[i], slope, self.gradient[i]),
-                    t,
-                    most,
-                    2 * self.most - self.evaluations[i],
-                )
+                start = Point(0.0, self.value[i], slope, self.gradient[i])
+                line = strong_wolfe(start, t, most, 2 * self.most - self.evaluations[i])
                 self.lines[i], self.trial[i] = line, next(line)
 
     def _towards(self, rows: Tensor, q: Tensor) -> Tensor:
-        """The approximate inverse Hessian of each of ``rows`` times q (m, N). Places not written
-        yet are zero, and add nothing.
+        """The approximate inverse Hessian of each of ``rows`` times q (m, N).
+
+        Places not written yet are zero, and add nothing.
         """
         written = self.written[rows]
-        places = [
-            (rows, (written - age) % HISTORY)
-            for age in range(1, min(HISTORY, int(written.max())) + 1)
-        ]
+        ages = range(1, min(HISTORY, int(written.max())) + 1)
+        places = [(rows, (written - age) % HISTORY) for age in ages]
         weights = []
         for place in places:
             weights.append(_dot(self.moves[place], q) * self.inverse[place])

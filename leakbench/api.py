@@ -35,8 +35,9 @@ class Results:
 
     @property
     def scored(self) -> bool:
-        """Are there numbers? Of a run that was exported without its truth there are
-        guesses alone.
+        """Are there numbers?
+
+        Of a run that was exported without its truth there are guesses alone.
         """
         from leakbench.base.files import read_json
 
@@ -55,7 +56,6 @@ class Results:
             from leakbench.scoring.score import UNSCORED
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
-
         return _runs.read_table(self.path / "results.csv", columns.RESULTS)
 
     def to_frame(self) -> pd.DataFrame:
@@ -91,16 +91,25 @@ def train(
     out: str | Path = "runs",
     progress: Progress = lambda *_: None,
 ) -> Run:
-    """Train ``defense`` on ``task`` and record what it shares; what is complete below ``out`` is
-    not trained again.
+    """Train ``defense`` on ``task`` and record what it shares.
 
-    Args: defense: a name of `leakbench list defenses`. task: a name of `leakbench list tasks`.
+    What is complete below ``out`` is not trained again.
+
+    Args:
+        defense: a name of `leakbench list defenses`.
+        task: a name of `leakbench list tasks`.
         params: of the defense; they win over the task's table for it, and that over the method's
-        own values. task_params: of the task. wrappers: (name, parameters), applied in order.
-        rounds: communication rounds; the task's own number if None. seed: of everything random in
-        the run. engine: auto, loop or fused. dtype: float32 or float64. record: standard or all.
-        device: auto, cpu or cuda. out: the folder that holds run folders. progress: called with
-        (rounds done, rounds, what).
+            own values.
+        task_params: of the task.
+        wrappers: (name, parameters), applied in order.
+        rounds: communication rounds; the task's own number if None.
+        seed: of everything random in the run.
+        engine: auto, loop or fused.
+        dtype: float32 or float64.
+        record: standard or all.
+        device: auto, cpu or cuda.
+        out: the folder that holds run folders.
+        progress: called with (rounds done, rounds, what).
 
     Raises:
         UsageError: a name or value is wrong, or the place cannot be written.
@@ -121,7 +130,8 @@ def train(
         dtype=dtype,
         record=record,
     )
-    return load(training.train(spec, Path(out), device=device, progress=progress).path)
+    trained = training.train(spec, Path(out), device=device, progress=progress)
+    return load(trained.path)
 
 
 def attack(
@@ -140,7 +150,8 @@ def attack(
     """
     from leakbench import pipeline
 
-    return Results(Path(pipeline.attack(str(_path(run)), name, params, device, progress=progress)))
+    folder = pipeline.attack(str(_path(run)), name, params, device, progress=progress)
+    return Results(Path(folder))
 
 
 def score(run: Run | str | Path, name: str, **params: Any) -> Results:
@@ -151,12 +162,15 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     """
     from leakbench import pipeline
 
-    return Results(Path(pipeline.score(str(_path(run)), name, params, progress=lambda *_: None)))
+    folder = pipeline.score(str(_path(run)), name, params, progress=lambda *_: None)
+    return Results(Path(folder))
 
 
 def tables(runs: Runs) -> Tables:
-    """Every number of ``runs``, read once: `report`, `check` and `update` take it in their place,
-    and its ``to_frame("tradeoff")`` is a pandas frame.
+    """Every number of ``runs``, read once.
+
+    `report`, `check` and `update` take it in their place, and its ``to_frame("tradeoff")`` is a
+    pandas frame.
 
     Raises:
         UsageError: there is no run, or two are the same seed of one setting.
@@ -210,8 +224,9 @@ def report(
 
 
 def export(run: Run | str | Path, out: str | Path) -> list[str]:
-    """Write one archive of ``run`` without any answer, for others to attack; returns what its owner
-    should know.
+    """Write one archive of ``run`` without any answer, for others to attack.
+
+    Returns what its owner should know.
 
     Raises:
         UsageError: the run is not complete, or the file cannot be written.
@@ -225,8 +240,14 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
 def check(
     runs: Runs | Tables, *, baseline: str | Path = "leakage.json", named: Sequence[str] = ()
 ) -> CheckResult:
-    """Compare ``runs`` (folders, or what ``tables`` read of them) with a committed baseline:
-    ``.exit_code`` 0 fine, 1 leaks more, 3 cannot tell.
+    """Compare ``runs`` with a committed baseline.
+
+    ``.exit_code`` is 0 fine, 1 leaks more, 3 cannot tell.
+
+    Args:
+        runs: run folders, or what ``tables`` read of them.
+        baseline: the file.
+        named: names or patterns (`*`) of rows that are gated, too.
 
     Raises:
         UsageError: there is no baseline, or a named row is in neither side.
@@ -244,8 +265,10 @@ def update(
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
 ) -> CheckResult:
-    """Write the baseline from ``runs`` (folders, or what ``tables`` read of them); where a row is
-    worse than before and ``accept`` does not name it, nothing is written and ``.exit_code`` is 1.
+    """Write the baseline from ``runs`` (folders, or what ``tables`` read of them).
+
+    Where a row is worse than before and ``accept`` does not name it, nothing is written and
+    ``.exit_code`` is 1.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.

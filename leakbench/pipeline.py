@@ -1,6 +1,4 @@
-"""The units of work that the commands share: train a spec, attack a run; and which attacks fit a
-run.
-"""
+"""The units of work that the commands share: train a spec, attack a run, score it."""
 
 from __future__ import annotations
 
@@ -25,18 +23,18 @@ LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it
 # What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
 # others go on.
 FAULTS = (
-    *(
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        ImportError,
-        LookupError,
-        MemoryError,
-        NameError,
-        OSError,
-        RuntimeError,
-    ),
-    *(StopIteration, TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    NameError,
+    OSError,
+    RuntimeError,
+    StopIteration,
+    TypeError,
+    ValueError,
 )
 
 
@@ -50,8 +48,9 @@ def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Traine
 
 
 def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress: Progress) -> str:
-    """Run and score one attack on one run folder; returns the attack's folder. Of a run that was
-    exported the guess is all there is.
+    """Run and score one attack on one run folder; returns the attack's folder.
+
+    Of a run that was exported the guess is all there is.
 
     Raises:
         LeakbenchError: it does not fit or failed; the run folder then says why.

@@ -464,6 +464,39 @@ def test_keys_of_json_files(tmp_path):
             assert f"`{name}`" in sections["run.json"], f"{key}.{name}"
 
 
+def test_keys_of_report_json():
+    """Every key of every part; how a metric is read stands in a table of its own."""
+    from leakbench.reporting import ReportData
+
+    text = DOCS["formats.md"].split("### report.json\n")[1].split("\n### ")[0]
+    schema = ReportData.model_json_schema(mode="serialization", by_alias=True)
+    parts = {**schema["$defs"], "ReportData": schema}
+    apart = {"Meaning", "Topic", "Estimate", "Span", "About"}
+    assert apart <= set(parts)
+    for name in set(parts) - apart:
+        lacking = [k for k in parts[name]["properties"] if not re.search(rf"[`.]{k}`", text)]
+        assert not lacking, name
+    told = {k for part in parts.values() for k in part.get("properties", {})}
+    listed = re.findall(r"^\| `([a-z]+)`", text, re.MULTILINE)
+    assert len(listed) > 8
+    assert set(listed) <= told
+
+
+def test_a_format_of_ones_own_is_written(tmp_path, monkeypatch):
+    """The report plugin of docs/report.md, taken out of the page and called by its name."""
+    from helpers.run_folders import add_attack, make_run, measure
+    from helpers.small_runs import plugged
+
+    (code,) = blocks(DOCS["report.md"])
+    run = make_run(tmp_path / "runs")
+    add_attack(run, "averaging", [measure("p_leak", [1, 0] * 5, 0.1, [1] * 10)])
+    (tmp_path / "plugin").mkdir()
+    with plugged("reports", tmp_path / "plugin", lines=code):
+        out = leakbench.report([run], tmp_path / "out", formats=["lines"])
+    lines = (out / "lines.txt").read_text(encoding="utf-8").splitlines()
+    assert any(line.endswith(": averaging: p_leak 0.5") for line in lines), lines
+
+
 def test_documented_functions_have_the_documented_names():
     """What the pages call exists, with the arguments they give it."""
     for page, text in PAGES.items():

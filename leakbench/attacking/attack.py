@@ -1,5 +1,6 @@
-"""The contract of an attack: ``run`` is small and sees a view; the call around it is final and
-checks what comes out.
+"""The contract of an attack.
+
+``run`` is small and sees a view; the call around it is final and checks what comes out.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class Attack(Spec):
-    """Fields are hyperparameters. An attack never sees the truth; what it declares in ``threat`` is
-    all it can read.
+    """What reads a view and guesses.
 
-    ``over``: "stages", each audited round is attacked with what was sent until then; "all", one
-    attack over all rounds. ``curve``: also at every surveyed round, for curves over rounds.
-    ``variants``: the settings that are run where no attack is named. ``order``: place within its
-    rung in the cascade. ``left_out``: of an attack over all rounds, why a client that sent
-    something may be no unit; such clients are counted in missing.csv. ``class_mean``: of a
-    reconstruction, is its blind guess the class mean of auxiliary data?
+    Fields are hyperparameters. An attack never sees the truth; what it declares in ``threat`` is
+    all it can read.
     """
 
     about: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
     paper: ClassVar[str] = ""
-    order: ClassVar[int] = 0
+    order: ClassVar[int] = 0  # place within its rung in the cascade
+    # "stages": each audited round is attacked with what was sent until then; "all": one attack
+    # over all rounds.
     over: ClassVar[Literal["stages", "all"]] = "stages"
-    curve: ClassVar[bool] = False
+    curve: ClassVar[bool] = False  # also at every surveyed round, for curves over rounds
+    # Of an attack over all rounds: why a client that sent something may be no unit. Such clients
+    # are counted in missing.csv.
     left_out: ClassVar[str] = ""
-    class_mean: ClassVar[bool] = True
+    class_mean: ClassVar[bool] = True  # a reconstruction's blind guess: that of auxiliary data?
+    # The settings that are run where no attack is named.
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     seed: int = Field(
@@ -56,14 +57,16 @@ class Attack(Spec):
 
     @property
     def floor_threat(self) -> ThreatModel:
-        """What the blind guess may read, where that is more than the attack (auxiliary data for a
-        class mean).
+        """What the blind guess may read.
+
+        More than the attack, where it takes a class mean of auxiliary data.
         """
         return self.threat
 
     def obstacle(self, recording: Source) -> str:
-        """Why this attack does not fit what was shared, or what an excerpt or export kept of that;
-        empty where it fits.
+        """Why this attack does not fit what was shared, or what a part of the run kept of it.
+
+        Empty where it fits.
         """
         sent = {(s["kind"], s["receiver"]) for s in recording.sent if s["sender"] == "client"}
         lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
@@ -107,28 +110,29 @@ class Attack(Spec):
     ) -> list[Guess]:
         """Run (or guess blindly), and check: finite, each unit once.
 
-        Raises: MethodError: two guesses for one unit, or a guess that is not finite and does not
-            say it failed.
+        Raises:
+            MethodError: two guesses for one unit, or a guess that is not finite and does not say it
+                failed.
         """
         import hashlib
 
         import torch
 
-        key = hashlib.sha256(
-            f"{type(self).__name__}/{self.seed}/{view.round}/{blind}".encode()
-        ).digest()
+        own = type(self).__name__
+        key = hashlib.sha256(f"{own}/{self.seed}/{view.round}/{blind}".encode()).digest()
         rng = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
-        progress("blind guess" if blind else "control" if view.control else "attack")
-        guesses = (self.blind if blind else self.run)(view, rng)
+        if blind:
+            progress("blind guess")
+            guesses = self.blind(view, rng)
+        else:
+            progress("control" if view.control else "attack")
+            guesses = self.run(view, rng)
         names = [(g.unit, g.round, g.probe) for g in guesses]
         if len(set(names)) != len(names):
-            raise MethodError(
-                f"{type(self).__name__} guessed one unit twice at round {view.round}."
-            )
+            raise MethodError(f"{own} guessed one unit twice at round {view.round}.")
         for g in guesses:
             if not g.failed and not all(bool(t.isfinite().all()) for t in g.tensors.values()):
                 raise MethodError(
-                    f"{type(self).__name__}: the guess for {g.unit} is not finite; report it as"
-                    " failed instead."
+                    f"{own}: the guess for {g.unit} is not finite; report it as failed instead."
                 )
         return guesses

@@ -23,12 +23,9 @@ class ReadyAttack:
     def title(self) -> str:
         """The name with what differs from the defaults."""
         fields = type(self.attack).model_fields
-        changed = {
-            k: v for k, v in self.attack.parameters().items() if v != fields[k].get_default()
-        }
-        return self.name + (
-            f"({', '.join(f'{k}={v}' for k, v in changed.items())})" if changed else ""
-        )
+        values = self.attack.parameters().items()
+        changed = [f"{k}={v}" for k, v in values if v != fields[k].get_default()]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
 
 
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:
@@ -44,10 +41,10 @@ def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
 
 
 def planned(recording: Recording, known: Sequence[ReadyAttack] | None = None) -> list[ReadyAttack]:
-    """The attacks that `leakbench attack` runs where none is named: the run's own list, or every
-    one that fits.
+    """The attacks that `leakbench attack` runs where none is named.
 
-    ``known``: all ``variants``, for who asks about many runs.
+    These are the run's own list, or every one that fits. ``known``: all ``variants``, for who asks
+    about many runs.
     """
     own = recording.spec.attacks
     if own:
@@ -62,8 +59,9 @@ def fitting(run: Run, known: Sequence[ReadyAttack] | None = None) -> list[str]:
 
 
 def unfit(run: Run, known: Sequence[ReadyAttack] | None = None) -> dict[str, str]:
-    """{attack: why it does not fit what this run shared}, of those that fit in none of their
-    settings; ``known``: all ``variants``.
+    """{attack: why it does not fit}, of those that fit this run in none of their settings.
+
+    ``known``: all ``variants``.
     """
     recording = Recording(run)
     why: dict[str, list[str]] = {}

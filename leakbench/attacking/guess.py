@@ -11,18 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Guess:
-    """What an attack claims about one client at one round.
+    """What an attack claims about one client at one round."""
 
-    ``unit``: "client/3". ``accepted``: by the attack's own self-check, without the truth.
-    ``failed``: why the attack has no guess for this unit (then ``tensors`` is empty, and the unit
-    scores what the blind guess scores). ``flags``: what a reader should know about this guess
-    (loss_did_not_fall, gradient_vanished, restarts_disagree).
-    """
-
-    unit: str
+    unit: str  # "client/3"
     round: int
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    accepted: bool = False
+    accepted: bool = False  # by the attack's own self-check, without the truth
     probe: int | None = None
+    # Why the attack has no guess for this unit; then ``tensors`` is empty, and the unit scores what
+    # the blind guess scores.
     failed: str = ""
+    # What a reader should know: loss_did_not_fall, gradient_vanished, restarts_disagree.
     flags: tuple[str, ...] = ()

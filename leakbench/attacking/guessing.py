@@ -1,5 +1,6 @@
-"""attack: run one attack on one run folder, save its guesses, then score them. Guessing never opens
-the truth.
+"""attack: run one attack on one run folder, save its guesses, then score them.
+
+Guessing never opens the truth.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         return [("all", stages["final"])]
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
-    between = [
-        t for t in range(1, last) if surveyed and surveyed(t, last) and t not in stages.values()
-    ]
-    curve = [("curve", t) for t in between[:: max(1, -(-len(between) // CURVE))]]
+    between: list[int] = []
+    if surveyed:
+        between = [t for t in range(1, last) if surveyed(t, last) and t not in stages.values()]
+    step = max(1, -(-len(between) // CURVE))
+    curve = [("curve", t) for t in between[::step]]
     wanted = attack.stages_of(recording)
     chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
     if not chosen:  # a short run has fewer stages; the last is always there
@@ -62,10 +64,10 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
 def guess(
     recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
 ) -> Path:
-    """Run the attack, its blind guess and its control in every round it looks at; save
-    ``guess.safetensors``.
+    """Run the attack, its blind guess and its control; save ``guess.safetensors``.
 
-    Of a run that was exported there is no control, unless nothing is defended in it.
+    Each in every round that the attack looks at. Of a run that was exported there is no control,
+    unless nothing is defended in it.
 
     Raises:
         UsageError: the attack does not fit what the run shared, or there was nothing to attack.
@@ -84,15 +86,10 @@ def guess(
     todo, found = rounds_of(recording, attack), []
     roles = ROLES if recording.controlled else ROLES[:2]
     for i, (stage, t) in enumerate(todo):
-        views = {
-            role: View(
-                attack.floor_threat if role == "floor" else attack.threat,
-                recording,
-                t,
-                control=role == "control",
-            )
-            for role in roles
-        }
+        views: dict[Role, View] = {}
+        for role in roles:
+            threat = attack.floor_threat if role == "floor" else attack.threat
+            views[role] = View(threat, recording, t, control=role == "control")
         made: dict[Role, list[Guess]] = {}
         for role in roles:
             progress(len(roles) * i + roles.index(role), len(roles) * len(todo), f"{name}, {stage}")
@@ -115,10 +112,8 @@ def guess(
 
 def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     """Leave a note in the run folder that this attack failed, and why."""
-    meta = _meta(recording, name, attack, 0.0)
-    write_json(
-        folder_of(recording, name, attack) / "attack.json", {**meta, "status": f"failed: {why}"}
-    )
+    meta = {**_meta(recording, name, attack, 0.0), "status": f"failed: {why}"}
+    write_json(folder_of(recording, name, attack) / "attack.json", meta)
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -146,18 +141,14 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
 def _save(path: Path, found: list[Guessed]) -> None:
     table = [
         {
-            **{
-                "role": g.role,
-                "stage": g.stage,
-                "unit": g.guess.unit,
-                "round": g.guess.round,
-                "probe": g.guess.probe,
-            },
-            **{
-                "accepted": g.guess.accepted,
-                "failed": g.guess.failed,
-                "flags": sorted(g.guess.flags),
-            },
+            "role": g.role,
+            "stage": g.stage,
+            "unit": g.guess.unit,
+            "round": g.guess.round,
+            "probe": g.guess.probe,
+            "accepted": g.guess.accepted,
+            "failed": g.guess.failed,
+            "flags": sorted(g.guess.flags),
         }
         for g in found
     ]
@@ -173,22 +164,16 @@ def saved(folder: Path) -> list[Guessed]:
     tree, meta = read_tree(folder / "guess.safetensors")
     out = []
     for i, g in enumerate(meta["guesses"]):
-        guess = Guess(
-            g["unit"],
-            g["round"],
-            tree.get(str(i), {}),
-            g["accepted"],
-            g["probe"],
-            g["failed"],
-            tuple(g["flags"]),
-        )
+        about = {k: g[k] for k in ("unit", "round", "accepted", "probe", "failed")}
+        guess = Guess(**about, tensors=tree.get(str(i), {}), flags=tuple(g["flags"]))
         out.append(Guessed(g["role"], g["stage"], guess))
     return out
 
 
 def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Is this attack on this run there already, scored (if it can be), and made by this version of
-    leakbench?
+    """Are this attack's results on this run there, made by this version of leakbench?
+
+    Scored, if they can be.
     """
     path = folder_of(recording, name, attack) / "attack.json"
     if not path.exists():

@@ -1,5 +1,6 @@
-"""What a metric is: one guess and one answer become one score per independent unit, and what the
-mean of these scores means.
+"""What a metric is: one guess and one answer become one score per independent unit.
+
+And what the mean of these scores means.
 """
 
 from __future__ import annotations
@@ -16,42 +17,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score:
-    """One independent unit's score; ``cluster`` is the unit itself where units are independent.
-
-    ``failed``: the attack made a guess, but not what the metric counts (it never got there):
-    counted as a failed unit.
-    """
+    """One independent unit's score."""
 
     unit: str
-    cluster: str
+    cluster: str  # the unit itself where units are independent
     value: float
+    # The attack made a guess, but not what the metric counts (it never got there): counted as a
+    # failed unit.
     failed: bool = False
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How a guess is turned into scores; ``meaning`` says how they are read.
-
-    ``score(guess, answer)`` is the only code that sees guess and truth together. ``needs``: tensors
-    without which the metric does not apply to a guess. ``floor`` stands in for the blind guess
-    where a formula gives its score exactly; ``floor_of`` = "attack" hands it the attack's own guess
-    instead (to pair it at random). ``control`` likewise stands in for the guess on the control
-    transcript. ``exact``: scores are counted over everything there is, nothing is sampled, so their
-    mean has no width. ``class_mean``: where the blind guess is the class mean, a row that is no
-    better is flagged. ``beside``: further numbers per unit that stand in units.csv only.
-    ``remark``: of all guesses, one answer and all scores of a row, what a reader would miss in it
-    (a line in missing.csv) or ""; where it raises NotMeasured there is that line and no row.
-    """
+    """How a guess is turned into scores; ``meaning`` says how they are read."""
 
     meaning: Meaning
-    needs: tuple[str, ...]
+    needs: tuple[str, ...]  # tensors without which the metric does not apply to a guess
+    # (guess, answer): the only code that sees guess and truth together.
     score: Callable[[Guess, Any], list[Score]]
+    # Stands in for the blind guess where a formula gives its score exactly; it gets the blind
+    # guess, or the attack's own (to pair it at random).
     floor: Callable[[Guess, Any], list[Score]] | None = None
     floor_of: Literal["blind", "attack"] = "blind"
+    # Further numbers per unit, by name, that stand in units.csv only.
     beside: tuple[tuple[str, Callable[[Guess, Any], list[Score]]], ...] = ()
+    # Stands in for the guess on the control transcript.
     control: Callable[[Guess, Any], list[Score]] | None = None
+    # Counted over everything there is: nothing is sampled, so the mean has no width.
     exact: bool = False
+    # Where the blind guess is the class mean, a row that is no better is flagged.
     class_mean: bool = False
+    # Of all guesses, one answer and all scores of a row: what a reader would miss in it (a line in
+    # missing.csv) or ""; where it raises NotMeasured there is that line and no row.
     remark: Callable[[Sequence[Guess], Any, Sequence[Score]], str] | None = None
 
     @property

@@ -1,6 +1,4 @@
-"""What a user hands in from a training loop: copied, and refused in one sentence where no attack
-could use it.
-"""
+"""What a user hands in from a training loop: copied, and refused where no attack could use it."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.tree import Tree, tmap
 
 _FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def network(model: Any) -> nn.Module:
@@ -80,8 +79,9 @@ def tensors(payload: Any, what: str, device: str = "cpu", dtype: torch.dtype | N
 
 
 def parameters(payload: Any, what: str, model: nn.Module) -> dict[str, Any]:
-    """A model, or an update of one: its tensors by the names of ``model``'s ``state_dict``, each
-    of several names of one tensor once.
+    """A model, or an update of one: its tensors by the names of ``model``'s ``state_dict``.
+
+    Of several names of one tensor one is kept.
 
     Raises:
         UsageError: it is something else, or does not fit the model.
@@ -127,6 +127,3 @@ def labels(y: Any, what: str, classes: int, device: str = "cpu") -> Tensor:
     if not len(found) or int(found.min()) < 0 or (classes and int(found.max()) >= classes):
         raise UsageError(f"{what}: expected one at least, from 0 to {classes - 1}.")
     return found.long()
-
-
-_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

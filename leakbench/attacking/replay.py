@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from leakbench.record.messages import Message
 
 
 class _Private(dict[str, Any]):
-    """A client's private tensors in the attacker's copy of the method: guesses, and a note of what
-    was read.
+    """A client's private tensors in the attacker's copy of the method.
+
+    They are guesses; what is read of them is noted.
     """
 
     def __init__(self, group: str, guesses: dict[str, Any], read: dict[str, Any]) -> None:
@@ -73,11 +75,8 @@ class Replay:
         dtype: torch.dtype | None = None,
     ) -> None:
         self.dtype, self.sizes = dtype or view.dtype, tuple(sizes)
-        self.message, self.method, self.phase = (
-            replace(message, payload=self._cast(message.payload)),
-            view.loss_method(),
-            phase,
-        )
+        self.message = replace(message, payload=self._cast(message.payload))
+        self.method, self.phase = view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = Inbox(self._received(view))
@@ -94,8 +93,9 @@ class Replay:
         self.loss(self.blank, {}, read=self.unknown)
 
     def _received(self, view: View) -> dict[str, Tree]:
-        """What the victim had received when it trained: this round's earlier messages over
-        those from before round 1.
+        """What the victim had received when it trained.
+
+        This round's earlier messages over those from before round 1.
         """
         m = self.message
         received = {}
@@ -108,24 +108,20 @@ class Replay:
 
     def _cast(self, payload: Tree) -> Tree:
         """A copy, in the attacker's precision: layers that keep statistics write into it."""
-        return tmap(
-            lambda t: t.to(self.dtype, copy=True) if t.is_floating_point() else t.clone(), payload
-        )
+
+        def one(t: Tensor) -> Tensor:
+            return t.to(self.dtype, copy=True) if t.is_floating_point() else t.clone()
+
+        return tmap(one, payload)
 
     def _me(
         self, private: Mapping[str, Tensor], start: Mapping[str, Any], read: dict[str, Any]
     ) -> Client:
         def group(name: str) -> _Private:
-            given = {
-                k.removeprefix(f"{name}/"): v
-                for k, v in private.items()
-                if k.startswith(f"{name}/")
-            }
-            return _Private(
-                name,
-                unflat({**flat(start.get(name, {})), **given}) if start.get(name) or given else {},
-                read,
-            )
+            at = f"{name}/"
+            given = {k.removeprefix(at): v for k, v in private.items() if k.startswith(at)}
+            whole = {**flat(start.get(name, {})), **given}
+            return _Private(name, unflat(whole) if whole else {}, read)
 
         index = torch.tensor(party(self.message.sender), device=self.device)
         rng = _Guessed(self._seed, "attack", index, self.dtype)
@@ -172,32 +168,29 @@ class Replay:
         return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The update that the SGD steps on ``batch`` would have sent; differentiable in the batch
-        and in ``private``.
+        """The update that the SGD steps on ``batch`` would have sent.
+
+        Differentiable in the batch and in ``private``.
         """
         return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """D loss / d (each trained tensor that the update holds), differentiable in the batch and
-        in ``private``.
+        """D loss / d (each trained tensor that the update holds).
 
-        Of several steps: the sum of their gradients, each at the weights that the one before it led
-        to. ``batch``: the examples of all steps, in order.
+        Differentiable in the batch and in ``private``. Of several steps: the sum of their
+        gradients, each at the weights that the one before it led to. ``batch``: the examples of all
+        steps, in order.
         """
         model = self.inbox["model"]
-        leaves = {
-            k: model[k].detach().requires_grad_() for k in self.message.payload if k in self.trained
-        }
-        total = self._slope(
-            leaves, Batch(batch.x[: self.sizes[0]], batch.y[: self.sizes[0]]), private
-        )
-        done = self.sizes[0]
-        for size in self.sizes[1:]:
+        held = [k for k in self.message.payload if k in self.trained]
+        leaves = {k: model[k].detach().requires_grad_() for k in held}
+        ends = pairwise(accumulate(self.sizes, initial=0))
+        steps = [Batch(batch.x[a:b], batch.y[a:b]) for a, b in ends]
+        total = self._slope(leaves, steps[0], private)
+        for step in steps[1:]:
             moved = {k: v - self.rate * total[k] for k, v in leaves.items()}
-            more = self._slope(
-                moved, Batch(batch.x[done : done + size], batch.y[done : done + size]), private
-            )
-            total, done = {k: g + more[k] for k, g in total.items()}, done + size
+            more = self._slope(moved, step, private)
+            total = {k: g + more[k] for k, g in total.items()}
         return total
 
     def _slope(
@@ -211,8 +204,9 @@ class Replay:
         return dict(zip(weights, grads, strict=True))
 
     def observed(self) -> dict[str, Tensor]:
-        """The gradient (of several steps: their sum) that the recorded update is: minus the update
-        over the rate, trained tensors only.
+        """The gradient that the recorded update is, of trained tensors only.
+
+        Minus the update over the rate; of several steps the sum of their gradients.
         """
         return {k: -v / self.rate for k, v in self.message.payload.items() if k in self.trained}
 

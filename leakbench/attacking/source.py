@@ -14,8 +14,9 @@ from leakbench.record.messages import Message
 
 
 class Source(Protocol):
-    """Everything that a view can be asked for, whoever declared what of it. Never the truth, never
-    the seed.
+    """Everything that a view can be asked for, whoever declared what of it.
+
+    Never the truth, never the seed.
     """
 
     @property

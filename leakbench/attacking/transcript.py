@@ -1,6 +1,4 @@
-"""Messages in memory: what crossed in a training loop of one's own, attacked without a run
-folder.
-"""
+"""Messages in memory: a training loop of one's own, attacked without a run folder."""
 
 from __future__ import annotations
 
@@ -43,8 +41,10 @@ class OwnLoss(Defense):
 
     @classmethod
     def of(cls, loss: Loss, trains: bool, fields: Mapping[str, Any]) -> OwnLoss:
-        """``trains``: is it taken in training mode? ``fields``: of the local training; where they
-        name epochs and no steps, it is by epochs.
+        """FedAvg's round with ``loss``.
+
+        ``trains``: is it taken in training mode? ``fields``: of the local training; where they name
+        epochs and no steps, it is by epochs.
         """
         by_epochs = {"steps": 0} if fields.get("epochs") else {}
         method = cls.build({**by_epochs, **fields}, "the local training")
@@ -68,17 +68,17 @@ class OwnLoss(Defense):
 
 
 class Transcript:
-    """What crossed between clients and a server, and what an attacker may be granted, in memory:
-    the source of a view, like a run folder.
+    """What crossed between clients and a server, in memory: the source of a view.
 
-    Everything is copied. What an attack asks for and nobody gave is named in one sentence. There
-    is no control: what would have been sent with nothing defended is a transcript of its own.
+    It stands in for a run folder, and holds what an attacker may be granted, too. Everything is
+    copied. What an attack asks for and nobody gave is named in one sentence. There is no control:
+    what would have been sent with nothing defended is a transcript of its own.
 
     Args:
         model: the network, any ``nn.Module``. The weights in it now are what every client receives
             in each round, until another "model" is added.
-        loss: loss(outputs, labels), (), of the local training, in the mode (training or
-            evaluation) that the model is in now.
+        loss: loss(outputs, labels), (), of the local training, in the mode (training or evaluation)
+            that the model is in now.
         shape: of one input, as (1, 8, 8); needed with ``model``, unless ``aux_data`` tell.
         method: instead of ``loss``, a method with a loss and private inputs of its own: a name of
             `leakbench list defenses`, or an object. The model is taken as it is.
@@ -187,8 +187,7 @@ class Transcript:
     def attack(
         self, attack: str | Attack, *, round: int | None = None, blind: bool = False, **params: Any
     ) -> list[Guess]:
-        """What ``attack`` makes of it, under its own threat model: one guess for each client
-        attacked.
+        """What ``attack`` makes of it, under its own threat model: one guess per client attacked.
 
         Args:
             attack: a name of `leakbench list attacks`, or an object.
@@ -257,7 +256,8 @@ class Transcript:
         """Every message in order; first in each round the newest model, unless it was added."""
         said = self._messages.values()
         told = {m.round: m.payload for m in said if (m.kind, m.sender) == ("model", "server")}
-        models, newest = [], None if self._model is None else _numbers(self._model)
+        newest = None if self._model is None else _numbers(self._model)
+        models = []
         for t in sorted({m.round for m in said}):
             newest = told.get(t, newest)
             if newest is not None and t not in told:

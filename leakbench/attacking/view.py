@@ -1,5 +1,6 @@
-"""What an attack is given: the transcript through the eyes of a declared observer up to a round,
-and nothing else.
+"""What an attack is given, and nothing else.
+
+The transcript through the eyes of a declared observer, up to a round.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ Knowledge = Literal["method", "facts", "labels", "aux_data", "true_prototypes", 
 
 
 class ThreatModel(Spec):
-    """Who the attacker is, what it reads, what it already knows. Declared by an attack, enforced by
-    ``View``, printed with every number.
+    """Who the attacker is, what it reads, what it already knows.
 
-    ``rounds``: "last", each sender's newest message of each kind; "audited", the messages of the
-    attacked round and of the one before; "all".
+    Declared by an attack, enforced by ``View``, printed with every number.
     """
 
     observer: str = Field("server", pattern=r"^(server|aggregator|outsider|client/\d+)$")
     kinds: tuple[str, ...] = ("model", "update")
+    # "last": each sender's newest message of each kind; "audited": the messages of the attacked
+    # round and of the one before.
     rounds: Literal["last", "audited", "all"] = "all"
     knows: tuple[Knowledge, ...] = ()
     rung: Rung = "transcript"
 
 
 class View:
-    """The only thing an attack is given. Everything undeclared raises ``ThreatViolation`` and names
-    itself.
+    """The only thing an attack is given.
+
+    Everything undeclared raises ``ThreatViolation`` and names itself.
 
     Args:
         threat: what was declared.
@@ -81,29 +83,29 @@ class View:
             return [m for m in seen if m.round in (0, self.round - 1, self.round)]
         if self.threat.rounds == "last":
             newest = self._newest_sent()
-            fresh = [
-                m
-                for m in seen
-                if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round)
-            ]
-            # Of a round's phases the last one.
-            return list({(m.kind, m.sender, m.receiver): m for m in fresh}.values())
+            out = {}
+            for m in seen:
+                if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round):
+                    out[m.kind, m.sender, m.receiver] = m  # of a round's phases the last one
+            return list(out.values())
         return seen
 
     def _newest_sent(self) -> dict[tuple[str, int], int]:
-        """{(kind, party): the newest round in which it sent one}: an older message that was kept is
-        not its newest.
+        """{(kind, party): the newest round in which it sent one}.
+
+        An older message that was kept is not its newest.
         """
         out: dict[tuple[str, int], int] = {}
         for kind in self.threat.kinds:
-            rows = self._recording.traffic.get(kind)
-            for t, sender, _ in rows[rows[:, 0] <= self.round].tolist() if rows is not None else []:
+            rows = self._recording.traffic.get(kind, torch.zeros(0, 3))
+            for t, sender, _ in rows[rows[:, 0] <= self.round].tolist():
                 out[kind, sender] = max(t, out.get((kind, sender), t))
         return out
 
     def same_as(self, other: View) -> bool:
-        """Would an attack see the very same through ``other``? (A control where nothing was
-        defended.)
+        """Would an attack see the very same through ``other``?
+
+        So it is with a control where nothing was defended.
         """
         undefended = self._recording.method.undefended() == self._recording.method
         return (
@@ -121,8 +123,9 @@ class View:
         phase: int | None = None,
         probe: bool = False,
     ) -> list[Message]:
-        """Messages of one kind, oldest first; with ``probe`` the single-image updates instead of
-        the real ones.
+        """Messages of one kind, oldest first.
+
+        With ``probe`` the single-image updates instead of the real ones.
 
         Raises:
             ThreatViolation: the kind is not declared.
@@ -132,18 +135,22 @@ class View:
                 f"{kind!r} messages are not among the declared kinds {list(self.threat.kinds)};"
                 " declare the kind in the threat model."
             )
-        wanted = {"sender": sender, "round": round, "phase": phase}
-        return [
-            m
-            for m in self._seen
-            if m.kind == kind
-            and (m.probe is not None) == probe
-            and all(v is None or getattr(m, k) == v for k, v in wanted.items())
-        ]
+
+        def wanted(m: Message) -> bool:
+            return (
+                m.kind == kind
+                and (m.probe is not None) == probe
+                and sender in (None, m.sender)
+                and round in (None, m.round)
+                and phase in (None, m.phase)
+            )
+
+        return [m for m in self._seen if wanted(m)]
 
     def traffic(self, kind: str) -> Tensor:
-        """(messages, 3) int32 round, sender, receiver of all of this kind that the observer saw
-        pass, kept or not.
+        """(messages, 3) int32 round, sender, receiver of what the observer saw pass of this kind.
+
+        Of all of it, kept or not.
 
         Raises:
             ThreatViolation: the kind is not declared.
@@ -161,8 +168,10 @@ class View:
         return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
 
     def know(self, name: Knowledge) -> Any:
-        """Side knowledge: ``labels`` {(sender, round, phase, probe): (B,)}, ``aux_data`` examples,
-        ``method``, ``facts``.
+        """Side knowledge.
+
+        ``labels`` {(sender, round, phase, probe): (B,)}, ``aux_data`` examples, ``method``,
+        ``facts``.
 
         Raises:
             ThreatViolation: it is not declared.
@@ -207,8 +216,9 @@ class View:
         return self._recording.device
 
     def loss_method(self) -> Defense:
-        """The method whose loss made the updates, in the control too: only uplinks are undefended
-        there (knows "method").
+        """The method whose loss made the updates (knows "method").
+
+        In the control too: only uplinks are undefended there.
         """
         self.know("method")
         return self._recording.method

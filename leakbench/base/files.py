@@ -86,9 +86,14 @@ def pack_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes
     Text that a spreadsheet would run as a formula (it begins with = + - @, tab or a line end, and
     is no number) has a `'` before it, which ``read_csv`` takes away again.
     """
-    cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
-    lines = [",".join(map(_quoted, line)) + "\n" for line in cells]
-    return "".join(lines).encode()
+
+    def line(cells: Iterable[str]) -> str:
+        return ",".join(map(_quoted, cells)) + "\n"
+
+    def values(row: Mapping[str, Any]) -> list[str]:
+        return [_cell(row[c]) for c in columns]
+
+    return "".join([line(columns), *(line(values(row)) for row in rows)]).encode()
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

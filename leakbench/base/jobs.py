@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -28,29 +29,26 @@ Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each un
 
 @dataclass(frozen=True)
 class Job:
-    """``work(*args, progress=...)`` under a name that people read.
-
-    ``work`` is a function of a module.
-    """
+    """A piece of work under a name that people read."""
 
     name: str
-    work: Callable[..., Any]
+    work: Callable[..., Any]  # a function of a module, called as work(*args, progress=...)
     args: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job returned, or why it failed (one sentence).
+    """What a job returned, or why it failed.
 
-    ``wrong``: what the user gave is the reason; ``damaged``: an artifact is. Else the method or the
-    attack failed, or the process that was at the job was killed.
+    It failed by the method or the attack, or for the process that was at the job was killed, unless
+    ``wrong`` or ``damaged``.
     """
 
     name: str
     value: Any = None
-    error: str = ""
-    wrong: bool = False
-    damaged: bool = False
+    error: str = ""  # one sentence
+    wrong: bool = False  # what the user gave is the reason
+    damaged: bool = False  # an artifact is
 
 
 def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
@@ -91,12 +89,7 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 def do(job: Job, tell: Tell) -> Outcome:
     """Do it here."""
     try:
-        return Outcome(
-            job.name,
-            job.work(
-                *job.args, progress=lambda done, total, what: tell(job.name, done, total, what)
-            ),
-        )
+        return Outcome(job.name, job.work(*job.args, progress=partial(tell, job.name)))
     except LeakbenchError as error:
         return Outcome(
             job.name,

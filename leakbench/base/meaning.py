@@ -38,35 +38,31 @@ class Topic(Spec):
 
 
 class Meaning(Spec):
-    """How one metric's numbers are read.
-
-    ``direction``: in which a leakage is worse, or a utility better. ``low``, ``high``: the range of
-    a unit's score, None where it has no end. ``margin``: what is too small to matter, on the scale
-    on which differences are taken (``log``: of logarithms); a number whose range lies within
-    [-1, 1] has 0.05 unless it says otherwise, any other metric has to say. ``verb`` stands between
-    "an attacker" and the amount. ``noun``: the units of a share of a whole ("94 of 100 clients");
-    empty for any other number, which is written with ``decimals`` and ``suffix``. ``as_good``: the
-    value from which a guess is as good as the original, where the range has no natural end.
-    ``axis``: how it is drawn, from 0 to 1, over what there is, or on logarithms.
-    """
+    """How one metric's numbers are read."""
 
     name: str
-    direction: Direction
-    low: float | None
+    direction: Direction  # in which a leakage is worse, or a utility better
+    low: float | None  # the range of a unit's score; None: it has no end
     high: float | None
     unit: str
     share: bool = Field(False, description="units score 0 or 1, ties and failures between")
     version: int = Field(1, ge=1, description="counts changes of meaning")
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log"] = "linear"  # on which differences are taken
+    # What is too small to matter, on that scale.
     margin: float | None = Field(None, gt=0, description="None: 0.05, of numbers within [-1, 1]")
     title: str = Field("", description="as a heading; '': the name")
     short: str = Field("", description="as a label; '': the title")
+    # What stands between "an attacker" and the amount.
     verb: str = Field("", description="'': 'reaches <name>'")
+    # The units of a share of a whole ("94 of 100 clients"); empty for any other number, which is
+    # written with ``decimals`` and ``suffix``.
     noun: str = ""
     about: str = Field("", description="one sentence for somebody who does not know it")
     decimals: int = Field(2, ge=0, le=8)
     suffix: str = ""
+    # From which a guess is as good as the original, where the range has no natural end.
     as_good: float | None = None
+    # How it is drawn: from 0 to 1, over what there is, or on logarithms.
     axis: Axis | None = Field(None, description="None: by its scale and range")
     public: str = Field("", description="the metric of the same without what the truth gives")
     topic: Topic | None = Field(None, description="None: a topic of its own")
@@ -74,11 +70,12 @@ class Meaning(Spec):
 
     @classmethod
     def recorded(cls, name: str, values: Any) -> Self:
-        """The metric ``name`` as a file tells it: what ``parameters()`` wrote, or what was written
-        before a metric stated its facts: leaks, low, high, unit, share and version alone.
+        """The metric ``name`` as a file tells it.
 
-        Nobody stated a margin then. Beyond [-1, 1] it counts as 5 % of the range, or as 0.05 where
-        that is open. Text is one line that can do no harm; keys of later versions are passed over.
+        ``values``: what ``parameters()`` wrote; or, from before a metric stated its facts, leaks,
+        low, high, unit, share and version alone. Nobody stated a margin then: beyond [-1, 1] it
+        counts as 5 % of the range, or as 0.05 where that is open. Text is one line that can do no
+        harm; keys of later versions are passed over.
 
         Raises:
             ValueError: one sentence: a value is missing, of the wrong type, or contradicts another.
@@ -182,11 +179,9 @@ class Meaning(Spec):
 def _told(cls: type[Spec], values: Mapping[str, Any]) -> dict[str, Any]:
     """What ``values`` says of the fields of ``cls``, text on one line."""
     line = str.maketrans("\n\t", "  ")
-    return {
-        k: printable(v).translate(line) if isinstance(v, str) else v
-        for k, v in values.items()
-        if k in cls.model_fields
-    }
+    out = {k: v for k, v in values.items() if k in cls.model_fields}
+    texts = {k: v for k, v in out.items() if isinstance(v, str)}
+    return {**out, **{k: printable(v).translate(line) for k, v in texts.items()}}
 
 
 def _margin(low: Any, high: Any) -> float | None:

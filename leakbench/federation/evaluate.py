@@ -26,9 +26,10 @@ Answers = tuple[bool, Tensor]
 
 @dataclass
 class Evaluations:
-    """``scores``: round -> (test units,) float32; ``diagnostics``: (round, name, value)."""
+    """What was measured over the rounds."""
 
-    scores: dict[int, Tensor] = field(default_factory=dict)
+    scores: dict[int, Tensor] = field(default_factory=dict)  # round -> (test units,) float32
+    # (round, name, value)
     diagnostics: list[tuple[int, str, float]] = field(default_factory=list)
 
     def add(self, fed: Federation) -> None:

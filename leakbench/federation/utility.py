@@ -23,11 +23,10 @@ UNIT = "test image"
 
 @dataclass(frozen=True)
 class UtilityMetric:
-    """``score``: (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,)
-    float64, its mean is the metric. ``meaning``: how that is read; its direction is the better one.
-    """
+    """One score for each test unit, whose mean is the metric."""
 
-    meaning: Meaning
+    meaning: Meaning  # its direction is the better one
+    # (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,) float64
     score: Callable[[Tensor, Tensor], Tensor]
 
     @property
@@ -52,9 +51,10 @@ class UtilityMetric:
         highest high of Student over the units' means and that of ``pool``.
         """
         if len(seeds) == 1:
-            return self.estimate(next(iter(seeds.values())), unit)
-        units = [str(i) for i in range(len(next(iter(seeds.values()))))]
+            [only] = seeds.values()
+            return self.estimate(only, unit)
         means = [math.fsum(s) / len(s) for s in zip(*seeds.values(), strict=True)]
+        units = [str(i) for i in range(len(means))]
         flat = max(means) - min(means) < 1e-9
         low, high = (0.0, 1.0) if self.share or flat else (-math.inf, math.inf)
 

@@ -1,5 +1,6 @@
-"""Can an attacker tell whose data carry the planted marker: balanced accuracy over clients, and the
-samples it takes to 0.90.
+"""Can an attacker tell whose data carry the planted marker?
+
+Balanced accuracy over clients, and the samples it takes to 0.90.
 """
 
 from __future__ import annotations
@@ -31,27 +32,26 @@ def scored(guess: Guess, answer: Answer) -> list[int]:
     """
     there = set(guess.tensors["client"].tolist())
     marked = _marked(answer)
-    order = [
-        i
-        for i in shared(0, "context/balance").permutation("clients", len(marked)).tolist()
-        if i in there
-    ]
-    kinds = [[i for i in order if bool(marked[i]) == kind] for kind in (True, False)]
-    few = min(map(len, kinds))
+    order = shared(0, "context/balance").permutation("clients", len(marked)).tolist()
+    kinds: dict[bool, list[int]] = {True: [], False: []}
+    for i in order:
+        if i in there:
+            kinds[bool(marked[i])].append(i)
+    few = min(map(len, kinds.values()))
     if not few:
-        lacking = "marked" if not kinds[0] else "clear"
+        lacking = "clear" if kinds[True] else "marked"
         raise NotMeasured(
             f"round {guess.round}: of the {len(there)} clients whose messages are attacked none is"
             f" {lacking}."
         )
-    return sorted(kinds[0][:few] + kinds[1][:few])
+    return sorted(kinds[True][:few] + kinds[False][:few])
 
 
 def shares(guess: Guess, answer: Answer, scores: Tensor) -> list[Score]:
-    """Per client that counts, the share of its rows that ``scores`` (rows,), above 0 for marked,
-    tell right.
+    """Per client that counts, the share of its rows that ``scores`` tell right.
 
-    There are as many marked as clear clients, so the mean is the balanced accuracy over clients.
+    ``scores`` (rows,): above 0 for marked. There are as many marked as clear clients, so the mean
+    is the balanced accuracy over clients.
     """
     marked, client = _marked(answer), guess.tensors["client"]
     right = ((scores > 0) == marked[client]).double()
@@ -63,8 +63,11 @@ def shares(guess: Guess, answer: Answer, scores: Tensor) -> list[Score]:
 
 def accuracies(guess: Guess, answer: Answer) -> list[float]:
     """(G,) the balanced accuracy with each number of samples that the guess tried."""
-    found = [shares(guess, answer, s) for s in guess.tensors["score"]]
-    return [math.fsum(s.value for s in scores) / len(scores) for scores in found]
+
+    def mean(scores: list[Score]) -> float:
+        return math.fsum(s.value for s in scores) / len(scores)
+
+    return [mean(shares(guess, answer, s)) for s in guess.tensors["score"]]
 
 
 def _marked(answer: Answer) -> Tensor:
@@ -98,18 +101,15 @@ def _left(guesses: Sequence[Guess], answer: Answer, scores: Sequence[Score]) -> 
 
 
 def _needed(guess: Guess, answer: Answer) -> list[Score]:
-    """The smallest number tried that reaches 0.90; a draw that never does scores the largest, and
-    counts as failed.
+    """The smallest number tried that reaches 0.90.
+
+    A draw that never does scores the largest, and counts as failed.
     """
-    reached = [
-        n
-        for n, a in zip(guess.tensors["sizes"].tolist(), accuracies(guess, answer), strict=True)
-        if a >= AIM
-    ]
-    most = float(guess.tensors["sizes"][-1])
-    return [
-        Score(guess.unit, guess.unit, float(reached[0]) if reached else most, failed=not reached)
-    ]
+    sizes = guess.tensors["sizes"].tolist()
+    tried = zip(sizes, accuracies(guess, answer), strict=True)
+    reached = [n for n, a in tried if a >= AIM]
+    least = reached[0] if reached else sizes[-1]
+    return [Score(guess.unit, guess.unit, float(least), failed=not reached)]
 
 
 def _all(guess: Guess, answer: Answer) -> list[Score]:
@@ -120,8 +120,9 @@ def _all(guess: Guess, answer: Answer) -> list[Score]:
 def _beyond(guesses: Sequence[Guess], answer: Answer, scores: Sequence[Score]) -> str:
     """Whether the number lies past the most that was tried.
 
-    Raises: NotMeasured: in more than half of the draws, then a mean would be made of what was not
-        reached.
+    Raises:
+        NotMeasured: in more than half of the draws, then a mean would be made of what was not
+            reached.
     """
     most = int(max(s.value for s in scores))
     failed = sum(s.failed for s in scores) + sum(bool(g.failed) for g in guesses)
@@ -155,11 +156,11 @@ CONTEXT_ACCURACY = Metric(
     beside=(("context_shuffled", _shuffled),),
     remark=_left,
 )
-"""Balanced accuracy over clients with the most samples tried, each client in each of the draws of
-the attacker's samples.
+"""Balanced accuracy over clients with the most samples tried.
 
-These come from auxiliary data, so every client is held out. Clients are the clusters;
-``context_shuffled`` is the same of a classifier whose samples had shuffled labels.
+Each client is scored in each of the draws of the attacker's samples. These come from auxiliary
+data, so every client is held out. Clients are the clusters; ``context_shuffled`` is the same of a
+classifier whose samples had shuffled labels.
 """
 
 SAMPLES_TO_90 = Metric(
@@ -187,9 +188,8 @@ SAMPLES_TO_90 = Metric(
     floor=_all,
     remark=_beyond,
 )
-"""The smallest number of samples tried with which the balanced accuracy over clients reaches 0.90;
-mean over draws.
+"""The smallest number of samples tried with which ``CONTEXT_ACCURACY`` reaches 0.90.
 
-Only a few numbers are tried, so draws may agree exactly: an interval without width is no finer than
-the steps between them.
+Mean over draws. Only a few numbers are tried, so draws may agree exactly: an interval without width
+is no finer than the steps between them.
 """

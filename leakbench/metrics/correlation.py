@@ -1,5 +1,6 @@
-"""How much of the inputs a set of shared features still follows: distance correlation, three ways,
-each with its permuted floor.
+"""How much of the inputs a set of shared features still follows.
+
+Distance correlation, three ways, each with its permuted floor.
 """
 
 from __future__ import annotations
@@ -27,12 +28,8 @@ def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
 def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
     """(200,): the number for random pairings; one pass gives all three, so it is kept."""
     features = guess.tensors["features"]
-    place = (
-        "permuted",
-        guess.unit,
-        guess.round,
-        hashlib.sha256(features.detach().cpu().contiguous().numpy().tobytes()).digest(),
-    )
+    content = features.detach().cpu().contiguous().numpy().tobytes()
+    place = ("permuted", guess.unit, guess.round, hashlib.sha256(content).digest())
     if place not in answer.truth.memo:
         key = hashlib.sha256(f"permuted/{guess.unit}/{guess.round}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
@@ -44,14 +41,10 @@ def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
 
 
 def _p_value(guess: Guess, answer: Answer) -> list[Score]:
-    observed = _value(guess, answer, "dcor2_corrected")[0].value
-    return [
-        Score(
-            guess.unit,
-            guess.unit,
-            distance_correlation.p_value(observed, _null(guess, answer, "dcor2_corrected")),
-        )
-    ]
+    name = "dcor2_corrected"
+    observed = _value(guess, answer, name)[0].value
+    p = distance_correlation.p_value(observed, _null(guess, answer, name))
+    return [Score(guess.unit, guess.unit, p)]
 
 
 def _permuted(guess: Guess, answer: Answer, name: str) -> list[Score]:
@@ -88,8 +81,9 @@ _DCOR = Meaning(
 )
 
 DCOR = _metric(_DCOR)
-"""Székely's distance correlation R, biased: near 1 for few rows of many dimensions; read it against
-its floor.
+"""Székely's distance correlation R, biased.
+
+Near 1 for few rows of many dimensions; read it against its floor.
 """
 
 DCOR2_CORRECTED = _metric(

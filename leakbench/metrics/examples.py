@@ -1,5 +1,6 @@
-"""How examples made from a client's model are scored beside its images: reproduced at all, and
-recognised as what they were made for?
+"""How examples made from a client's model are scored beside its images.
+
+Are any reproduced, and are they recognised as what they were made for?
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ CHUNK = 2**24  # numbers of images compared at once
 
 
 class Recogniser:
-    """A support vector machine (scikit-learn's) with a Gaussian kernel on standardised inputs.
+    """scikit-learn's support vector machine with a Gaussian kernel on standardised inputs.
+
     Nothing in it is drawn.
 
     Args:
@@ -43,7 +45,8 @@ class Recogniser:
     def __call__(self, x: Tensor) -> Tensor:
         """(n,) int64, the class of each of x (n, ...)."""
         flat = x.detach().double().cpu().flatten(1)
-        return as_tensor(self.machine.predict((flat.clamp(0, 1) if self.clip else flat).numpy()))
+        shown = flat.clamp(0, 1) if self.clip else flat
+        return as_tensor(self.machine.predict(shown.numpy()))
 
 
 def _nearest(guess: Guess, answer: Answer) -> list[Score]:
@@ -96,12 +99,11 @@ NEAREST_PSNR = Metric(
     needs=("x",),
     score=_nearest,
 )
-"""Of all pairs of a guess and an image that the client holds, the largest PSNR in dB (clipped to
-[0, 1]): is anything reproduced?
+"""The largest PSNR in dB of a guess and an image that the client holds: is anything reproduced?
 
-The images need not be those that the control sends. It is a maximum over many pairs, so the floor
-is high, too: read it against that. Pixel by pixel: an image that is reproduced a little to the left
-counts as not reproduced.
+Of all pairs, clipped to [0, 1]. The images need not be those that the control sends. It is a
+maximum over many pairs, so the floor is high, too: read it against that. Pixel by pixel: an image
+that is reproduced a little to the left counts as not reproduced.
 """
 
 RECOGNISED = Metric(
@@ -123,8 +125,7 @@ RECOGNISED = Metric(
     needs=("x", "y"),
     score=_recognised,
 )
-"""Per client, the share of the guesses that an independent classifier gives the class they were
-made for.
+"""Per client, the share of its guesses that a classifier gives the class they were made for.
 
 The classifier is scoring's own, trained on the auxiliary data; the control are real images, so it
 shows how good that is. What no such classifier recognises may still be told by the model that it

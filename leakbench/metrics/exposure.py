@@ -1,5 +1,6 @@
-"""Exposure as a number: of how many other clients does a client hold features? Counted, not
-estimated.
+"""Exposure as a number: of how many other clients does a client hold features?
+
+Counted, not estimated.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ EXPOSURE = _metric(
     ),
     "got",
 )
-"""Per client, the share of the others whose features it got so far. Exact. Floor 0: who gets no
-message sees nothing. Control 1: everybody gets everything, as in FedMix and FedData; the control
-transcript cannot give it, for there the same parties send to the same parties, and only the
-contents differ.
+"""Per client, the share of the others whose features it got so far.
+
+Exact. Floor 0: who gets no message sees nothing. Control 1: everybody gets everything, as in FedMix
+and FedData; the control transcript cannot give it, for there the same parties send to the same
+parties, and only the contents differ.
 """
 
 EXPOSURE_UNDIRECTED = _metric(

@@ -31,8 +31,9 @@ def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
 
 
 def _each(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
-    """``measure`` on (B, ...) pairs; the unit is the image, images of one client share its
-    cluster.
+    """``measure`` on (B, ...) pairs.
+
+    The unit is the image; images of one client share its cluster.
     """
     found, true = _pairs(guess, answer)
     return _scores(guess, true, measure(found, true.x).tolist())
@@ -66,25 +67,20 @@ def only_images(answer: Answer) -> None:
 def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Score]:
     found, true = _pairs(guess, answer)
     found = found.clamp(0, 1) if clip and not answer.signal else found
-    return _scores(
-        guess,
-        true,
-        [
-            image_distances.identification(g, *place)
-            for g, place in zip(found, _galleries(answer, true), strict=True)
-        ],
-    )
+    pairs = zip(found, _galleries(answer, true), strict=True)
+    values = [image_distances.identification(g, *place) for g, place in pairs]
+    return _scores(guess, true, values)
 
 
 def _blind_identification(guess: Guess, answer: Answer) -> list[Score]:
-    """1 / gallery. Of several images in no order: what their ``sample`` of others reaches, matched
-    to them as the guess is.
+    """1 / gallery, unless several images in no order are guessed.
+
+    Then what their ``sample`` of others reaches, matched to them as the guess is.
     """
     true = answer.originals(guess)
     if "sample" in guess.tensors and len(true.x) > 1 and not true.ordered:
-        return _identified(
-            replace(guess, tensors={**guess.tensors, "x": guess.tensors["sample"]}), answer
-        )
+        others = {**guess.tensors, "x": guess.tensors["sample"]}
+        return _identified(replace(guess, tensors=others), answer)
     return _scores(guess, true, [1 / len(gallery) for gallery, _ in _galleries(answer, true)])
 
 
@@ -155,8 +151,9 @@ MSE = Metric(
     score=_mse,
     class_mean=True,
 )
-"""Mean squared error on [0, 1], of signals on the standardised signal (its range is open above: it
-is no proportion).
+"""Mean squared error on [0, 1], of signals on the standardised signal.
+
+Its range is open above: it is no proportion.
 """
 
 SSIM = Metric(
@@ -229,12 +226,11 @@ IDENTIFICATION = Metric(
     score=_identified,
     floor=_blind_identification,
 )
-"""The guess is nearer to the true image than to the 99 others of a gallery of its class; ties
-share.
+"""Is the guess nearer to the true image than to the 99 others of a gallery of its class?
 
-Floor: 1 / gallery for a guess of one image. Guesses of a batch are matched to its images, and what
-was picked for its nearness to an image is found more often than that: there the floor is what as
-many auxiliary images of the same labels reach, matched likewise.
+Ties share. Floor: 1 / gallery for a guess of one image. Guesses of a batch are matched to its
+images, and what was picked for its nearness to an image is found more often than that: there the
+floor is what as many auxiliary images of the same labels reach, matched likewise.
 """
 
 IDENTIFICATION_MATCHED = replace(
@@ -243,8 +239,7 @@ IDENTIFICATION_MATCHED = replace(
     floor=None,
     control=partial(_identified, clip=True),
 )
-"""As `identification`, for guesses of which there may be more than images and that may lie far
-outside of [0, 1].
+"""As `identification`, for guesses that may outnumber the images and lie outside of [0, 1].
 
 They are clipped to [0, 1], as where they are matched. The blind guess is matched and scored, too:
 what was picked for its nearness to an image is found more often than one time in a gallery. In the

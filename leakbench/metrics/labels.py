@@ -1,5 +1,6 @@
-"""How a guess of a client's labels is scored: how many of them it gets right as a multiset, and
-whether it knows which classes occur.
+"""How a guess of a client's labels is scored.
+
+How many of them it gets right as a multiset, and whether it knows which classes occur.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ def _both(guess: Guess, answer: Answer) -> tuple[Tensor, Tensor]:
 
 def _overlap(guess: Guess, answer: Answer) -> list[Score]:
     found, true = _both(guess, answer)
-    return [Score(guess.unit, guess.unit, min(1.0, float(torch.minimum(found, true).sum())))]
+    both = float(torch.minimum(found, true).sum())
+    return [Score(guess.unit, guess.unit, min(1.0, both))]
 
 
 def _set(guess: Guess, answer: Answer) -> list[Score]:
     found, true = (v > 0 for v in _both(guess, answer))
-    return [Score(guess.unit, guess.unit, int((found & true).sum()) / int((found | true).sum()))]
+    both, either = int((found & true).sum()), int((found | true).sum())
+    return [Score(guess.unit, guess.unit, both / either)]
 
 
 # A prior is no draw: where all clients score the same on it the floor has no width, so it is

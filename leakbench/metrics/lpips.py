@@ -1,5 +1,6 @@
-"""LPIPS (Zhang et al. 2018) with the AlexNet trunk, from weights that are already on this machine:
-nothing is downloaded.
+"""LPIPS (Zhang et al. 2018) with the AlexNet trunk.
+
+The weights are already on this machine: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -33,14 +34,11 @@ class WeightsNotFound(UsageError):
 
 @dataclass(frozen=True)
 class Perceptual:
-    """LPIPS, ready to use.
+    """LPIPS, ready to use."""
 
-    ``trunk``: what the weights are. ``sha256``: of their ten tensors (name, then little-endian
-    float32 bytes, in order of layers), so the same weights have the same digest however their file
-    is laid out.
-    """
-
-    trunk: str
+    trunk: str  # what the weights are
+    # Of their ten tensors (name, then little-endian float32 bytes, in order of layers), so the same
+    # weights have the same digest however their file is laid out.
     sha256: str
     net: nn.Module
 
@@ -49,9 +47,10 @@ class Perceptual:
     ) -> Tensor:
         """LPIPS of each pair, (B,) float64, 0 for equal images; lower is nearer.
 
-        Args: guess: (B, C, H, W) or (B, H, W) on [0, 1], clipped, C 1 or 3, sides of 32 pixels and
-            more; brought to the
-                [-1, 1] that the net expects; grey becomes three equal channels.
+        Args:
+            guess: (B, C, H, W) or (B, H, W) on [0, 1], clipped, C 1 or 3, sides of 32 pixels and
+                more; brought to the [-1, 1] that the net expects; grey becomes three equal
+                channels.
             truth: the same.
             shape: (H, W) or (C, H, W) of flat images.
 
@@ -66,17 +65,12 @@ class Perceptual:
             )
         at = next(self.net.parameters())
         size = (len(guess), 3, *guess.shape[-2:])
+        out = []
         with torch.no_grad():
-            # So that a gallery fits in memory.
-            some = [slice(k, k + 64) for k in range(0, len(guess), 64)]
-            return torch.cat(
-                [
-                    self.net(*((2 * t.expand(size)[s] - 1).to(at) for t in (guess, truth))).reshape(
-                        -1
-                    )
-                    for s in some
-                ]
-            ).to(guess)
+            for k in range(0, len(guess), 64):  # so that a gallery fits in memory
+                some = (2 * t.expand(size)[k : k + 64] - 1 for t in (guess, truth))
+                out.append(self.net(*(t.to(at) for t in some)).reshape(-1))
+            return torch.cat(out).to(guess)
 
 
 def find() -> Path:
@@ -96,11 +90,9 @@ def find() -> Path:
     # Torchvision's own file is a pickle, which is not opened here; torchvision itself can turn it
     # into a safe one.
     cached = sorted((Path(torch.hub.get_dir()) / "checkpoints").glob("alexnet-*.pth"))
-    there = (
-        f"only torchvision's {cached[0]} is there, a pickle, which is not read; convert it"
-        if cached
-        else "fetch it once"
-    )
+    there = "fetch it once"
+    if cached:
+        there = f"only torchvision's {cached[0]} is there, a pickle, which is not read; convert it"
     raise WeightsNotFound(
         f"LPIPS needs AlexNet's features in {folders[0] / FILE}: {there} with"
         f" {_recipe(folders[0] / FILE)}"

@@ -1,5 +1,6 @@
-"""True prototypes beside what stood for them outside, out of the transcript and the truth; and both
-in the plane.
+"""True prototypes beside what stood for them outside; and both in the plane.
+
+Out of the transcript and the truth.
 """
 
 from __future__ import annotations
@@ -20,34 +21,30 @@ from leakbench.scoring.truth import Truth
 
 @dataclass(frozen=True)
 class PrototypePairs:
-    """The clients of whom a message was kept, in order: ``clients`` (n,) int64, ``true`` and
-    ``proxy`` (n, dim) float64.
-
-    ``true``: after round ``round``; ``proxy``: each client's newest message until then.
-    """
+    """The clients of whom a message was kept, in order, with both their prototypes."""
 
     round: int
-    clients: Tensor
-    true: Tensor
-    proxy: Tensor
+    clients: Tensor  # (n,) int64
+    true: Tensor  # (n, dim) float64, after round ``round``
+    proxy: Tensor  # (n, dim) float64, each client's newest message until then
 
     def cosines(self) -> Tensor:
-        """(n,) float64 in [-1, 1]: cosine of each proxy to its own true prototype, as metric
-        `prototype_cosine` has it.
+        """(n,) float64 in [-1, 1]: cosine of each proxy to its own true prototype.
+
+        As metric `prototype_cosine` has it.
         """
-        each = [
-            likeness(p, w[None], "cosine")[0] for p, w in zip(self.proxy, self.true, strict=True)
-        ]
+        both = zip(self.proxy, self.true, strict=True)
+        each = [likeness(p, w[None], "cosine")[0] for p, w in both]
         return torch.stack(each).clamp(-1, 1)
 
 
 def pairs(run: Run, round: int | None = None) -> PrototypePairs:
-    """True prototypes and proxies of a run at ``round`` (the last one unless given), out of the
-    transcript and the truth.
+    """True prototypes and proxies of a run at ``round`` (the last one unless given).
 
-    Raises: NotMeasured: its clients have no true prototype or sent none of kind `prototype` until
-        then. BrokenFile: a file is damaged, or the truth of that round was not recorded (it is, in
-        audited and surveyed rounds).
+    Raises:
+        NotMeasured: its clients have no true prototype or sent none of kind `prototype` until then.
+        BrokenFile: a file is damaged, or the truth of that round was not recorded (it is, in
+            audited and surveyed rounds).
     """
     t = int(run.spec["rounds"]) if round is None else round
     sent = newest(run, "prototype", t)
@@ -58,17 +55,15 @@ def pairs(run: Run, round: int | None = None) -> PrototypePairs:
             " beside it."
         )
     clients = torch.tensor(sorted(sent))
-    return PrototypePairs(
-        t,
-        clients,
-        everyone["prototype"][clients].double(),
-        torch.stack([sent[int(c)].double() for c in clients]),
-    )
+    true = everyone["prototype"][clients].double()
+    proxy = torch.stack([sent[c].double() for c in sorted(sent)])
+    return PrototypePairs(t, clients, true, proxy)
 
 
 def newest(run: Run, kind: str, t: int) -> dict[int, Tensor]:
-    """{client: its newest message of ``kind`` up to round t}, of those whose newest one was kept;
-    as an attack gets them.
+    """{client: its newest message of ``kind`` up to round t}, as an attack gets them.
+
+    Of those whose newest one was kept.
     """
     view = View(ThreatModel(kinds=(kind,), rounds="last", rung="paper"), Recording(run), t)
     return {party(m.sender): m.payload for m in view.messages(kind) if m.sender != "server"}
@@ -84,7 +79,6 @@ def tsne_positions(points: Tensor, *, seed: int = 0) -> Tensor:
 
     with threadpool_limits(limits=1):
         perplexity = min(30.0, (len(points) - 1) / 3)
-        at = TSNE(
-            metric="cosine", init="random", random_state=seed, perplexity=perplexity
-        ).fit_transform(points.cpu().numpy())
+        tsne = TSNE(metric="cosine", init="random", random_state=seed, perplexity=perplexity)
+        at = tsne.fit_transform(points.cpu().numpy())
     return torch.as_tensor(at, dtype=torch.float64)

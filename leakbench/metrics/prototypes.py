@@ -15,8 +15,9 @@ _TIE = 1e-9
 
 
 def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
-    """(C,): how near ``vector`` (dim,) is to each of ``candidates`` (C, dim); cosine, or minus the
-    Euclidean distance.
+    """(C,): how near ``vector`` (dim,) is to each of ``candidates`` (C, dim).
+
+    Cosine, or minus the Euclidean distance.
     """
     if distance == "euclidean":
         return -(candidates - vector).norm(dim=-1)
@@ -27,28 +28,23 @@ def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
 
 
 def named(alike: Tensor) -> Tensor:
-    """(C,) float64 adding up to 1: who is named, given how near each of ``alike`` (C,) is; ties
-    share.
+    """(C,) float64 adding up to 1: who is named, given how near ``alike`` (C,) each is.
+
+    Ties share.
     """
-    best = (
-        alike >= alike.max() - _TIE * alike.abs().max()
-    ).double()  # relative: Euclidean distances have any scale
+    tie = _TIE * alike.abs().max()  # relative: Euclidean distances have any scale
+    best = (alike >= alike.max() - tie).double()
     return best / best.sum()
-
-
-def _named(alike: Tensor, client: int) -> float:
-    return float(named(alike)[client])
 
 
 def _p_leak(guess: Guess, answer: Answer) -> list[Score]:
     alike = likeness(guess.tensors["prototype"].double(), answer.prototypes(), answer.distance)
-    return [Score(guess.unit, guess.unit, _named(alike, answer.client))]
+    return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
 
 
 def _p_leak_public(guess: Guess, answer: Answer) -> list[Score]:
-    return [
-        Score(guess.unit, guess.unit, _named(guess.tensors["likeness"].double(), answer.client))
-    ]
+    alike = guess.tensors["likeness"].double()
+    return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
 
 
 def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
@@ -65,9 +61,8 @@ def _other_cosine(guess: Guess, answer: Answer) -> list[Score]:
     """Another client's true prototype in the guess's place: the mean over all others."""
     true = torch.nn.functional.normalize(answer.prototypes(), dim=-1)
     alike = true @ true[answer.client]
-    return [
-        Score(guess.unit, guess.unit, float((alike.sum() - alike[answer.client]) / (len(true) - 1)))
-    ]
+    others = (alike.sum() - alike[answer.client]) / (len(true) - 1)
+    return [Score(guess.unit, guess.unit, float(others))]
 
 
 P_LEAK = Metric(
@@ -93,8 +88,9 @@ P_LEAK = Metric(
     score=_p_leak,
     floor=_one_of_all,
 )
-"""FedHide Eq. 17: the true prototype nearest to the guess, of all clients', is that of the client
-itself; ties share.
+"""FedHide Eq. 17: is, of all clients' true prototypes, the client's own the nearest to the guess?
+
+Ties share.
 """
 
 P_LEAK_PUBLIC = Metric(
@@ -130,7 +126,7 @@ PROTOTYPE_COSINE = Metric(
         unit="client",
         title="cosine to the true prototype",
         verb="comes within cosine",
-        about=("Cosine between the recovered and the true prototype: 1 is the same direction."),
+        about="Cosine between the recovered and the true prototype: 1 is the same direction.",
         topic=topics.PROTOTYPES,
         rank=2,
     ),

@@ -1,5 +1,6 @@
-"""How re-identification is scored: was the set that the client sent later ranked first among all
-that were sent then?
+"""How re-identification is scored.
+
+Was the set that the client sent later ranked first among all that were sent then?
 """
 
 from __future__ import annotations
@@ -16,18 +17,16 @@ _TIE = 1e-9
 
 def _senders(answer: Answer, round: int) -> list[int]:
     """The clients whose features of this round were recorded, in order."""
-    clients = answer.truth.round(round).get("client", {})
-    found = sorted(
-        int(i)
-        for i, phases in clients.items()
-        if any("features" in p.get("inputs", {}) for p in phases.values())
-    )
+    found = []
+    for i, phases in answer.truth.round(round).get("client", {}).items():
+        if any("features" in p.get("inputs", {}) for p in phases.values()):
+            found.append(int(i))
     if not found:
         raise NotMeasured(
             f"the truth of round {round} does not say whose features are whose (the method's"
             " `inputs` names none)"
         )
-    return found
+    return sorted(found)
 
 
 def _reidentified(guess: Guess, answer: Answer) -> list[Score]:
@@ -41,9 +40,8 @@ def _reidentified(guess: Guess, answer: Answer) -> list[Score]:
     if answer.client not in senders:  # only of another run's truth
         return [Score(guess.unit, guess.unit, 0.0)]
     best = alike >= alike.max() - _TIE
-    return [
-        Score(guess.unit, guess.unit, float(best[senders.index(answer.client)]) / int(best.sum()))
-    ]
+    own = float(best[senders.index(answer.client)])
+    return [Score(guess.unit, guess.unit, own / int(best.sum()))]
 
 
 def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
@@ -71,7 +69,8 @@ REIDENTIFIED = Metric(
     score=_reidentified,
     floor=_one_of_all,
 )
-"""Share of clients whose set of a later round is the likest, of all sets of that round, to the set
-they sent before; ties count 1/ties. ``likeness`` (sets,): in the order of the senders' numbers;
-``round`` (): the later round. Floor: 1/sets.
+"""Share of clients whose later set is the likest to the one they sent before.
+
+Of all sets of that later round; ties count 1/ties. ``likeness`` (sets,): in the order of the
+senders' numbers; ``round`` (): the later round. Floor: 1/sets.
 """

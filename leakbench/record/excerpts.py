@@ -1,5 +1,6 @@
-"""The excerpt: a small part of a run for attacks that are not written yet. It holds the last
-rounds' prototypes, the bank, and what scoring needs.
+"""The excerpt: a small part of a run, for attacks that are not written yet.
+
+It holds the last rounds' prototypes, the bank, and what scoring needs.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def write(
             what the server sent (`banks`: in the last round, then the first, then the newest).
         more: what else run.json says, by the files as they lie there.
 
-    Raises: UsageError: not even one round fits; ``out`` cannot be written. BrokenFile: a file of
-        the run is missing, changed or damaged.
+    Raises:
+        UsageError: not even one round fits; ``out`` cannot be written.
+        BrokenFile: a file of the run is missing, changed or damaged.
     """
     made = _Excerpt(run, extras)
     wanted = min(rounds, made.last)

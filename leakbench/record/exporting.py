@@ -1,12 +1,14 @@
-"""export: one archive of a run for somebody else to attack. It holds what crossed between client
-and server, and no answer.
+"""export: one archive of a run for somebody else to attack, without any answer.
 
 Only what is listed here goes in, so that a file that is added to run folders stays out until
-somebody decides. Left out are the private data and all other answers; what stands for answers: what
-would have been sent with nothing defended (the very thing that a defense hides), the labels of
-private batches, guesses and their scores; messages that no attacker would have: probes, which
-nobody sends, and what only an aggregator sees; and the seed, with which everybody could draw the
-method's noise again.
+somebody decides. Left out are
+
+* the private data and all other answers; what stands for answers: what would have been sent with
+  nothing defended (the very thing that a defense hides), the labels of private batches, guesses
+  and their scores;
+* messages that no attacker would have: probes, which nobody sends, and what only an aggregator
+  sees;
+* the seed, with which everybody could draw the method's noise again.
 """
 
 from __future__ import annotations
@@ -47,11 +49,14 @@ RAW = ("data",)  # kinds that are the private data themselves
 
 
 def export(run: Run, out: Path) -> list[str]:
-    """Write the archive ``out`` (tar; the same run gives the same bytes); returns what its owner
-    should know.
+    """Write the archive ``out``; returns what its owner should know.
 
-    Raises: UsageError: the run is not complete, or was cut or exported before; ``out`` cannot be
-        written. BrokenFile: a file of the run is damaged.
+    It is a tar; the same run gives the same bytes.
+
+    Raises:
+        UsageError: the run is not complete, or was cut or exported before; ``out`` cannot be
+            written.
+        BrokenFile: a file of the run is damaged.
     """
     must_be_whole(run)
     part = RunPart(run)
@@ -95,13 +100,8 @@ def _warnings(run: Run) -> list[str]:
             " 0, 1, 2, ... and compares, and then holds everything that was left out. For a run to"
             " hand out train with a secret seed of 60 bits or more."
         )
-    raw = sorted(
-        {
-            str(s["kind"])
-            for s in run.meta.get("sent", ())
-            if s["sender"] == "client" and s["kind"] in RAW
-        }
-    )
+    kinds = {str(s["kind"]) for s in run.meta.get("sent", ()) if s["sender"] == "client"}
+    raw = sorted(kinds & set(RAW))
     if raw:
         out.append(
             f"its clients send {', '.join(raw)} as such, so the archive holds a part of their"

@@ -1,6 +1,8 @@
-"""A part of a run: which of its files are kept, and what of each. It is read like a run, and its
-run.json says what is not in it. There are two: an excerpt (``excerpts``: small, with what scoring
-needs) and an export (``exporting``: for others, without any answer).
+"""A part of a run: which of its files are kept, and what of each.
+
+It is read like a run, and its run.json says what is not in it. There are two: an excerpt
+(``excerpts``: small, with what scoring needs) and an export (``exporting``: for others, without
+any answer).
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ UNLISTED = "checkpoint/"  # run.json lists no hashes of these
 
 @dataclass(frozen=True)
 class File:
-    """A file of a part. ``make``: its bytes, made anew to be written: transcripts may be large."""
+    """A file of a part."""
 
+    # Its bytes, made anew to be written: transcripts may be large.
     make: Callable[[], bytes] = field(compare=False)
     size: int
     sha256: str
@@ -35,12 +38,14 @@ class File:
 
 @dataclass(frozen=True)
 class RunPart:
-    """What is kept of ``run``: {name: file}. A file that the run has not is passed over; one that
-    is missing, changed or damaged, or leads out of its folder, raises BrokenFile.
+    """What is kept of a run.
+
+    A file that the run has not is passed over; one that is missing, changed or damaged, or leads
+    out of its folder, raises BrokenFile.
     """
 
     run: Run
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)  # by name
 
     @property
     def size(self) -> int:
@@ -75,8 +80,9 @@ class RunPart:
             self.put(name, lambda: pack_tree(*kept()))
 
     def messages(self, name: str, keep: Callable[[Row], bool]) -> list[Row]:
-        """The messages of a file whose lines in its table ``keep`` says yes to, which are returned;
-        no file where there are none.
+        """The messages of a file whose lines in its table ``keep`` says yes to.
+
+        Returns their lines; where there are none, no file is kept.
         """
         if name not in self.run.meta["files"]:
             return []
@@ -100,10 +106,12 @@ class RunPart:
         return {**meta, kind: about, "missing": missing, "files": listed}
 
     def folder(self, out: Path, meta: Row, more: Callable[[Run], Row]) -> Run:
-        """Write the folder ``out``, in place of what is there. ``more``: what its run.json says
-        beside ``meta``, by the files as they then lie there.
+        """Write the folder ``out``, in place of what is there.
 
-        Raises: UsageError: the place cannot be written.
+        ``more``: what its run.json says beside ``meta``, by the files as they then lie there.
+
+        Raises:
+            UsageError: the place cannot be written.
         """
         fresh = out.with_name(f".{out.name}.part")
         shutil.rmtree(fresh, ignore_errors=True)
@@ -120,7 +128,8 @@ class RunPart:
     def archive(self, out: Path, meta: Row) -> None:
         """Write the tar ``out``, the same bytes for the same part.
 
-        Raises: UsageError: the place cannot be written.
+        Raises:
+            UsageError: the place cannot be written.
         """
         fresh = out.with_name(f".{out.name}.part")
         text = json.dumps(meta, sort_keys=True, indent=1, allow_nan=False) + "\n"
@@ -132,7 +141,8 @@ class RunPart:
                     _add(tar, f"{meta['id']}/{name}", file.make())
             fresh.replace(out)
         except OSError as error:
-            fresh.unlink(missing_ok=True) if fresh.parent.is_dir() else None
+            if fresh.parent.is_dir():
+                fresh.unlink(missing_ok=True)
             raise UsageError(
                 f"cannot write {out}: {error.strerror or error}. Choose another file with -o, or"
                 " make room there."
@@ -142,7 +152,8 @@ class RunPart:
 def must_be_whole(run: Run) -> None:
     """Only complete runs have parts, and parts have none.
 
-    Raises: UsageError: the run is not complete, or is itself a part.
+    Raises:
+        UsageError: the run is not complete, or is itself a part.
     """
     if not run.done:
         raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first.")
@@ -152,15 +163,17 @@ def must_be_whole(run: Run) -> None:
 
 
 def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
-    """What the part ``run`` no longer has of what an attack reads, as a reason; "" where all of it
-    is there, as in a whole run.
+    """What an attack reads and the part ``run`` no longer has, as a reason.
+
+    Empty where all of it is there, as in a whole run.
 
     Args:
         run: a part, or a whole run.
         kinds: the kinds of message that the attack reads; those that nobody sent are not missed.
         knows: the knowledge that it, or its blind guess, is granted.
 
-    Raises: BrokenFile: a file of messages is missing or damaged.
+    Raises:
+        BrokenFile: a file of messages is missing or damaged.
     """
     if "export" in run.meta and "labels" in knows:
         return (

@@ -24,10 +24,10 @@ from leakbench.record.runspec import Parts, RunSpec, parts
 
 @dataclass(frozen=True)
 class Recording:
-    """What attacks are made from. ``device``: where its tensors are put."""
+    """What attacks are made from."""
 
     run: Run
-    device: str = "cpu"
+    device: str = "cpu"  # where its tensors are put
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Many attacks as one: what an attacker really reaches (cascade), and a bound on what any of them
-could (any_attack).
+"""Many attacks as one.
 
-Both are made from units.csv whenever they are shown, and never stored. Attacks whose control failed
-do not enter.
+What an attacker really reaches (cascade), and a bound on what any of them could (any_attack). Both
+are made from units.csv whenever they are shown, and never stored. Attacks whose control failed do
+not enter.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ Guesses = Sequence[tuple[Measured, Unit]]
 
 
 def questions(numbers: Sequence[Measured]) -> dict[Question, list[Measured]]:
-    """Numbers of one run, or of the seeds of one setting, by question: those of one question are
-    joined, others stay apart. Rows of a curve answer none.
+    """Numbers of one run, or of the seeds of one setting, by question.
+
+    Those of one question are joined, others stay apart. Rows of a curve answer none.
     """
     out: dict[Question, list[Measured]] = defaultdict(list)
     for m in numbers:
@@ -59,8 +60,9 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
         NoInterval: there is one unit only, and the metric's range has no end.
     """
     first, alone = parts[0], len(parts) == 1
-    picks = [(first, u) for u in first.units["attack"]] if alone else _pick(kind, parts)
-    used = [m for m in parts if any(m is p for p, _ in picks)]
+    picks = _pick(kind, parts)
+    picked = {id(m) for m, _ in picks}
+    used = [m for m in parts if id(m) in picked]
     stages = {m.stage for m in parts}
     behind = used if kind == CASCADE else parts
     out = replace(
@@ -89,8 +91,9 @@ def weak(m: Measured) -> bool:
 
 
 def of_run(numbers: Sequence[Measured]) -> list[Measured]:
-    """`cascade` and `any_attack` of one run; what cannot be had is said per setting, in
-    missing.csv.
+    """`cascade` and `any_attack` of one run.
+
+    What cannot be had is said per setting, in missing.csv.
     """
     out = []
     for asked in questions(numbers).values():
@@ -115,9 +118,11 @@ def _attacker(kind: str, parts: Sequence[Measured]) -> Attacker:
 
 def _made(parts: Sequence[Measured]) -> Environment:
     names = [f.name for f in fields(Environment)]
-    return Environment(
-        *("|".join(distinct(getattr(m.made, name) for m in parts)) for name in names)
-    )
+
+    def joined(name: str) -> str:
+        return "|".join(distinct(getattr(m.made, name) for m in parts))
+
+    return Environment(*map(joined, names))
 
 
 def distinct(values: Iterable[str]) -> tuple[str, ...]:
@@ -150,8 +155,9 @@ def _pick(kind: str, parts: Sequence[Measured]) -> list[tuple[Measured, Unit]]:
 
 
 def _last_accepted(guesses: Guesses) -> tuple[Measured, Unit]:
-    """The last that its own self-check accepts, else the first. An attack knows that it failed:
-    then it has no guess.
+    """The last that its own self-check accepts, else the first.
+
+    An attack knows that it failed: then it has no guess.
     """
     accepted = [g for g in guesses if g[1].accepted and not g[1].failed]
     made = [g for g in guesses if not g[1].failed]
@@ -169,8 +175,9 @@ def _most_leaking(guesses: Guesses) -> tuple[Measured, Unit]:
 
 
 def _beside(kind: str, parts: Sequence[Measured], picks: Guesses) -> dict[str, tuple[Unit, ...]]:
-    """Floor and control: of the attack picked for each unit (cascade), or the best of all attacks
-    (any_attack).
+    """Floor and control.
+
+    Of the attack picked for each unit (cascade), or the best of all attacks (any_attack).
     """
     out = {}
     for role in ("floor", "control"):
@@ -182,8 +189,9 @@ def _beside(kind: str, parts: Sequence[Measured], picks: Guesses) -> dict[str, t
 
 
 def _same(role: str, m: Measured, unit: Unit) -> Unit:
-    """The blind or the control guess of ``m`` for the same unit; where it has none for that unit,
-    the number's mean stands for it.
+    """The blind or the control guess of ``m`` for the same unit.
+
+    Where it has none for that unit, the number's mean stands for it.
     """
     mean: float = getattr(m, role).value
     found = m.by_name[role].get(unit.name)

@@ -1,5 +1,6 @@
-"""The papers' own numbers beside ours: which published record speaks of this method, task and
-metric.
+"""The papers' own numbers beside ours.
+
+Which published record speaks of this method, task and metric.
 """
 
 from __future__ import annotations
@@ -41,22 +42,26 @@ def find(
     then to tables before running text, then to the record with more parameters. None if two still
     tie with different numbers, or if the best contradicts split or clients.
 
-    Args: method: the defense's name. params: all its parameters. task: the task's name. metric: a
-        column value of ours ("p_leak", "accuracy"). fields: what is known of the run: split,
-        split_param, clients, fraction, mean_local_size, rounds, under these names
-            or their aliases.
+    Args:
+        method: the defense's name.
+        params: all its parameters.
+        task: the task's name.
+        metric: a column value of ours ("p_leak", "accuracy").
+        fields: what is known of the run: split, split_param, clients, fraction, mean_local_size,
+            rounds, under these names or their aliases.
         stage: of the row. A paper speaks of the trained model (`final`, `all`) unless its record
             says untrained.
         round: of the row, for records about one round.
     """
     have = _known(fields)
     fitting = [r for r in _records() if _fits(r, method, params, task, metric, stage, round)]
-    ranked = sorted(
-        ((_rank(r, have), i, r) for i, r in enumerate(fitting)), key=lambda item: item[:2]
-    )
-    if not ranked or any(ranked[0][0][1][i] for i in _FATAL):
+    if not fitting:
         return None
-    best = [r for rank, _, r in ranked if rank == ranked[0][0]]
+    ranks = [_rank(r, have) for r in fitting]
+    least = min(ranks)
+    if any(least[1][i] for i in _FATAL):
+        return None
+    best = [r for r, rank in zip(fitting, ranks, strict=True) if rank == least]
     return _claim(best[0], have) if len({(r["value"], r["spread"]) for r in best}) == 1 else None
 
 
@@ -79,19 +84,13 @@ def _records() -> tuple[dict[str, Any], ...]:
     for record in published():
         # A condition that no row of ours meets ("global model before the studied round") makes it
         # no claim about ours.
-        if (
-            record["method"] is None
-            or record["dataset"] is None
-            or set(record["setting"]) & set(names["conditions"])
-        ):
+        unmet = set(record["setting"]) & set(names["conditions"])
+        if record["method"] is None or record["dataset"] is None or unmet:
             continue
         method = names["methods"].get(record["method"], {"method": record["method"]})
         metric = names["metrics"].get(record["metric"], {"metric": record["metric"]})
-        params = {
-            names["params"].get(k, k): v
-            for k, v in record["params"].items()
-            if k not in method.get("drop", ())
-        }
+        kept = {k: v for k, v in record["params"].items() if k not in method.get("drop", ())}
+        params = {names["params"].get(k, k): v for k, v in kept.items()}
         mine = {
             "method": method["method"],
             "params": params | method.get("params", {}),
@@ -115,12 +114,8 @@ def _setups() -> dict[tuple[str, str], dict[str, Any]]:
     out: dict[tuple[str, str], dict[str, Any]] = {}
     for record in published():
         field = _aliases()["setups"].get(record["metric"])
-        if (
-            field
-            and record["method"] is None
-            and record["dataset"] is not None
-            and not record["setting"]
-        ):
+        of_all = record["method"] is None and not record["setting"]
+        if field and of_all and record["dataset"] is not None:
             dataset = _aliases()["datasets"].get(record["dataset"], record["dataset"])
             out.setdefault((record["paper"], dataset), {})[field] = _scaled(record["value"], record)
     return out
@@ -133,12 +128,11 @@ def _load(name: str) -> Any:
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The run's fields under the records' names."""
     names: dict[str, list[str]] = _aliases()["fields"]
-    have = {
-        field: fields[mine]
-        for field, ours in names.items()
-        for mine in reversed(ours)
-        if mine in fields
-    }
+    have = {}
+    for field, ours in names.items():
+        known = [fields[mine] for mine in ours if mine in fields]
+        if known:
+            have[field] = known[0]
     if "split" in have:
         have["split"] = _aliases()["splits"].get(have["split"], have["split"])
     return have
@@ -158,11 +152,8 @@ def _fits(
     if any(k not in params or not _same(params[k], v) for k, v in record["params"].items()):
         return False
     # What the paper states once for all numbers of the method: another value is another method.
-    if any(
-        k in params and not _same(params[k], v)
-        for k, v in record["otherwise"].items()
-        if k not in record["params"]
-    ):
+    once = {k: v for k, v in record["otherwise"].items() if k not in record["params"]}
+    if any(k in params and not _same(params[k], v) for k, v in once.items()):
         return False
     if (record["setting"].get("model_stage") == "untrained") != (stage == "untrained"):
         return False
@@ -177,29 +168,26 @@ def _rank(
 ) -> tuple[int, tuple[bool, ...], bool, int]:
     """Smaller fits better."""
     setting = record["setting"]
-    against = tuple(
-        any(f in setting and f in have and not _same(setting[f], have[f]) for f in group)
-        for group in _FIELDS
-    )
+
+    def contradicts(field: str) -> bool:
+        both = field in setting and field in have
+        return both and not _same(setting[field], have[field])
+
+    against = tuple(any(map(contradicts, group)) for group in _FIELDS)
     return sum(against), against, record["table"] is None, -len(record["params"])
 
 
 def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
     value, spread = record["value"], record["spread"]
-    low, high = (
-        (None, None)
-        if spread is None
-        else (_scaled(value - spread, record), _scaled(value + spread, record))
-    )
     kind = (record["spread_kind"] or "not explained").replace("; ", ", ")
-    said = [record["source"], f"± {kind}" if spread is not None else "no spread given"]
+    known = spread is not None
+    low = _scaled(value - spread, record) if known else None
+    high = _scaled(value + spread, record) if known else None
+    said = [record["source"], f"± {kind}" if known else "no spread given"]
     said += [text for text in (record.get("note"), record["remark"]) if text]
     setting = _setups().get((record["paper"], record["dataset"]), {}) | record["setting"]
-    said += [
-        f"{f} {v} there, {have[f]} here"
-        for f, v in setting.items()
-        if f in have and not _same(v, have[f])
-    ]
+    against = {f: v for f, v in setting.items() if f in have and not _same(v, have[f])}
+    said += [f"{f} {v} there, {have[f]} here" for f, v in against.items()]
     unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
     said += [f"there: {', '.join(unknown)}"] if unknown else []
     source = "; ".join(said)

@@ -32,9 +32,10 @@ def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
 
 
 def fit(n: Number) -> bool:
-    """May it lie on a front at all? Not a dead run, not a number of an attack too weak to judge,
-    and not the worst case of a configuration that only the paper's own attack tried: there nobody
-    else looked.
+    """May it lie on a front at all?
+
+    Not a dead run, not a number of an attack too weak to judge, and not the worst case of a
+    configuration that only the paper's own attack tried: there nobody else looked.
     """
     alone = n.attacker.name == ANY and n.attacker.rung == "paper"
     return "dead_run" not in n.flags and not n.weak and not alone
@@ -49,8 +50,9 @@ def best(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
 
 
 def _unbeaten(numbers: Sequence[Number]) -> list[Number]:
-    """Those that leak less than all that are as useful, and are more useful than all that leak as
-    little; equals stand together.
+    """Those that no other one beats; equals stand together.
+
+    They leak less than all that are as useful, and are more useful than all that leak as little.
     """
     at = [(n.leak, -n.utility.gain) for n in numbers]
     kept, last = set[int](), (-math.inf, math.inf)

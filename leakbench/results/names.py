@@ -18,9 +18,10 @@ MOST = 24  # of a value in it
 
 
 class Method:
-    """What a method calls itself and its parameters, as run.json has it. Where that is silent (an
-    older run, or none at all) the installed method says it, or else the names in the files stand
-    for themselves.
+    """What a method calls itself and its parameters, as run.json has it.
+
+    Where that is silent (an older run, or none at all) the installed method says it, or else the
+    names in the files stand for themselves.
     """
 
     def __init__(self, name: str, about: Any = None) -> None:
@@ -44,8 +45,10 @@ def _installed(name: str) -> Mapping[str, Any]:
 
 
 def setting_names(every: Sequence[Configuration], methods: Mapping[str, Method]) -> dict[str, str]:
-    """``Configuration.key`` -> name: the method, its principal parameters and those that differ
-    between its settings of a task, the wrappers.
+    """``Configuration.key`` -> name.
+
+    The method, its principal parameters and those that differ between its settings of a task, the
+    wrappers.
 
     Args:
         every: the configurations that are shown together.

@@ -1,5 +1,6 @@
-"""One number, with all that must be known to believe it: who attacked, what, when, and between
-which blind guess and which control.
+"""One number, with all that must be known to believe it.
+
+Who attacked, what, when, and between which blind guess and which control.
 """
 
 from __future__ import annotations
@@ -38,12 +39,9 @@ def when(stage: str) -> str:
 
 
 class Configuration(Part):
-    """All that tells one setting of a method from another; seeds are pooled.
+    """All that tells one setting of a method from another; seeds are pooled."""
 
-    ``task``: the task's name, and more only where two would else look alike.
-    """
-
-    task: str
+    task: str  # its name, and more only where two would else look alike
     defense: str
     params: dict[str, Any]
     wrappers: list[dict[str, Any]] = []
@@ -85,25 +83,23 @@ class Attacker(Part):
 
 
 class Claim(Part):
-    """A paper's number on our scale. ``low``, ``high``: value - spread and value + spread, None
-    where no spread is given. ``source``: where it stands, and how its setting differs.
-    """
+    """A paper's number on our scale."""
 
     value: float
-    low: float | None
-    high: float | None
-    source: str
+    low: float | None  # value - spread, None where no spread is given
+    high: float | None  # value + spread
+    source: str  # where it stands, and how its setting differs
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit's score; ``accepted``: by the attack's own self-check."""
+    """One unit's score."""
 
     name: str
     cluster: str
     score: float
     failed: bool
-    accepted: bool
+    accepted: bool  # by the attack's own self-check
 
 
 @dataclass(frozen=True)
@@ -119,12 +115,7 @@ class Environment:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """A number of one run.
-
-    ``units``: by role (attack, floor, control). ``exact``: the roles whose number a formula gave,
-    so that it has no width. ``order``: the attack's, within its rung. ``guesses``: SHA-256 of what
-    it was scored from, by attack folder.
-    """
+    """A number of one run."""
 
     run: Run
     attacker: Attacker
@@ -136,10 +127,10 @@ class Measured:
     floor: Estimate
     control: Estimate
     flags: frozenset[str]
-    order: int
-    units: Mapping[str, tuple[Unit, ...]]
-    exact: frozenset[str]
-    guesses: Mapping[str, str]
+    order: int  # the attack's, within its rung
+    units: Mapping[str, tuple[Unit, ...]]  # by role (attack, floor, control)
+    exact: frozenset[str]  # the roles whose number a formula gave, so that it has no width
+    guesses: Mapping[str, str]  # SHA-256 of what it was scored from, by attack folder
     made: Environment
 
     @property
@@ -155,21 +146,22 @@ class Measured:
     @cached_property
     def by_name(self) -> dict[str, dict[str, Unit]]:
         """Role -> unit's name -> its score."""
-        return {role: {u.name: u for u in units} for role, units in self.units.items()}
+        out: dict[str, dict[str, Unit]] = {}
+        for role, units in self.units.items():
+            out[role] = {u.name: u for u in units}
+        return out
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One line of a run's utility.csv. ``scores``: (test units,), None where the metric is not
-    their mean (EER).
-    """
+    """One line of a run's utility.csv."""
 
     round: int
     value: float
     low: float
     high: float
     n: int
-    scores: Scores | None
+    scores: Scores | None  # (test units,); None where the metric is not their mean (EER)
 
     @property
     def estimate(self) -> Estimate:
@@ -179,20 +171,20 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A run's utility over its rounds. ``dead``: why the run is dead, or ""."""
+    """A run's utility over its rounds."""
 
     run: Run
     meaning: Meaning
     evaluations: tuple[Evaluation, ...]
-    dead: str
+    dead: str  # why the run is dead, or ""
 
 
 class Utility(Part):
-    """What a configuration is good for, over its seeds; ``statistic``: final, best or last10."""
+    """What a configuration is good for, over its seeds."""
 
     configuration: Configuration = Field(exclude=True)
     meaning: ByName = Field(serialization_alias="metric")
-    statistic: str
+    statistic: str  # final, best or last10
     seeds: tuple[int, ...]
     rounds: int
     value: Estimate
@@ -224,11 +216,7 @@ class Provenance(Part):
 
 
 class Number(Part):
-    """A number of one configuration, pooled over its seeds.
-
-    ``parts``: the seeds' own, none where it was read from a table. ``failed`` of ``tried`` unit
-    scores are the blind guess's, for want of a guess. ``command``: what makes it again.
-    """
+    """A number of one configuration, pooled over its seeds."""
 
     configuration: Configuration = Field(exclude=True)
     attacker: Attacker
@@ -240,13 +228,14 @@ class Number(Part):
     value: Estimate
     floor: Estimate
     control: Estimate
-    failed: int
+    failed: int  # unit scores that are the blind guess's, for want of a guess; of ``tried``
     tried: int
     flags: Flags
     on_front: bool = False
     claim: Claim | None = None
-    command: str = ""
+    command: str = ""  # what makes it again
     utility: Utility = Field(exclude=True)
+    # The seeds' own; none where it was read from a table.
     parts: tuple[Measured, ...] = Field((), exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -323,30 +312,31 @@ class Number(Part):
 
     @property
     def weak(self) -> bool:
-        """Does the attack say nothing? It fails where nothing is defended, or hardly beats the
-        blind guess there.
+        """Does the attack say nothing?
+
+        It fails where nothing is defended, or hardly beats the blind guess there.
         """
         return "control_failed" in self.flags or self.best - self.blind < 2 * self.meaning.matters
 
     @property
     def excess(self) -> float:
-        """How far the high is beyond the number's own blind guess and the margin; at most 0 where
-        it held.
+        """How far the high is beyond the number's own blind guess and the margin.
+
+        At most 0 where it held.
         """
         over = self.high - (self.blind + self.meaning.matters)
         return 0.0 if abs(over) < 1e-12 else over
 
 
 class Missing(Part):
-    """A number that a reader would look for, and why it is not there; ``meaning``: the metric's,
-    where an attack measured it elsewhere. ``setting``: its id in a report.
-    """
+    """A number that a reader would look for, and why it is not there."""
 
     configuration: Configuration = Field(exclude=True)
-    setting: str = ""
+    setting: str = ""  # its id in a report
     attack: str
     metric: str
     reason: str
+    # The metric's, where an attack measured it elsewhere.
     meaning: Meaning | None = Field(None, exclude=True)
 
 

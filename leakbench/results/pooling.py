@@ -22,24 +22,24 @@ Lack = tuple[str, str, str]  # attack, metric, reason
 
 @dataclass(frozen=True, eq=False)
 class Pooling:
-    """What every number of a setting shares: its complete runs as ``evaluated``, its final
-    utility.
-    """
+    """What every number of a setting shares."""
 
     setting: Setting
-    evaluated: Sequence[Evaluated]
+    evaluated: Sequence[Evaluated]  # its complete runs
     final: Utility
 
     def numbers(self, measured: Sequence[Measured]) -> tuple[list[Number], list[Lack]]:
-        """Every number, `on_front` still to be decided, and what is missing; of ``measured``, all
-        numbers of all attacks on the runs.
+        """Every number, `on_front` still to be decided, and what is missing.
+
+        ``measured``: all numbers of all attacks on the runs.
         """
         out: list[Number] = []
         missing: list[Lack] = []
         weak = set()
         for key, seeds in _by_key(measured).items():
+            same = list(seeds.values())
             try:
-                out.append(self._number(list(seeds.values())))
+                out.append(self._number(same))
             except NoInterval as error:
                 missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
                 continue
@@ -67,7 +67,6 @@ class Pooling:
     def _number(self, seeds: Sequence[Measured]) -> Number:
         first, own = seeds[0], {m.run.seed for m in seeds}
         found, newest = pooled(seeds), max(m.round for m in seeds)
-        tried = [m for m in seeds for _ in m.units["attack"]]
         several = {
             "observer": cascade.distinct(o for m in seeds for o in m.attacker.observer),
             "knowledge": cascade.distinct(k for m in seeds for k in m.attacker.knowledge),
@@ -87,7 +86,7 @@ class Pooling:
             floor=found["floor"],
             control=found["control"],
             failed=sum(m.failed for m in seeds),
-            tried=len(tried),
+            tried=sum(len(m.units["attack"]) for m in seeds),
             flags=frozenset(marks),
             claim=claim(self.setting, first.meaning.name, first.stage, newest),
             utility=self.final,
@@ -147,14 +146,17 @@ def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Mea
 def _joined(
     kind: str, asked: Sequence[Measured], parts: Sequence[Measured]
 ) -> tuple[str, list[Measured]]:
-    """One joined number per seed, from the same attacks in each: a seed that lacks one would look
-    safer than it is. And which seeds were left out, in words.
+    """One joined number per seed, and which seeds were left out, in words.
+
+    From the same attacks in each seed: one that lacks an attack would look safer than it is.
     """
     by_seed: dict[int, list[Measured]] = defaultdict(list)
+    keys = defaultdict(set)
     for m in parts:
         by_seed[m.run.seed].append(m)
+        keys[m.run.seed].add(m.key)
     wanted = {m.key for m in parts}
-    whole = {s: ms for s, ms in by_seed.items() if {m.key for m in ms} == wanted}
+    whole = {s: ms for s, ms in by_seed.items() if keys[s] == wanted}
     left = sorted({m.run.seed for m in asked} - set(whole))
     lacking = ""
     if left and whole:

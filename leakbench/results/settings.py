@@ -17,37 +17,35 @@ from leakbench.results.number import Configuration, Evaluated, Measured, Number,
 
 
 class Sent(Part):
-    """What crosses the wire of one kind; ``covered``: by a wrapper."""
+    """What crosses the wire of one kind."""
 
     kind: str
     sender: str
     receiver: str
     rounds: int
     bytes: int
-    covered: bool
+    covered: bool  # by a wrapper
 
 
 class Setting(Part):
     """A configuration, its runs, and all that was read of them.
 
-    ``runs``: complete ones, by seed; ``others`` failed or are not finished. ``name``: as people
-    read it; ``index``: its place among the settings that are shown together. ``evaluated``: the
-    complete runs' utility; ``measured``: every number of every attack on them; ``results``: with
-    `cascade` and `any_attack`, and a dead run's flagged; ``numbers``: pooled over the seeds;
-    ``utility``: by statistic, the final one first. These are empty where no run is complete, and
-    the first three where all was read from tables.
+    What is read is empty where no run is complete; ``evaluated``, ``measured`` and ``results`` also
+    where all was read from tables.
     """
 
     configuration: Configuration
-    runs: tuple[Run, ...] = Field((), exclude=True)
-    others: tuple[Run, ...] = Field((), exclude=True)
-    name: str = ""
-    index: int = Field(0, exclude=True)
+    runs: tuple[Run, ...] = Field((), exclude=True)  # complete ones, by seed
+    others: tuple[Run, ...] = Field((), exclude=True)  # failed or not finished
+    name: str = ""  # as people read it
+    index: int = Field(0, exclude=True)  # place among the settings that are shown together
+    # The complete runs' utility, every number of every attack on them, and these with `cascade` and
+    # `any_attack`, a dead run's flagged.
     evaluated: tuple[Evaluated, ...] = Field((), exclude=True)
     measured: tuple[Measured, ...] = Field((), exclude=True)
     results: tuple[Measured, ...] = Field((), exclude=True)
-    numbers: tuple[Number, ...] = ()
-    utility: tuple[Utility, ...] = ()
+    numbers: tuple[Number, ...] = ()  # pooled over the seeds
+    utility: tuple[Utility, ...] = ()  # by statistic, the final one first
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -167,8 +165,11 @@ class Setting(Part):
     @property
     def sends(self) -> list[Sent]:
         """What crosses the wire in all, per kind."""
-        sent = self.one.meta.get("sent", ()) if self.every else ()
-        return [Sent.model_validate({k: m[k] for k in Sent.model_fields}) for m in sent]
+        out = []
+        for m in self.one.meta.get("sent", ()) if self.every else ():
+            fields = {k: m[k] for k in Sent.model_fields}
+            out.append(Sent.model_validate(fields))
+        return out
 
     @property
     def about(self) -> str:
@@ -181,11 +182,11 @@ class Setting(Part):
 
 
 def group(runs: Sequence[Run]) -> list[Setting]:
-    """The settings of ``runs`` in the order of the tables, named; nothing is read of them yet. By
-    their ``index`` a task's stand together, and what hides nothing comes first.
+    """The settings of ``runs`` in the order of the tables, named; nothing is read of them yet.
 
-    Engines are pooled (and flagged) as long as every seed is there once; a seed that is there
-    twice, with two engines or recording policies, splits them.
+    By their ``index`` a task's stand together, and what hides nothing comes first. Engines are
+    pooled (and flagged) as long as every seed is there once; a seed that is there twice, with two
+    engines or recording policies, splits them.
 
     Raises:
         UsageError: two runs are the same seed of the same setting.
@@ -270,8 +271,10 @@ def _finer(run: Run) -> dict[str, Any]:
 
 def _label(name: str, facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:
     """The task's name, and what tells this setting from those that else look the same."""
-    names = sorted({k for f in alike for k in f})
-    differs = [k for k in names if len({canonical(f.get(k)) for f in alike}) > 1]
+    values: dict[str, set[str]] = {}
+    for key in sorted({k for f in alike for k in f}):
+        values[key] = {canonical(f.get(key)) for f in alike}
+    differs = [k for k, found in values.items() if len(found) > 1]
     plain = {k: v if isinstance(v, str) else canonical(v) for k, v in facts.items()}
     absent = canonical(None)
     said = ", ".join(f"{k.removeprefix('task.')}={plain.get(k, absent)}" for k in differs)

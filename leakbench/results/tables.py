@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.files import write_csv
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
@@ -56,16 +56,17 @@ class Tables:
         Raises:
             BrokenFile: a run's table is damaged.
         """
-        runs = [e.run for s in self.settings for e in s.evaluated]
-        return tuple(
-            Diagnostic(run=run.id, **{c: line[c] for c in RUN_DIAGNOSTICS})
-            for run in runs
-            for line in run.table("diagnostics.csv", RUN_DIAGNOSTICS)
-        )
+        out = []
+        for run in (e.run for s in self.settings for e in s.evaluated):
+            for line in run.table("diagnostics.csv", RUN_DIAGNOSTICS):
+                values = {c: line[c] for c in RUN_DIAGNOSTICS}
+                out.append(Diagnostic(run=run.id, **values))
+        return tuple(out)
 
     def rows(self, table: str) -> list[Row]:
         """The lines of one of the five CSV files, python-typed, with exactly its columns."""
-        return table_lines(getattr(self, "numbers" if table == "tradeoff" else table))
+        held = "numbers" if table == "tradeoff" else table
+        return table_lines(getattr(self, held))
 
     def to_frame(self, table: str = "results") -> pd.DataFrame:
         """One table as a pandas frame."""
@@ -123,8 +124,9 @@ def _marked(setting: Setting, marked: Iterator[Number]) -> Setting:
 
 
 def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measured]:
-    """Every attack's numbers of one run, then cascade and any_attack; a dead run is flagged
-    wherever its leakage is shown.
+    """Every attack's numbers of one run, then cascade and any_attack.
+
+    A dead run is flagged wherever its leakage is shown.
     """
     every = [*measured, *cascade.of_run(measured)]
     dead = {"dead_run"} if evaluated.dead else set()
@@ -148,4 +150,7 @@ def to_frame(rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
     """Rows as a pandas frame with exactly ``columns``, also where there is no row."""
     import pandas as pd
 
-    return pd.DataFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
+    def cells(row: Row) -> list[Any]:
+        return [row[c] for c in columns]
+
+    return pd.DataFrame([cells(row) for row in rows], columns=list(columns))

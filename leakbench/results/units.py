@@ -14,7 +14,7 @@ from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import Estimate, estimate, exact, pool
+from leakbench.statistics.intervals import Estimate, Seed, estimate, exact, pool
 
 ROLES = ("attack", "floor", "control")
 FILES = ("guess.safetensors", "units.csv", "results.csv")
@@ -40,14 +40,15 @@ def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: 
         return exact(math.fsum(scores) / len(scores), len(scores), meaning.unit)
     low, high = meaning.ends
     about: dict[str, Any] = {"share": meaning.share, "low": low, "high": high}
-    parts = {
-        s: ([u.score for u in us], [u.name for u in us], [u.cluster for u in us])
-        for s, us in seeds.items()
-    }
+
+    def columns(units: Sequence[Unit]) -> Seed:
+        return [u.score for u in units], [u.name for u in units], [u.cluster for u in units]
+
+    parts = {s: columns(units) for s, units in seeds.items()}
     if len(parts) > 1:
         return pool(parts, unit=meaning.unit, **about)
-    ((scores, _, clusters),) = parts.values()
-    return estimate(scores, clusters, unit=meaning.unit, **about)
+    ((each, _, clusters),) = parts.values()
+    return estimate(each, clusters, unit=meaning.unit, **about)
 
 
 def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
@@ -151,8 +152,9 @@ def _meaning(folder: AttackFolder, metric: str) -> Meaning:
 
 
 def _exact(row: Row) -> frozenset[str]:
-    """A formula's number has no width in the row. (Intervals of what was sampled have one, or it
-    makes no difference.)
+    """The roles whose number a formula gave: it has no width in the row.
+
+    Intervals of what was sampled have one, or it makes no difference.
     """
     if row["interval"] == "exact":
         return frozenset(ROLES)

@@ -73,8 +73,9 @@ def meaning_of(run: Run) -> Meaning:
 def rows(
     setting: Setting, evaluated: Sequence[Evaluated]
 ) -> tuple[list[Utility], list[tuple[str, str]]]:
-    """The setting's utility by statistic, the final one first, and what is missing as (metric,
-    reason).
+    """The setting's utility by statistic, the final one first.
+
+    And what is missing, as (metric, reason).
     """
     meaning, out, missing = evaluated[0].meaning, [], []
     for statistic in STATISTICS:
@@ -88,18 +89,17 @@ def rows(
         found = over_seeds(means, meaning.name)
         marks = flags.of_seeds(len(evaluated)) | of_runs(evaluated)
         marks |= {"few_units"} if found.n < flags.FEW_UNITS else set()
-        out.append(
-            Utility(
-                configuration=setting.configuration,
-                meaning=meaning,
-                statistic=statistic,
-                seeds=tuple(e.run.seed for e in evaluated),
-                rounds=int(setting.one.spec["rounds"]),
-                value=found,
-                chance=float(setting.one.meta["utility"]["chance"]),
-                flags=frozenset(marks),
-            )
+        utility = Utility(
+            configuration=setting.configuration,
+            meaning=meaning,
+            statistic=statistic,
+            seeds=tuple(e.run.seed for e in evaluated),
+            rounds=int(setting.one.spec["rounds"]),
+            value=found,
+            chance=float(setting.one.meta["utility"]["chance"]),
+            flags=frozenset(marks),
         )
+        out.append(utility)
     return out, missing
 
 
@@ -127,8 +127,9 @@ def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:
 
 
 def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Of one run's evaluations: they share their test units, so their intervals are averaged, not
-    narrowed.
+    """The mean of one run's evaluations.
+
+    They share their test units, so their intervals are averaged, not narrowed.
     """
     if len(evaluations) == 1:
         return evaluations[0]
@@ -145,9 +146,10 @@ def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def over_seeds(seeds: Mapping[int, Evaluation], metric: str) -> Estimate:
-    """Test units are the same in every seed: n counts them once. Where scores of units are lacking
-    or the metric is not one of ours: from the lowest low to the highest high of the runs' own
-    intervals and Student over the seeds' values.
+    """The mean over seeds; their test units are the same, so n counts them once.
+
+    Where scores of units are lacking or the metric is not one of ours: from the lowest low to the
+    highest high of the runs' own intervals and Student over the seeds' values.
     """
     arrays = {s: e.scores.tolist() for s, e in seeds.items() if e.scores is not None}
     whole = len(arrays) == len(seeds) and len({len(a) for a in arrays.values()}) == 1

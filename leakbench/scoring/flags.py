@@ -42,7 +42,5 @@ def of_units(clusters: Sequence[str], failed: Sequence[bool]) -> set[str]:
 
 
 def control_failed(direction: str, floor: Estimate, control: Estimate) -> bool:
-    """Is the control's interval not beyond the floor's, in the direction in which the metric
-    leaks?
-    """
+    """Is the control's interval not beyond the floor's, in the direction that leaks?"""
     return not (control.low > floor.high if direction == "up" else control.high < floor.low)

@@ -1,5 +1,6 @@
-"""What is true, from whoever knows it: what a metric compares a guess with where there is no run
-folder.
+"""What is true, from whoever knows it.
+
+What a metric compares a guess with where there is no run folder.
 """
 
 from __future__ import annotations

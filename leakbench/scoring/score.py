@@ -214,21 +214,40 @@ def _row(
     value, floor, control = (_estimate(line, r) for r in ROLES)
     spec = run.spec
     row: dict[str, Any] = {
-        **{"run": run.id, "task": spec["task"]["name"], "seed": run.seed},
+        "run": run.id,
+        "task": spec["task"]["name"],
+        "seed": run.seed,
         "defense": spec["defense"]["name"],
         "defense_params": canonical(spec["defense"]["params"]),
         "wrappers": canonical(spec["wrappers"]),
-        **{"attack": name, "attack_params": canonical(attack.parameters())},
-        **{"rung": threat.rung, "observer": threat.observer},
+        "attack": name,
+        "attack_params": canonical(attack.parameters()),
+        "rung": threat.rung,
+        "observer": threat.observer,
         "knowledge": "|".join(threat.knows),
-        **{"stage": cell.stage, "round": cell.round, "probe": cell.probe},
-        **{"metric": m.name, "leaks": m.leaks, "unit": m.unit},
-        **{"value": value.value, "low": value.low, "high": value.high},
-        **{"interval": value.interval, "n": value.n, "failed": sum(line.failed.values())},
-        **{"floor": floor.value, "floor_low": floor.low, "floor_high": floor.high},
-        **{"control": control.value, "control_low": control.low, "control_high": control.high},
-        **{"engine": run.meta["engine"], "device": meta["device"], "dtype": spec["dtype"]},
-        **{"version": meta["versions"]["leakbench"], "commit": meta["commit"]},
+        "stage": cell.stage,
+        "round": cell.round,
+        "probe": cell.probe,
+        "metric": m.name,
+        "leaks": m.leaks,
+        "unit": m.unit,
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "interval": value.interval,
+        "n": value.n,
+        "failed": sum(line.failed.values()),
+        "floor": floor.value,
+        "floor_low": floor.low,
+        "floor_high": floor.high,
+        "control": control.value,
+        "control_low": control.low,
+        "control_high": control.high,
+        "engine": run.meta["engine"],
+        "device": meta["device"],
+        "dtype": spec["dtype"],
+        "version": meta["versions"]["leakbench"],
+        "commit": meta["commit"],
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
@@ -265,8 +284,9 @@ def _units(line: Line) -> list[dict[str, Any]]:
 
 
 def _described(m: Metric) -> dict[str, Any]:
-    """For attack.json: how to read the metric. ``leaks`` is its direction, as it was called first;
-    an infinite bound is null.
+    """For attack.json: how to read the metric.
+
+    ``leaks`` is its direction, as it was called first; an infinite bound is null.
     """
     return {**m.meaning.parameters(), "leaks": m.leaks}
 

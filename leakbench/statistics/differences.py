@@ -37,11 +37,11 @@ State = Literal["leaks more", "fine", "cannot tell"]
 
 @dataclass(frozen=True)
 class Difference:
-    """d with what its limits are made of. ``seeds``: used on each side, now and then."""
+    """d with what its limits are made of."""
 
     d: float
     paired: bool
-    seeds: tuple[int, int]
+    seeds: tuple[int, int]  # used on each side, now and then
     over_units: Bound | None
     over_seeds: Bound
 

@@ -168,7 +168,9 @@ def _student(centre: float, error: float, freedom: float) -> Pair:
 
 def _over_seeds(values: Sequence[float], *, arcsine: bool) -> Pair:
     """Student over the seeds' values; ``arcsine``: of proportions, on asin(sqrt(p))."""
-    x = [math.asin(math.sqrt(min(max(v, 0.0), 1.0))) for v in values] if arcsine else list(values)
+    x = list(values)
+    if arcsine:
+        x = [math.asin(math.sqrt(_within(v, 0.0, 1.0))) for v in x]
     mean = math.fsum(x) / len(x)
     error = math.sqrt(math.fsum((v - mean) ** 2 for v in x) / (len(x) * (len(x) - 1)))
     low, high = _student(mean, error, len(x) - 1)

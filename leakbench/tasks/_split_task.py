@@ -14,12 +14,22 @@ from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padde
 
 # FLea, Sections 4.1 and C.2: for every method alike.
 FLEA: dict[str, Any] = {
-    **{"average": "weighted", "fraction": 0.1, "batch": 32, "steps": 0, "epochs": 5},
-    **{"optimizer": "adam", "lr": 0.001, "decay": 0.98},
+    "average": "weighted",
+    "fraction": 0.1,
+    "batch": 32,
+    "steps": 0,
+    "epochs": 5,
+    "optimizer": "adam",
+    "lr": 0.001,
+    "decay": 0.98,
 }
 # FedAA, Section 4.1: for every method alike; FedAA itself has 10 epochs and 1.
 FEDAA: dict[str, Any] = {
-    **{"average": "weighted", "batch": 256, "steps": 0, "epochs": 11, "lr": 0.0025}
+    "average": "weighted",
+    "batch": 256,
+    "steps": 0,
+    "epochs": 11,
+    "lr": 0.0025,
 }
 SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
 # The last stage that FLea's clients run before they share: its released code's choice; for other

@@ -75,7 +75,8 @@ class UciHar(SplitTask):
             BrokenFile: a file is not what its name says.
         """
         train, test = files.load(self.sensor)
-        people = torch.tensor(sorted(set(test.subject.tolist())))
+        tested = set(test.subject.tolist())
+        people = torch.tensor(sorted(tested))
         if len(people) <= self.aux_subjects:
             raise UsageError(
                 f"task.aux_subjects = {self.aux_subjects}, but the set has {len(people)} test"

@@ -405,7 +405,7 @@ def judged(word, name, utility=0.5, reference=False, dead=0, paper=None):
     )
     verdict = judge(c)
     made = known(name, utility, reference, dead)
-    return Judged(setting=made, case=c, verdict=verdict, sentence=sentence(c, verdict))
+    return Judged(setting=made, evidence=c, verdict=verdict, sentence=sentence(c, verdict))
 
 
 def known(name, utility=0.5, reference=False, dead=0, kinds=()):
