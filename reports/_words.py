@@ -1,5 +1,6 @@
-"""What every format says in the same words: numbers with their intervals, attacks, notes, a setting
-in one line.
+"""What every format says in the same words.
+
+Numbers with their intervals, attacks, notes, a setting in one line.
 """
 
 from __future__ import annotations

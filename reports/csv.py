@@ -1,5 +1,6 @@
-"""The five tables as CSV, the form people script against; always written, whatever other formats
-are asked for.
+"""The five tables as CSV, the form people script against.
+
+Always written, whatever other formats are asked for.
 """
 
 from __future__ import annotations

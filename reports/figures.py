@@ -1,5 +1,6 @@
-"""Figures for papers: the trade-off of every question and the reconstructions, each as SVG and
-PNG.
+"""Figures for papers: the trade-off of every question and the reconstructions.
+
+Each as SVG and PNG.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ Sheet = tuple[ShownSetting, list[Picture]]
 
 
 class Figures(Report):
-    """`figures/*.svg` and `.png`: one trade-off per question, one sheet of reconstructions per
-    setting and attack.
+    """`figures/*.svg` and `.png`.
+
+    One trade-off per question, one sheet of reconstructions per setting and attack.
     """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
@@ -105,17 +107,19 @@ def _sheets(data: ReportData) -> list[Sheet]:
 
 
 def _first(sheets: Sequence[Sheet], data: ReportData) -> list[Sheet]:
-    """As many as a report has time for: first those of settings on a front, whatever their
-    pictures look like.
+    """As many as a report has time for.
+
+    First those of settings on a front, whatever their pictures look like.
     """
-    front = {s.index for s in data.settings if any(n.on_front for n in s.numbers)}
+    front = {s.index for s in data.settings for n in s.numbers if n.on_front}
     order = sorted(range(len(sheets)), key=lambda i: (sheets[i][0].index not in front, i))
     return [sheets[i] for i in sorted(order[:MOST_SHEETS])]
 
 
 def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
-    """Leakage across, utility up, error bars both ways; dead runs are crosses and never on the
-    front.
+    """Leakage across, utility up, error bars both ways.
+
+    Dead runs are crosses and never on the front.
     """
     from matplotlib.figure import Figure
 
@@ -168,8 +172,9 @@ def _point(axes: Any, one: Shown, marks: dict[str, str]) -> None:
 
 
 def _name(axes: Any, shown: Sequence[Shown]) -> None:
-    """Names beside their points; those in the crowded last fifth stand in a column in the margin,
-    with hair lines.
+    """Names beside their points.
+
+    Those in the crowded last fifth stand in a column in the margin, with hair lines.
     """
     high = 260.0  # the axes' height in the pixels that `column` counts in
     told: dict[str, tuple[float, float]] = {}
@@ -195,7 +200,8 @@ def _sheet(data: ReportData, pictures: Sequence[Picture], title: str) -> Any:
     from matplotlib.image import imread
 
     units = list(dict.fromkeys(p.place for p in pictures))[:MOST_UNITS]
-    roles = [r for r in ROLES if any(p.role == r for p in pictures)]
+    there = {p.role for p in pictures}
+    roles = [role for role in ROLES if role in there]
     at: dict[Any, Picture] = {(p.role, *p.place): p for p in pictures}
     # One set of axes for all of them: a grid of axes takes many times as long.
     wide, high = 0.75 * len(units) + 1.1, 0.92 * len(roles) + 0.4
@@ -227,8 +233,9 @@ def _cut(text: str, most: int) -> str:
 
 
 def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
-    """``name``.svg and .png; the name is made of letters, digits and hyphens only, and told apart
-    from those ``taken``.
+    """``name``.svg and .png, as paths.
+
+    The name is made of letters, digits and hyphens only, and told apart from those ``taken``.
     """
     plain = name.lower().replace("α", "alpha").replace("σ", "sigma").replace("λ", "lam")
     plain = re.sub(r"[^a-z0-9]*[^a-z0-9.][^a-z0-9]*|\.\.+", "-", plain)

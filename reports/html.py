@@ -1,6 +1,4 @@
-"""One page that opens offline: the verdict, the trade-off, every number with the command that made
-it.
-"""
+"""One page that opens offline: the verdict, the trade-off, every number with its command."""
 
 from __future__ import annotations
 
@@ -38,8 +36,9 @@ MOST_VALUES = 6  # of what is told of the runs
 
 
 class Html(Report):
-    """`index.html`: self-contained, nothing loaded from anywhere; without script it shows
-    everything, one below the other.
+    """`index.html`: self-contained, nothing loaded from anywhere.
+
+    Without script it shows everything, one below the other.
     """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
@@ -54,8 +53,10 @@ class Html(Report):
 
 
 def render(data: ReportData) -> str:
-    """The page. Every string that comes from a run folder is escaped by the template or by the
-    drawing; hidden characters are shown.
+    """The page.
+
+    Every string that comes from a run folder is escaped by the template or by the drawing; hidden
+    characters are shown.
     """
     import jinja2
 
@@ -72,6 +73,7 @@ def render(data: ReportData) -> str:
         lstrip_blocks=True,
     )
     every = records(data)
+    switched = {a for v in views for a in v.attackers}
     page = env.get_template("index.html.jinja").render(
         data=data,
         style=style,
@@ -81,7 +83,7 @@ def render(data: ReportData) -> str:
         rungs=RUNGS,
         charts=block(chart_data({v.ident: v.scenes for v in views if v.scenes})),
         switch=tasks_of(views),
-        attackers=[a for a in ATTACKERS if any(a in v.attackers for v in views)],
+        attackers=[a for a in ATTACKERS if a in switched],
         worst=next(a for a in ATTACKERS if a.key == WORST),
         ghost=GHOST,
         probe=PROBE,
@@ -113,14 +115,15 @@ def _joined(folder: str, names: Sequence[str], ending: str) -> str:
 
 
 def policy(style: str, script: str = "") -> str:
-    """A content policy that lets in the page's own style and script and embedded pictures, and
-    nothing else.
+    """A content policy that lets in the page's own style and script and embedded pictures.
+
+    Nothing else is let in.
     """
     own = {"style-src": style} | ({"script-src": script} if script else {})
     allowed = ""
     for name, text in own.items():
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        allowed += f"{name} 'sha256-{digest}'; "
+        digest = hashlib.sha256(text.encode()).digest()
+        allowed += f"{name} 'sha256-{base64.b64encode(digest).decode()}'; "
     return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
 
 
@@ -150,7 +153,9 @@ def _provenance(data: ReportData) -> list[tuple[str, str]]:
         ("commits of the runs", _seen(commits)),
     ]
     names = sorted({name for r in runs for name in r.get("versions", {})})
-    return out + [(n, _seen(r.get("versions", {}).get(n) for r in runs)) for n in names]
+    for name in names:
+        out.append((name, _seen(r.get("versions", {}).get(name) for r in runs)))
+    return out
 
 
 def _seen(values: Iterable[Any]) -> str:

@@ -9,8 +9,9 @@ from leakbench.reporting import Report, ReportData
 
 
 class Json(Report):
-    """report.json: questions with their verdicts, settings with their numbers, pictures, what is
-    missing, check.
+    """report.json.
+
+    Questions with their verdicts, settings with their numbers, pictures, what is missing, check.
     """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:

@@ -1,5 +1,6 @@
-"""Tables for a paper: per question the utility, what each attacker reaches with intervals, the
-paper's own number beside ours.
+"""Tables for a paper: utility, what each attacker reaches, the paper's own number beside ours.
+
+One per question, with intervals.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def _claim(judged: Judged, found: Number | Utility | None) -> tuple[str, str]:
 
 def escape(text: str) -> str:
     """Text that LaTeX sets as it is; no command, no comment, no ligature of its own."""
-    return re.sub("-(?=-)", "-{}", "".join(map(_letter, one_line(text))))
+    letters = map(_letter, one_line(text))
+    return re.sub("-(?=-)", "-{}", "".join(letters))
 
 
 def _letter(c: str) -> str:

@@ -1,4 +1,5 @@
 """A summary for a pull request: what `check` said, the verdict in words, a line per setting.
+
 `report.md`, under 60 000 characters.
 """
 
@@ -75,7 +76,8 @@ class Sheet:
     ) -> None:
         """A table of as many rows as fit."""
         told = f"… and {{}} more {more}, left out to keep this short.".format
-        note = len(told(len(rows)).encode()) + 4
+        longest = told(len(rows))
+        note = len(longest.encode()) + 4
         self.left -= note
         done = 0
         if self.add("| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)):
@@ -83,7 +85,8 @@ class Sheet:
                 done += 1
         self.left += note
         left = len(rows) - done
-        self.add("", *([told(left), ""] if left else []))
+        rest = ["", told(left), ""] if left else [""]
+        self.add(*rest)
 
 
 def render(data: ReportData, page: Path) -> str:
@@ -133,7 +136,9 @@ def _check(sheet: Sheet, check: Check) -> None:
 
 
 def _cells(row: CheckRow, said: bool | None) -> list[str]:
-    """``said``: an earlier row carries the same command; None: this table is about numbers, not
+    """The cells of a row of the check's table.
+
+    ``said``: an earlier row carries the same command; None: this table is about numbers, not
     commands.
     """
     settle = () if said is None else how_to_settle(row, said)
@@ -152,16 +157,14 @@ def _cells(row: CheckRow, said: bool | None) -> list[str]:
 def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
     """Headline, lede and a line per setting. Did the sentences fit?"""
     title = f"{plain(question.task)}, {plain(question.label)}"
-    told = [
-        f"### {title}",
-        "",
-        f"**{spans(question.headline)}** {spans(question.lede)}".strip(),
-        "",
-    ]
+    first = f"**{spans(question.headline)}** {spans(question.lede)}".strip()
+    told = [f"### {title}", "", first, ""]
     told += [PROBE, ""] if question.probe else []
     if not sheet.add(*told):
         return False
-    rows = [[plain(c) for c in vars(summary(j)).values()] for j in question.judged]
+    rows = []
+    for j in question.judged:
+        rows.append([plain(c) for c in vars(summary(j)).values()])
     if main:
         sheet.table(SETTINGS, rows, "settings")
         return True
@@ -195,8 +198,9 @@ def spans(parts: Sequence[Span]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown, and whatever reads it, shows as it is: no tags, links, mentions, tables,
-    formulas.
+    """Text that Markdown, and whatever reads it, shows as it is.
+
+    No tags, links, mentions, tables, formulas.
     """
     out = re.sub(r"([\\`*_{}\[\]<>#|~$!^])", r"\\\1", one_line(text))
     out = out.replace("&", "&amp;").replace("\\<", "&lt;").replace("\\>", "&gt;")
@@ -208,8 +212,9 @@ def plain(text: str) -> str:
 
 
 def code(text: str, *, cell: bool = False) -> str:
-    """A command or a path, between enough back ticks; in a ``cell`` its bars are escaped, which the
-    table undoes again.
+    """A command or a path, between enough back ticks.
+
+    In a ``cell`` its bars are escaped, which the table undoes again.
     """
     shown = one_line(text)
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)

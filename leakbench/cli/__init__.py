@@ -1,5 +1,6 @@
-"""The command line: `leakbench` and `python -m leakbench`. Nothing heavy is imported before a
-command needs it.
+"""The command line: `leakbench` and `python -m leakbench`.
+
+Nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ INTERRUPTED, OUR_FAULT = 130, 70
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and leave with its exit code; an error is one sentence on stderr, never a
-    traceback.
+    """Run a command and leave with its exit code.
+
+    An error is one sentence on stderr, never a traceback.
     """
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
@@ -40,18 +42,13 @@ def _run(argv: list[str]) -> int:
 
     # Some versions of typer bring click along, others carry it inside.
     bad_usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    command = typer.main.get_command(app)
     if not argv:  # nothing was asked for: the help, but not as an answer
-        sys.stderr.write(
-            typer.main.get_command(app).get_help(
-                typer.Context(typer.main.get_command(app), info_name="leakbench")
-            )
-            + "\n"
-        )
+        context = typer.Context(command, info_name="leakbench")
+        sys.stderr.write(command.get_help(context) + "\n")
         return 2
     try:
-        result = typer.main.get_command(app).main(
-            argv, prog_name="leakbench", standalone_mode=False
-        )
+        result = command.main(argv, prog_name="leakbench", standalone_mode=False)
         if result == INTERRUPTED:  # typer's own way of telling
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
@@ -62,10 +59,8 @@ def _run(argv: list[str]) -> int:
         return error.exit_code
     except bad_usage as error:
         text = error.format_message().strip()
-        _say(
-            f"{text[:1].lower()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'} See leakbench"
-            f" {_command(error)}--help."
-        )
+        end = "" if text.endswith((".", "?")) else "."
+        _say(f"{text[:1].lower()}{text[1:]}{end} See leakbench {_command(error)}--help.")
         return 2
     except typer.Abort:
         raise KeyboardInterrupt from None

@@ -1,5 +1,6 @@
-"""The commands of interface page (1). Each reads folders, calls the library, prints a table;
-nothing is computed here.
+"""The commands of interface page (1).
+
+Each reads folders, calls the library, prints a table; nothing is computed here.
 """
 
 from __future__ import annotations
@@ -283,8 +284,8 @@ def check(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compare with a committed baseline. Exit 0 fine, 1 leaks more or utility lost, 3
-    cannot tell.
+    """Compare with a committed baseline.
+    Exit 0 fine, 1 leaks more or utility lost, 3 cannot tell.
     """
     from leakbench.cli import commands
 
@@ -382,8 +383,8 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `leakbench list`.")],
     as_json: AsJson = False,
 ) -> int:
-    """What one of them is and how to set it. What a method shares, an attack's threat model,
-    parameters with ranges, paper.
+    """What one of them is and how to set it.
+    What a method shares, an attack's threat model, parameters with ranges, paper.
     """
     from leakbench.cli import show as _show
 

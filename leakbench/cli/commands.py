@@ -59,15 +59,15 @@ def train(
         (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
     ]
     # A sweep may name one run twice.
-    specs = list({s.folder(): s for s in (make_spec(**s) for s in plan.specs())}.values())
+    every = [make_spec(**given) for given in plan.specs()]
+    specs = list({s.folder(): s for s in every}.values())
     for spec in specs:
         made = parts(spec)
         # Its name is checked here: what is misspelt is said before anything is trained.
         made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
-    done = _do(
-        [Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs], jobs, console
-    )
+    todo = [Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs]
+    done = _do(todo, jobs, console)
     rows = []
     for outcome in done:
         if outcome.error:
@@ -77,17 +77,10 @@ def train(
             console.say(f"{run.path} is complete; it was not trained again.")
         last = folders.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
         numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
-        rows.append(
-            {
-                "run": str(run.path),
-                "engine": run.meta["engine"],
-                **numbers,
-                "chance": run.meta["utility"]["chance"],
-            }
-        )
-        uncovered = [
-            s["kind"] for s in run.meta["sent"] if s["sender"] == "client" and not s["covered"]
-        ]
+        about = {"run": str(run.path), "engine": run.meta["engine"]}
+        rows.append({**about, **numbers, "chance": run.meta["utility"]["chance"]})
+        uplink = [s for s in run.meta["sent"] if s["sender"] == "client"]
+        uncovered = [s["kind"] for s in uplink if not s["covered"]]
         if run.spec["wrappers"] and uncovered:
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
@@ -127,25 +120,18 @@ def attack(
             continue
         recording = Recording(run, where)
         for choice in chosen or choices.planned(recording):
-            seconds = (
-                choice.attack.seconds(recording) if not choice.attack.obstacle(recording) else 0.0
-            )
+            name, obstacle = f"{choice.title} on {run.id}", choice.attack.obstacle(recording)
+            seconds = 0.0 if obstacle else choice.attack.seconds(recording)
             if not chosen and seconds > pipeline.LONGEST:
                 console.warn(
-                    f"{choice.title} on {run.id} would take about {seconds / 60:.0f} minutes; name"
-                    " it with -a to run it."
+                    f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
+                    " it."
                 )
                 continue
-            (console.detail if chosen else console.say)(
-                f"{choice.title} on {run.id}: about {math.ceil(seconds)} s"
-            )
-            todo.append(
-                Job(
-                    f"{choice.title} on {run.id}",
-                    pipeline.attack,
-                    (str(run.path), choice.name, choice.attack.parameters(), where),
-                )
-            )
+            say = console.detail if chosen else console.say
+            say(f"{name}: about {math.ceil(seconds)} s")
+            asked = (str(run.path), choice.name, choice.attack.parameters(), where)
+            todo.append(Job(name, pipeline.attack, asked))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
     done = _do(todo, jobs, console)
@@ -168,16 +154,12 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     for name in attacks:
         if name not in known:
             raise UnknownName("attack", name, known)
-    todo = [
-        Job(
-            f"{folder.name} on {run.id}",
-            pipeline.score,
-            (str(run.path), folder.name, folder.meta["params"]),
-        )
-        for run in folders.find(names)
-        for folder in run.attacks
-        if (not attacks or folder.name in attacks) and not folder.status.startswith("failed")
-    ]
+    todo = []
+    for run in folders.find(names):
+        for folder in run.attacks:
+            if (not attacks or folder.name in attacks) and not folder.status.startswith("failed"):
+                saved = (str(run.path), folder.name, folder.meta["params"])
+                todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
     if not todo:
         raise UsageError("no saved guesses were found there. Run leakbench attack first.")
     done = _do(todo, 1, console)
@@ -198,8 +180,10 @@ def report(
     console: Console,
     as_json: bool,
 ) -> int:
-    """Write the report; stdout gets the trade-off at the last stage and where the page is, or the
-    folder where none was asked for.
+    """Write the report.
+
+    Stdout gets the trade-off at the last stage and where the page is, or the folder where none was
+    asked for.
     """
     from leakbench import api
     from leakbench.record import folders
@@ -280,16 +264,17 @@ def check(
 
 
 def exit_code(done: Sequence[Outcome], console: Console) -> int:
-    """0, or 4 where some failed; 2 where an artifact is damaged, or nothing was done because what
-    the user gave is wrong.
+    """0, 2 or 4.
+
+    4 where some failed; 2 where an artifact is damaged, or nothing was done because what the user
+    gave is wrong.
     """
     failed = [o for o in done if o.error]
     said = [o.error if o.damaged or o.name in o.error else f"{o.name}: {o.error}" for o in failed]
     for sentence in dict.fromkeys(said):  # several attacks may stumble over one damaged file
         console.warn(f"leakbench: {sentence}")
-    if any(o.damaged for o in failed) or (
-        failed and len(failed) == len(done) and all(o.wrong for o in failed)
-    ):
+    nothing_done = bool(failed) and len(failed) == len(done)
+    if any(o.damaged for o in failed) or (nothing_done and all(o.wrong for o in failed)):
         return UsageError.exit_code
     return SOME_FAILED if failed else 0
 

@@ -1,5 +1,6 @@
-"""What a person sees: progress and warnings on stderr, the result on stdout. Plain text where it is
-no terminal.
+"""What a person sees: progress and warnings on stderr, the result on stdout.
+
+It is plain text where there is no terminal.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from leakbench.base.printable_text import one_line, printable
 
 @dataclass(frozen=True)
 class Console:
-    """How much is said: ``quiet`` silences progress, ``verbose`` adds detail."""
+    """How much is said."""
 
-    quiet: bool = False
-    verbose: bool = False
+    quiet: bool = False  # silences progress
+    verbose: bool = False  # adds detail
 
     def say(self, text: str) -> None:
         """A line that is neither a result nor an error."""
@@ -49,8 +50,9 @@ class Console:
 
     @contextmanager
     def progress(self, total: int) -> Iterator[Tell]:
-        """Bars for jobs: one line each while it runs, on a terminal; else a line when a job
-        begins.
+        """Bars for jobs.
+
+        On a terminal one line each while it runs, else a line when a job begins.
         """
         if self.quiet:
             yield lambda *_: None
@@ -103,17 +105,17 @@ def emit_json(value: Any) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """Rows on stdout; ``columns``: key -> heading. Numbers are rounded to three places here, never
-    in a file.
+    """Rows on stdout; ``columns``: key -> heading.
+
+    Numbers are rounded to three places here, never in a file.
     """
-    cells = [[_cell(r[k]) for k in columns] for r in rows]
-    widths = [
-        max(len(h), *(len(c[i]) for c in cells)) if cells else len(h)
-        for i, h in enumerate(columns.values())
-    ]
-    emit("  ".join(h.ljust(w) for h, w in zip(columns.values(), widths, strict=True)).rstrip())
-    for line in cells:
-        emit("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+    lines = [list(columns.values())]
+    for row in rows:
+        lines.append([_cell(row[key]) for key in columns])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
+        emit("  ".join(padded).rstrip())
 
 
 def _cell(value: Any) -> str:

@@ -1,5 +1,6 @@
-"""demo: the whole of leakbench on data that comes with scikit-learn, in about three minutes on two
-cores.
+"""demo: the whole of leakbench on data that comes with scikit-learn.
+
+It takes about three minutes on two cores.
 """
 
 from __future__ import annotations

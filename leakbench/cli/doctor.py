@@ -28,10 +28,10 @@ def _versions() -> dict[str, Any]:
     from leakbench.base import provenance
 
     commit, dirty = provenance.source()
-    where = f", commit {commit[:10]}{' (changed)' if dirty else ''}" if commit else ""
-    return _item(
-        "versions", ", ".join(f"{k} {v}" for k, v in provenance.versions().items()) + where
-    )
+    known = [f"{name} {version}" for name, version in provenance.versions().items()]
+    if commit:
+        known.append(f"commit {commit[:10]}" + " (changed)" * dirty)
+    return _item("versions", ", ".join(known))
 
 
 def _device() -> dict[str, Any]:
@@ -41,9 +41,8 @@ def _device() -> dict[str, Any]:
 
     if torch.cuda.is_available():
         return _item("device", f"{torch.cuda.get_device_name()}, and {os.cpu_count()} CPU cores")
-    return _item(
-        "device", f"CPU, {os.cpu_count()} cores", do="No GPU is needed for digits and digit-pairs."
-    )
+    do = "No GPU is needed for digits and digit-pairs."
+    return _item("device", f"CPU, {os.cpu_count()} cores", do=do)
 
 
 def _data() -> dict[str, Any]:
@@ -74,10 +73,6 @@ def _lpips() -> dict[str, Any]:
     try:
         path = lpips.find()
     except lpips.WeightsNotFound as error:
-        return _item(
-            "LPIPS weights",
-            "not found; perceptual distance is left out of reports",
-            ok=False,
-            do=str(error),
-        )
+        text = "not found; perceptual distance is left out of reports"
+        return _item("LPIPS weights", text, ok=False, do=str(error))
     return _item("LPIPS weights", str(path))

@@ -14,8 +14,9 @@ Values = dict[str, list[Any]]  # key -> the values it sweeps over
 
 
 def settings(given: Sequence[str]) -> Values:
-    """{"sigma": [0.1, 0.3]} of `-s sigma=0.1,0.3`; a value is JSON, or else text; a comma list
-    sweeps.
+    """{"sigma": [0.1, 0.3]} of `-s sigma=0.1,0.3`.
+
+    A value is JSON, or else text; a comma list sweeps.
 
     Raises:
         UsageError: something has no `=`, or a key comes twice.
@@ -71,8 +72,9 @@ def seeds(text: str) -> list[int]:
 
 
 def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
-    """Whose key is it? A bare key belongs to the one method in ``names``, a dotted key to what it
-    names.
+    """Whose key is it?
+
+    A bare key belongs to the one method in ``names``, a dotted key to what it names.
 
     Raises:
         UsageError: a bare key with several methods named, or a dotted key that names none of them.

@@ -59,10 +59,13 @@ class TrainPlan:
             ),
             "attacks": self.attacks,
         }
-        wraps = [[(name, p) for p in product(v)] for name, v in self.wrappers]
+        several = []
+        for name, values in self.wrappers:
+            several.append([(name, p) for p in product(values)])
+        wraps = list(itertools.product(*several))
         for name, values in self.defenses:
             for params, task, wrapped, seed in itertools.product(
-                product(values), product(self.task_values), itertools.product(*wraps), self.seeds
+                product(values), product(self.task_values), wraps, self.seeds
             ):
                 yield {
                     **common,
@@ -105,13 +108,11 @@ def read_spec(path: Path) -> TrainPlan:
         plan.attacks += [(name, p) for p in product(values)]
     plan.rounds = _of_type(table["rounds"], int, f"{path}: rounds") if "rounds" in table else None
     given = table.get("seeds", [0])
-    plan.seeds = (
-        [_of_type(s, int, f"{path}: seeds") for s in given]
-        if isinstance(given, list)
-        else [_of_type(given, int, f"{path}: seeds")]
-    )
+    seeds = given if isinstance(given, list) else [given]
+    plan.seeds = [_of_type(s, int, f"{path}: seeds") for s in seeds]
     for key in ("engine", "dtype", "record"):
-        setattr(plan, key, _of_type(table.get(key, getattr(plan, key)), str, f"{path}: {key}"))
+        value = table.get(key, getattr(plan, key))
+        setattr(plan, key, _of_type(value, str, f"{path}: {key}"))
     return plan
 
 
@@ -131,9 +132,8 @@ def _method(table: Mapping[str, Any], what: str) -> tuple[str, Values]:
 
 def _of_type(value: Any, kind: type, what: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise UsageError(
-            f"{what} = {value!r}: expected {'text' if kind is str else 'a whole number'}."
-        )
+        expected = "text" if kind is str else "a whole number"
+        raise UsageError(f"{what} = {value!r}: expected {expected}.")
     return value
 
 

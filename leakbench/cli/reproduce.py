@@ -1,5 +1,6 @@
-"""reproduce: run or resume what a table or figure of a paper needs, then print and write its
-numbers beside ours.
+"""reproduce: run or resume what a table or figure of a paper needs.
+
+Then print and write its numbers beside ours.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ def listing(*, as_json: bool) -> int:
     from leakbench.reproduce.catalogue import RECIPES
 
     if as_json:
-        emit_json(
-            {
-                n: {"about": r.about, "time": {s: x.time for s, x in r.scales.items()}}
-                for n, r in RECIPES.items()
-            }
-        )
+        facts = {}
+        for name, recipe in RECIPES.items():
+            times = {scale: x.time for scale, x in recipe.scales.items()}
+            facts[name] = {"about": recipe.about, "time": times}
+        emit_json(facts)
         return 0
     for name, recipe in RECIPES.items():
         emit(f"{name}: {recipe.about}")
@@ -60,9 +60,8 @@ def run(
 
     where = provenance.device(device)
     recipe = catalogue.find(name)
-    planned = plan.plan(
-        recipe, scale, only=only, seeds=keys.seeds(seeds) if seeds is not None else None, runs=runs
-    )
+    given = None if seeds is None else keys.seeds(seeds)
+    planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
     for p in {p.setup.dataset: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.dataset}: {p.lacking}")
     todo = make.jobs(planned, str(runs), where)
@@ -73,12 +72,10 @@ def run(
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
         datasets = list(dict.fromkeys(p.setup.dataset for p in planned))
-        said = [
-            o.judge(lines, d)
-            for d in datasets
-            for o in recipe.orders_of(scale)
-            if not o.datasets or d in o.datasets
-        ]
+        said = []
+        for d in datasets:
+            asked = [o for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
+            said += [o.judge(lines, d) for o in asked]
         settings = {key: f.setting for key, f in found.items() if f.setting}
         drawn = figures.draw(recipe, scale, lines, settings, out)
         files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]
@@ -107,17 +104,17 @@ def run(
                 emit(f"* {s.sentence}")
             emit("")
         emit("\n".join(map(str, files)))
-    failed = any(o.value.failed for o in done if not o.error) or any(
-        p.lacking and p.wanted for p in planned
-    )
+    failed = any(o.value.failed for o in done if not o.error)
+    failed = failed or any(p.lacking and p.wanted for p in planned)
     return max(commands.exit_code(done, console), PartFailed.exit_code if failed else 0)
 
 
 def _found(
     planned: Sequence[Planned], done: Sequence[Outcome], runs: Path, console: Console
 ) -> Mapping[tuple[str, str], CaseRuns]:
-    """The complete runs of every case, of those too that were not asked for now; and what is to be
-    said of the rest.
+    """The complete runs of every case, and what is to be said of the rest.
+
+    Of those too that were not asked for now.
     """
     from leakbench.record import folders as _runs
     from leakbench.reproduce import plan
@@ -148,8 +145,9 @@ def _found(
 
 
 def _excerpts(made: Sequence[Run], out: Path, console: Console) -> list[Path]:
-    """One per run that shared prototypes, wherever the run is used; what is there of this very run
-    stays.
+    """One per run that shared prototypes, wherever the run is used.
+
+    What is there of this very run stays.
     """
     from leakbench.reproduce.excerpt import excerpt, is_of
 

@@ -116,10 +116,8 @@ def _meaning(m: Meaning) -> dict[str, Any]:
 
 
 def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "kind": kind.removesuffix("s"),
-        "about": _plain(" ".join((inspect.getdoc(cls) or "").split())),
-    }
+    words = (inspect.getdoc(cls) or "").split()
+    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": _plain(" ".join(words))}
     about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
     if kind == "defenses":
         about["shares"] = _shares(cls)
@@ -128,15 +126,12 @@ def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
         task = cls.build({}, "task")
-        fits = [
-            m
-            for m in registry.names("defenses")
-            if task.one_class_each or registry.load("defenses", m).outputs != "embedding"
-        ]
-        tables = {m: task.defaults(m) for m in fits}
-        about["tables"] = [
-            f"{m}: " + ", ".join(f"{k}={v}" for k, v in t.items()) for m, t in tables.items() if t
-        ]
+        about["tables"] = []
+        for m in registry.names("defenses"):
+            fits = task.one_class_each or registry.load("defenses", m).outputs != "embedding"
+            values = [f"{k}={v}" for k, v in task.defaults(m).items()] if fits else []
+            if values:
+                about["tables"].append(f"{m}: {', '.join(values)}")
     about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
     return about
 

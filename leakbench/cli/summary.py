@@ -1,5 +1,6 @@
-"""The trade-off on a terminal: what each setting gains, and what the paper's own and the best
-attacks reach.
+"""The trade-off on a terminal.
+
+What each setting gains, and what the paper's own and the best attacks reach.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ NOTES = {
 
 
 def tradeoff(settings: Sequence[Setting]) -> None:
-    """A line per setting and metric at the end of training, of the metrics that a reader looks at
-    first; the others say the same in other units.
+    """A line per setting and metric at the end of training.
+
+    Of the metrics that a reader looks at first; the others say the same in other units.
     """
     named = labels(s.configuration for s in settings)
     lines = []
@@ -53,8 +55,10 @@ def tradeoff(settings: Sequence[Setting]) -> None:
 
 
 def first(settings: Iterable[Setting]) -> list[str]:
-    """Of each topic the metric that judges it, what that is without what the truth gives, and the
-    first one that says from which value on a guess is as good as the original.
+    """The metrics that a reader looks at first, by topic.
+
+    Of each topic the one that judges it, what that is without what the truth gives, and the first
+    one that says from which value on a guess is as good as the original.
     """
     known = {n.metric: n.meaning for s in settings for n in s.numbers}
     topics: dict[str, list[Meaning]] = defaultdict(list)
@@ -96,8 +100,9 @@ def _value(n: Number | None) -> str:
 
 
 def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
-    """``Configuration.key`` -> what the setting is called in the command line's words:
-    fedhide(alpha=0.1, k=5) + clip_noise.
+    """{``Configuration.key``: what the setting is called in the command line's words}.
+
+    As in "fedhide(alpha=0.1, k=5) + clip_noise".
 
     Told are the fields that a method adds to the base's, and what differs between settings that
     would else look alike.
@@ -114,7 +119,9 @@ def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
             for place, (name, params) in enumerate(_parts(c)):
                 others = [_parts(other)[place][1] for other in family]
                 kept = _own(name, params) if place == 0 else set()
-                kept |= {k for k, v in params.items() if any(o.get(k) != v for o in others)}
+                for k, v in params.items():
+                    if any(other.get(k) != v for other in others):
+                        kept.add(k)
                 texts.append(_called(name, {k: v for k, v in params.items() if k in kept}))
             told[c.key] = " + ".join(texts)
     return told
@@ -130,8 +137,9 @@ def _called(name: str, params: Mapping[str, Any]) -> str:
 
 
 def _own(name: str, params: Mapping[str, Any]) -> set[str]:
-    """The fields that the method adds to the base's; a switch, a word or a 0 only where it is not
-    the method's own.
+    """The fields that the method adds to the base's.
+
+    A switch, a word or a 0 only where it is not the method's own.
     """
     from leakbench.base import registry
     from leakbench.federation.defense import Defense

@@ -1,5 +1,6 @@
-"""`leakage.json`: what leaked when somebody last looked, reviewed like code. Sorted rows, one line
-per seed's scores.
+"""`leakage.json`: what leaked when somebody last looked, reviewed like code.
+
+Its rows are sorted, one line per seed's scores.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
 
 
 class GateRow(Spec):
-    """One number of one setting with all that is needed to compare it: its seeds pooled, its units
-    kept apart.
+    """One number of one setting with all that is needed to compare it.
+
+    Its seeds are pooled, its units kept apart.
 
     The utility of a setting is a row too: ``attack`` "utility", ``rung`` "", ``stage`` "final",
     ``guesses`` the SHA-256 of the final model, ``truths`` that of the test data, units the test
@@ -140,9 +142,7 @@ class GateRow(Spec):
 
     @property
     def allowed(self) -> float | None:
-        """How much worse does not matter: the row's own margin, else its metric's; None where
-        neither is known.
-        """
+        """How much worse does not matter: the row's own margin, else its metric's, or None."""
         known = None if self.meaning is None else self.meaning.matters
         return known if self.margin is None else self.margin
 
@@ -157,18 +157,17 @@ class GateRow(Spec):
 
     @property
     def name(self) -> str:
-        """What `--accept` and messages call it:
-        task/defense-xxxxxxxx/attack[-xxxxxxxx]/rung/metric/stage[/probe].
+        """What `--accept` and messages call it.
+
+        That is task/defense-xxxxxxxx/attack[-xxxxxxxx]/rung/metric/stage[/probe].
         """
         shown = fingerprint([self.defense, self.defense_params, self.wrappers])
         setting = f"{self.task}/{self.defense}-{shown}"
         if self.is_utility:
             return f"{setting}/utility/{self.metric}"
-        attack = (
-            self.attack
-            if self.attack in ALWAYS_GATED
-            else f"{self.attack}-{fingerprint(self.attack_params)}"
-        )
+        attack = self.attack
+        if attack not in ALWAYS_GATED:
+            attack += f"-{fingerprint(self.attack_params)}"
         return f"{setting}/{attack}/{self.rung}/{self.metric}/{self.stage}" + "/probe" * self.probe
 
     @property

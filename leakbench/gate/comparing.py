@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
@@ -41,8 +42,8 @@ def blocked(now: GateRow, then: GateRow) -> str:
     for what, (old, new) in changed(now, then).items():
         return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
     common = now.scores.keys() & then.scores.keys()
-    failed, before = (sum(r.failed.get(k, 0) for k in common or r.scores) for r in (now, then))
-    units, had = (sum(len(r.scores[k]) for k in common or r.scores) for r in (now, then))
+    failed, units = _failures(now, common or now.scores)
+    before, had = _failures(then, common or then.scores)
     # Without a seed in common the numbers of units differ, so shares are compared.
     if failed > before if common else failed * had > before * units:
         return (
@@ -51,21 +52,25 @@ def blocked(now: GateRow, then: GateRow) -> str:
     return ""
 
 
+def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
+    """On how many units of these seeds the attack failed, and of how many."""
+    failed = sum(row.failed.get(seed, 0) for seed in seeds)
+    return failed, sum(len(row.scores[seed]) for seed in seeds)
+
+
 def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
     """{what: (then, now)} of all that makes two rows no longer like with like."""
     both = {
         "engine": (then.engine, now.engine),
         "dtype": (then.dtype, now.dtype),
         "schema": (then.run_schema, now.run_schema),
+        "version of the metric": (then.version, now.version),
     }
-    both["version of the metric"] = (then.version, now.version)
     # Trained less or on an easier task, the same method may seem to leak less.
     if now.setting and then.setting:
-        names = {
-            k: "number of rounds" if k == "rounds" else f"value of {k}"
-            for k in sorted(now.setting.keys() | then.setting.keys())
-        }
-        both |= {name: (then.setting.get(k), now.setting.get(k)) for k, name in names.items()}
+        for k in sorted(now.setting.keys() | then.setting.keys()):
+            name = "number of rounds" if k == "rounds" else f"value of {k}"
+            both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
 
 

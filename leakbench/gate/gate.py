@@ -1,9 +1,11 @@
-"""`leakbench check`: do these runs leak more, or lose utility, against the baseline? Yes, no, or
-cannot tell.
+"""`leakbench check`: do these runs leak more, or lose utility, against the baseline?
+
+The answer is yes, no, or cannot tell.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,22 +27,18 @@ _ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new"
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is said of one row.
-
-    ``low`` and ``high``: one-sided 95 % limits of d (None where nothing was compared). ``now``,
-    ``then``: the rows themselves. ``seeds``: about how many on each side would settle what cannot
-    be told.
-    """
+    """What is said of one row."""
 
     name: str
     state: State
     reason: str
     d: float | None = None
+    # One-sided 95 % limits of d; None where nothing was compared.
     low: float | None = None
     high: float | None = None
     now: GateRow | None = None
     then: GateRow | None = None
-    seeds: int | None = None
+    seeds: int | None = None  # about how many on each side would settle what cannot be told
 
     @property
     def line(self) -> str:
@@ -50,12 +48,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Exit code (0 fine, 1 leaks more or utility lost, 3 cannot tell), what is printed, and the
-    rows behind it.
-    """
+    """What `check` or `update` found, and the rows behind it."""
 
-    exit_code: int
-    lines: tuple[str, ...]
+    exit_code: int  # 0 fine, 1 leaks more or utility lost, 3 cannot tell
+    lines: tuple[str, ...]  # what is printed
     rows: tuple[Comparison, ...] = ()
 
 
@@ -72,9 +68,8 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
         UsageError: a name fits no row, or two rows have the same key.
     """
     if not then.rows:
-        return CheckResult(
-            CANNOT_TELL, ("cannot tell: the baseline has no rows. Write them with --update.",)
-        )
+        empty = "cannot tell: the baseline has no rows. Write them with --update."
+        return CheckResult(CANNOT_TELL, (empty,))
     here, there = Baseline.of(now).by_name(), then.by_name()
     _known(named, here | there)
     gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
@@ -86,16 +81,15 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     not_gated = "not in the baseline, so it is not gated: --update adds it"
     rows += [Comparison(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
     rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
-    count = {s: sum(r.state == s for r in rows) for s in _ORDER}
+    count = Counter(r.state for r in rows)
     code = FINE
     if count["leaks more"] or count["loses utility"]:
         code = LEAKS_MORE
     elif count["cannot tell"] or not gated:
         code = CANNOT_TELL
-    counts = ", ".join(f"{k} {s}" for s, k in count.items() if k) or "the baseline has no gated row"
-    return CheckResult(
-        code, (*(r.line for r in rows), f"{len(gated)} rows gated: {counts}"), tuple(rows)
-    )
+    counts = ", ".join(f"{count[s]} {s}" for s in _ORDER if count[s])
+    total = f"{len(gated)} rows gated: {counts or 'the baseline has no gated row'}"
+    return CheckResult(code, (*(r.line for r in rows), total), tuple(rows))
 
 
 def update(
@@ -105,8 +99,7 @@ def update(
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
 ) -> tuple[Baseline | None, CheckResult]:
-    """The new baseline, or None where a gated row would be worse than before and ``accept`` does
-    not name it.
+    """The new baseline, or None where a gated row would be worse and is not accepted.
 
     Worse: `check` says so, or the value moved against the method by more than half the margin,
     however sure that is (else a string of updates, each too small to be sure of, lets anything
@@ -128,12 +121,10 @@ def update(
     lines = []
     for name in sorted(old.keys() & here.keys()):
         gated = old[name].gated or _fits(name, named)
+        if not gated or _fits(name, accept):
+            continue
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
-        if (
-            gated
-            and not _fits(name, accept)
-            and (sure or moved(here[name], old[name]) > (old[name].allowed or 0) / 2)
-        ):
+        if sure or moved(here[name], old[name]) > (old[name].allowed or 0) / 2:
             move = f"{old[name].value:.4g} -> {here[name].value:.4g}"
             lines.append(
                 f"refused       {name}: {move} is worse than the baseline. If that is meant:"
@@ -143,28 +134,21 @@ def update(
         return None, CheckResult(LEAKS_MORE, tuple(lines), verdict.rows)
     rows = []
     for name, row in here.items():
-        before = old.get(name)
-        margin = (before or row).allowed
-        rows.append(
-            row.model_copy(
-                update={
-                    "margin": margin,
-                    "named": row.named or bool(before and before.named) or _fits(name, named),
-                }
-            )
-        )
+        before = old.get(name, row)
+        by_name = row.named or before.named or _fits(name, named)
+        rows.append(row.model_copy(update={"margin": before.allowed, "named": by_name}))
     kept = [r for n, r in old.items() if n not in here and not _fits(n, accept)]
     lines = [
         f"kept          {r.name}: not among these runs; --accept {r.name} drops it" for r in kept
     ]
-    return Baseline.of([*rows, *kept]), CheckResult(
-        FINE, (*lines, f"{len(rows)} rows written, {len(kept)} kept"), verdict.rows
-    )
+    lines.append(f"{len(rows)} rows written, {len(kept)} kept")
+    return Baseline.of([*rows, *kept]), CheckResult(FINE, tuple(lines), verdict.rows)
 
 
 def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRow]) -> str:
-    """Why `cascade` or `any_attack` is of fewer attacks now: with the strongest left out it would
-    look safer than it is.
+    """Why `cascade` or `any_attack` is of fewer attacks now, or "".
+
+    With the strongest left out it would look safer than it is.
     """
     if then.attack not in ALWAYS_GATED or then.attack == UTILITY:
         return ""
@@ -197,8 +181,9 @@ def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRo
 def _judge_all(
     pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]
 ) -> list[Comparison]:
-    """Every gated row; Holm's levels are shared among those that are compared. ``lost``: why a row
-    is of fewer attacks.
+    """Every gated row; Holm's levels are shared among those that are compared.
+
+    ``lost``: {name: why the row is of fewer attacks}.
     """
     rows: list[Comparison] = []
     compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
@@ -261,7 +246,7 @@ def _known(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in rows):
             near = get_close_matches(pattern, rows, n=1, cutoff=0.3)
+            guess = f" Did you mean {near[0]!r}?" if near else ""
             raise UsageError(
-                f"no row is called {pattern!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
-                " `leakbench check` prints their names."
+                f"no row is called {pattern!r}.{guess} `leakbench check` prints their names."
             )

@@ -1,5 +1,6 @@
-"""What `leakbench check` compares: every pooled number of these runs with its unit scores and the
-hashes it rests on.
+"""What `leakbench check` compares: every pooled number of these runs.
+
+Each comes with its unit scores and the hashes it rests on.
 """
 
 from __future__ import annotations
@@ -36,8 +37,13 @@ def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
 
 def _leakage(setting: Setting, number: Number) -> GateRow:
     seeds = number.parts
-    units = {m.run.seed: _named(m.units["attack"]) for m in seeds}
-    every = [u for us in units.values() for u in us.items()]
+    scores, failed = dict[int, dict[str, float]](), dict[int, int]()
+    clusters = dict[str, str]()
+    for m in seeds:
+        units = _named(m.units["attack"])
+        scores[m.run.seed] = {name: u.score for name, u in units.items()}
+        failed[m.run.seed] = sum(u.failed for u in units.values())
+        clusters |= {name: u.cluster for name, u in units.items() if u.cluster != u.name}
     return GateRow(
         **_setting(setting, [m.run for m in seeds]),
         **_meaning(number.meaning),
@@ -52,9 +58,9 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         low=number.value.low,
         high=number.value.high,
         utility=number.utility.value.value,
-        scores={s: {name: u.score for name, u in us.items()} for s, us in units.items()},
-        clusters={name: u.cluster for name, u in every if u.cluster != u.name},
-        failed={s: sum(u.failed for u in us.values()) for s, us in units.items()},
+        scores=scores,
+        clusters=clusters,
+        failed=failed,
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         truths={m.run.seed: [_truth(m.run)] for m in seeds},
@@ -96,7 +102,8 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
 def _truth(run: Run) -> str:
     """One hash for all that is true of a run: of its truth files' own hashes."""
     listed = {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
-    return hashlib.sha256(canonical(listed).encode()).hexdigest()
+    text = canonical(listed)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""The attackers that a chart can be switched to, and the row of the table that stands for each of
-them.
-"""
+"""The attackers that a chart can be switched to, and the row of the table for each."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from leakbench.results.number import Number
 
 @dataclass(frozen=True)
 class AttackerKind:
-    """One position of the switch; ``says``: what this attacker knows, for people."""
+    """One position of the switch."""
 
     key: str
     name: str
-    says: str
+    says: str  # what this attacker knows, for people
 
 
 PAPER, CASCADE, WORST = "paper", "cascade", "any_attack"
@@ -70,8 +68,7 @@ GHOST = (
 
 
 def row_of(judged: Judged, key: str) -> Number | None:
-    """What this attacker reaches on a setting, as the table has it; None where no such attack ran
-    that counts.
+    """What this attacker reaches on a setting, or None where no such attack that counts ran.
 
     An attack whose control failed counts for nobody. A rung of the ladder has a number only if an
     attack of that very rung counts; the number is the strongest up to there.
@@ -88,8 +85,9 @@ def row_of(judged: Judged, key: str) -> Number | None:
 
 
 def real(judged: Judged) -> Number | None:
-    """The best real attacker as the table has it: the verdict reads a wider interval where several
-    attacks were compared.
+    """The best real attacker, as the table has it.
+
+    The verdict reads a wider interval where several attacks were compared.
     """
     best = judged.verdict.reached
     if best is None or best.attacker.paper:
@@ -99,21 +97,21 @@ def real(judged: Judged) -> Number | None:
 
 
 def speaks(row: Number | None) -> bool:
-    """May it speak for its setting? No seed is dead, and the attack succeeded where nothing was
-    defended.
+    """May it speak for its setting?
+
+    It may if no seed is dead and the attack succeeded where nothing was defended.
     """
     return row is not None and fit(row)
 
 
 def present(question: Question) -> list[AttackerKind]:
     """The attackers that any setting of the question has a row for."""
-    return [a for a in ATTACKERS if any(row_of(j, a.key) for j in question.judged)]
+    every = {a.key for a in ATTACKERS for j in question.judged if row_of(j, a.key)}
+    return [a for a in ATTACKERS if a.key in every]
 
 
 def absent(judged: Iterable[Judged], key: str) -> str:
-    """The sentence on settings that were attacked, but not by this attacker; empty where there are
-    none.
-    """
+    """The sentence on settings attacked, but not by this attacker; "" where there are none."""
     drawn = [j for j in judged if j.verdict.worst and j.setting.final]
     gone = sum(row_of(j, key) is None for j in drawn)
     if not gone:

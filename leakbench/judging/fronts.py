@@ -1,5 +1,6 @@
-"""Best trade-offs by each attacker, and what of the papers' own is lost to a stronger one. All
-corners are in data units.
+"""Best trade-offs by each attacker, and what of the papers' own a stronger one takes away.
+
+All corners are in data units.
 """
 
 from __future__ import annotations
@@ -37,14 +38,12 @@ class Trade:
 
 @dataclass(frozen=True)
 class Axes:
-    """Which way is better, and where the steps leave the chart: the worst leakage and the worst
-    utility that it shows.
-    """
+    """Which way is better, and where the steps leave the chart."""
 
     leaks_up: bool
     gains_up: bool
-    most: float
-    least: float
+    most: float  # the worst leakage that it shows
+    least: float  # the worst utility that it shows
 
     @classmethod
     def of(
@@ -54,9 +53,8 @@ class Axes:
         gains = [j.setting.final.meaning.direction for j in question.judged if j.setting.final]
         up = not gains or gains[0] == "up"
         leaks = question.meaning.direction == "up"
-        return cls(
-            leaks, up, max(leakage) if leaks else min(leakage), min(utility) if up else max(utility)
-        )
+        most = max(leakage) if leaks else min(leakage)
+        return cls(leaks, up, most, min(utility) if up else max(utility))
 
     def turned(self, leak: float, gain: float) -> Corner:
         """Less of the first and more of the second is better."""
@@ -64,8 +62,10 @@ class Axes:
 
 
 def trades(question: Question, key: str) -> list[Trade]:
-    """Every setting that this attacker may speak of: dead runs and attacks too weak to judge are
-    none of them, nor the worst case where only the paper's own attack tried.
+    """Every setting that this attacker may speak of.
+
+    Left out are dead runs, attacks too weak to judge, and the worst case where only the paper's own
+    attack tried.
     """
     out = []
     for judged in question.judged:
@@ -76,19 +76,22 @@ def trades(question: Question, key: str) -> list[Trade]:
 
 
 def front(question: Question, key: str, axes: Axes) -> list[Trade]:
-    """Those that no other betters, safest first; of the worst case and of the papers' own attacks
-    they are those that tradeoff.csv names.
+    """Those that no other betters, safest first.
+
+    Of the worst case and of the papers' own attacks they are those that tradeoff.csv names.
     """
     every = trades(question, key)
     about = {t.number.configuration.key: t.judged.setting.about for t in every}
-    kept = {n.key for n in _front.best([t.number for t in every], about)}
+    best_numbers = _front.best([t.number for t in every], about)
+    kept = {n.key for n in best_numbers}
     best = [t for t in every if t.number.key in kept]
     return sorted(best, key=lambda t: axes.turned(t.leak, t.gain))
 
 
 def steps(best: Sequence[Trade], axes: Axes) -> list[Corner]:
-    """The corners of a front's staircase, from the bottom of the chart to its right edge; of no
-    settings none.
+    """The corners of a front's staircase, from the bottom of the chart to its right edge.
+
+    A front of no settings has none.
     """
     out: list[Corner] = []
     for t in best:

@@ -100,14 +100,16 @@ class _Reasons:
 
     def of(self, setting: Setting, question: Question) -> _Why:
         """Of one setting on one question."""
-        topic, reasons, unmeasured = question.topic.name, dict[str, str](), dict[str, None]()
+        topic, unmeasured = question.topic.name, dict[str, None]()
+        reasons: dict[str, str] = {}
         for m in self._of[setting.key]:
             mine = m.meaning.question.name == topic if m.meaning else False
             if mine or (not m.metric and m.attack in self._attacks[topic]):
                 reasons[m.metric] = m.reason
             if mine and m.meaning and "weight" in m.reason.lower():
                 unmeasured[m.meaning.heading] = None
-        return _Why(tuple(dict.fromkeys(reasons.values())), tuple(unmeasured))
+        distinct = dict.fromkeys(reasons.values())
+        return _Why(tuple(distinct), tuple(unmeasured))
 
 
 def _judged(question: Question, setting: Setting, why: _Why) -> Judged:

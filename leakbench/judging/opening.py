@@ -1,5 +1,7 @@
-"""The first sentences of a report: counts of judged settings, the best that held, and what their
-own test made them look like.
+"""The first sentences of a report.
+
+They give counts of judged settings, the best that held, and what their own test made them look
+like.
 """
 
 from __future__ import annotations
@@ -42,13 +44,10 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     defenses = [j for j in question.judged if not j.setting.reference]
     sure = [j for j in defenses if j.verdict.judged and not j.setting.dead]
     tones = Counter(j.verdict.tone for j in sure)
-    total, leak, part, held = len(sure), tones["leak"], tones["part"], tones["held"]
+    total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
-        return (
-            span(
-                f"Nothing here can be judged: {unjudged(defenses) or 'no defense setting is here'}."
-            ),
-        )
+        why = unjudged(defenses) or "no defense setting is here"
+        return (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {
             "leak": (span("leaks", "leak"), span(" most of what there is to leak.")),
@@ -61,38 +60,25 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     if leak == total:
         first = (span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
-        first = (
-            span(f"{leak} of {total} defense settings leak{'s' if leak == 1 else ''}", "leak"),
-            most,
-        )
+        leaks = "leaks" if leak == 1 else "leak"
+        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), most)
     elif part:
-        tail = span(f"{part} leak{'s' if part == 1 else ''} in part", "part")
-        first = (
-            span(f"None of {total} defense settings"),
-            span(" gives away most of it; "),
-            tail,
-            span("."),
-        )
+        leaks = "leaks" if part == 1 else "leak"
+        none = (span(f"None of {total} defense settings"), span(" gives away most of it; "))
+        first = (*none, span(f"{part} {leaks} in part", "part"), span("."))
     else:
-        first = (
-            span(f"None of {total} defense settings", "held"),
-            span(" leaked to the attacks tried here."),
-        )
-    return (
-        *first,
-        span(" "),
-        *_second([j for j in sure if j.verdict.tone == "held"], held, reference(question)),
-    )
+        none_held = span(f"None of {total} defense settings", "held")
+        first = (none_held, span(" leaked to the attacks tried here."))
+    kept = [j for j in sure if j.verdict.tone == "held"]
+    return (*first, span(" "), *_second(kept, reference(question)))
 
 
-def _second(kept: Sequence[Judged], held: int, free: Utility | None) -> tuple[Span, ...]:
-    if held == 0:
+def _second(kept: Sequence[Judged], free: Utility | None) -> tuple[Span, ...]:
+    if not kept:
         return (span("None held against every attack tried."),)
     best = _most_useful(kept)
-    head = (
-        span("The only one that " if held == 1 else f"The best of the {held} that "),
-        span("held", "held"),
-    )
+    which = "The only one that " if len(kept) == 1 else f"The best of the {len(kept)} that "
+    head = (span(which), span("held", "held"))
     if best is None:
         return (*head, span(" has no utility measured."))
     tail = f" where no hiding gives {_read(free)}" if free else ""
@@ -109,14 +95,9 @@ def reference(question: Question) -> Utility | None:
 
 
 def lede(question: Question) -> tuple[Span, ...]:
-    """The setting that looks safest by its own paper's test, and the one that leaks least while it
-    stays useful.
-    """
-    live = [
-        j
-        for j in question.judged
-        if j.verdict.judged and not j.setting.dead and not j.setting.reference
-    ]
+    """The setting safest by its own paper's test, and the one that leaks least and stays useful."""
+    live = [j for j in question.judged if j.verdict.judged]
+    live = [j for j in live if not j.setting.dead and not j.setting.reference]
     spans = list(_looks_safest(live))
     free = reference(question)
     if free is None or not live:
@@ -148,17 +129,14 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
         return ()
     verb = evidence.meaning.does
     test = f"{verb} {amount(evidence, paper, paper.value.value, full=True)}"
+    who = ATTACKERS.get(got.attacker.rung, "An attacker")
+    at_worst = amount(evidence, worst, worst.value.value)
+    blind = amount(evidence, got, got.floor.value)
     return (
         span(best.setting.name, "strong"),
-        span(
-            f" looks safest by its own paper's test, which {test}."
-            f" {ATTACKERS.get(got.attacker.rung, 'An attacker')} {verb} "
-        ),
+        span(f" looks safest by its own paper's test, which {test}. {who} {verb} "),
         span(amount(evidence, got, got.value.value), best.verdict.tone),
-        span(
-            f" (at worst {amount(evidence, worst, worst.value.value)}, a blind guess"
-            f" {amount(evidence, got, got.floor.value)}). "
-        ),
+        span(f" (at worst {at_worst}, a blind guess {blind}). "),
     )
 
 
@@ -189,32 +167,21 @@ def _small(meaning: Meaning) -> str:
 def counts(question: Question) -> list[tuple[str, int, str, str]]:
     """(tone, count, word, meaning) of the verdict bar; here references count, as in the list."""
     tones = Counter(j.verdict.tone for j in question.judged)
+    leaks = "leaks" if tones["leak"] == 1 else "leak"
+    in_part = "leaks in part" if tones["part"] == 1 else "leak in part"
+    why = unjudged(question.judged) or "none of the settings"
     return [
-        (
-            "leak",
-            tones["leak"],
-            "leaks" if tones["leak"] == 1 else "leak",
-            "at least half of all there is to get",
-        ),
-        (
-            "part",
-            tones["part"],
-            "leaks in part" if tones["part"] == 1 else "leak in part",
-            "more than a blind guess",
-        ),
+        ("leak", tones["leak"], leaks, "at least half of all there is to get"),
+        ("part", tones["part"], in_part, "more than a blind guess"),
         ("held", tones["held"], "held", f"within {_small(question.meaning)} of a blind guess"),
-        (
-            "none",
-            tones["none"],
-            "cannot be judged",
-            unjudged(question.judged) or "none of the settings",
-        ),
+        ("none", tones["none"], "cannot be judged", why),
     ]
 
 
 def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:
-    """What the task's other questions say of a setting where they are worse than this one, or open,
-    and what nobody attacked.
+    """What the task's other questions say of a setting where they are worse, or open.
+
+    Then what nobody attacked.
     """
     rank = {"leak": 0, "part": 1, "none": 2, "held": 3}
     out, setting = [], judged.setting

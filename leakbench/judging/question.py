@@ -30,8 +30,9 @@ class Span(Part):
 
 
 class Judged(Part):
-    """A setting with its verdict on one question; ``also``: what the task's other questions say of
-    it where they are worse, or open.
+    """A setting with its verdict on one question.
+
+    ``also``: what the task's other questions say of it where they are worse, or open.
     """
 
     setting: ById
@@ -42,8 +43,10 @@ class Judged(Part):
 
 
 class Question(Part):
-    """One task, one topic, judged by one metric; probes and stages of training before the end are
-    questions of their own. ``fronts``: attacker -> ids of the settings on its best trade-off.
+    """One task, one topic, judged by one metric.
+
+    Probes and stages of training before the end are questions of their own. ``fronts``: attacker ->
+    ids of the settings on its best trade-off.
     """
 
     task: str

@@ -32,8 +32,9 @@ def count(value: float, whole: int) -> str:
 
 
 def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
-    """A value as the sentence says it: "94 of 100", in full "94 of 100 clients on average", or
-    "46.2 dB".
+    """A value as the sentence says it.
+
+    As in "94 of 100", in full "94 of 100 clients on average", or "46.2 dB".
     """
     noun = evidence.meaning.noun
     if not noun:
@@ -56,11 +57,9 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
     verb = evidence.meaning.does
     got, worst = verdict.reached, verdict.worst
     if verdict.rule == 1:
-        other = (
-            f"Judge it by its {_and(evidence.sends)}."
-            if evidence.sends
-            else "Nothing else that it sends was recorded either."
-        )
+        other = "Nothing else that it sends was recorded either."
+        if evidence.sends:
+            other = f"Judge it by its {_and(evidence.sends)}."
         return f"Sends no {evidence.kind}: nothing for this attack to read. {other}"
     if verdict.rule == 2:
         return (

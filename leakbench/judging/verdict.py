@@ -1,5 +1,6 @@
-"""The verdict on one setting and one question: the first rule that matches, decided by pure
-functions of numbers.
+"""The verdict on one setting and one question: the first rule that matches.
+
+It is decided by pure functions of numbers.
 
 The principle: accuse with what an attacker really reached (``cascade``), acquit with the upper
 bound (``any_attack``).
@@ -49,12 +50,9 @@ MOST_FAILED = 0.1
 
 
 class Evidence(Part):
-    """Everything that decides one verdict: a setting's numbers in one metric, real messages or
-    probes, never both.
+    """Everything that decides one verdict: a setting's numbers in one metric.
 
-    ``dead_because``: why a dead run is dead, a clause for the sentence. ``reason``: why there is no
-    number. ``public``: the same without what the attack was given from the truth.
-    ``unmeasured``: titles of metrics whose weights are not on this machine.
+    They are of real messages or of probes, never both.
     """
 
     meaning: Meaning
@@ -63,13 +61,13 @@ class Evidence(Part):
     any_attack: Number | None = None
     seeds: int = 1
     dead_seeds: int = 0
-    dead_because: str = ""
+    dead_because: str = ""  # why a dead run is dead, a clause for the sentence
     kind: str = "message of this kind"
     sends: tuple[str, ...] = ()
     sends_kind: bool = True
-    reason: str = ""
-    public: Number | None = None
-    unmeasured: tuple[str, ...] = ()
+    reason: str = ""  # why there is no number
+    public: Number | None = None  # without what the attack was given from the truth
+    unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine
 
 
 class Verdict(Part):
@@ -125,9 +123,8 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
     if reached is None:
-        return found(
-            4, "attack too weak", evidence.cascade or evidence.any_attack or evidence.attacks[0]
-        )
+        weak = evidence.cascade or evidence.any_attack or evidence.attacks[0]
+        return found(4, "attack too weak", weak)
     if reached.low >= reached.half:
         return found(5, "leaks")
     if reached.attacker.paper:
@@ -151,8 +148,9 @@ def _most(numbers: Iterable[Number]) -> Number | None:
 
 
 def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
-    """The cascade or the best single attack above ``paper``, its interval corrected for the choice;
-    None if neither counts.
+    """The cascade or the best single attack above ``paper``, or None if neither counts.
+
+    Its interval is corrected for the choice.
     """
     single = [a for a in counting if not a.attacker.paper]
     numbers = [strict(a, len(single)) for a in single]
@@ -162,8 +160,9 @@ def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
 
 
 def seeds_needed(n: Number, seeds: int) -> int | None:
-    """About how many more than ``seeds`` would settle it, if intervals shrink with their square
-    root; None if none would.
+    """About how many more than ``seeds`` would settle it, or None if none would.
+
+    Intervals are taken to shrink with the square root of the seeds.
     """
     edge = n.blind + n.meaning.matters
     ratios = [(n.high - n.leak) / (edge - n.leak)] if n.leak < edge else []
@@ -176,8 +175,7 @@ def seeds_needed(n: Number, seeds: int) -> int | None:
 
 
 def strict(number: Number, count: int) -> Number:
-    """The number with its interval at 5 % / ``count``: the best of several attacks was picked by
-    looking.
+    """The number with its interval at 5 % / ``count``: the best of several was picked by looking.
 
     A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by
     Student's quantiles, which also carries what seeds added to it. Degrees of freedom: n - 1.

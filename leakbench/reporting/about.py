@@ -1,5 +1,6 @@
-"""What methods, wrappers and attacks say of themselves: a report quotes them, and adds nothing of
-its own.
+"""What methods, wrappers and attacks say of themselves.
+
+A report quotes them, and adds nothing of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from leakbench.results.settings import Setting
 
 
 def of(settings: Sequence[Setting]) -> dict[str, About]:
-    """What each is called ("defenses/fedhide", "wrappers/…", "attacks/…") -> its own words; a
-    method not installed here has none.
+    """{"defenses/fedhide", "wrappers/…" or "attacks/…": its own words}.
+
+    A method that is not installed here has none.
     """
     named = {("defenses", s.family) for s in settings}
     named |= {("wrappers", str(w["name"])) for s in settings for w in s.configuration.wrappers}
@@ -33,8 +35,9 @@ def of(settings: Sequence[Setting]) -> dict[str, About]:
 
 
 def described(made: type) -> str:
-    """The first paragraph of its module's documentation and of its own, on one line, without the
-    marks of code.
+    """The first paragraph of its module's documentation and of its own.
+
+    On one line, without the marks of code.
     """
     module = inspect.getmodule(made)
     texts = [inspect.getdoc(module) or "", made.__doc__ or ""]

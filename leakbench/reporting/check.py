@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,19 +57,14 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
     if not gated:
         return "Nothing is gated yet: `leakbench check --update`."
     if code == 0:
-        close = max(
-            (r for r in gated if r.difference is not None and r.margin),
-            key=lambda r: r.difference or 0.0,
-            default=None,
-        )
         fine = "the one row is fine" if len(gated) == 1 else f"all {len(gated)} rows fine"
-        nearest = (
-            f" Closest: {close.row}, {moved_text(close)}."
-            if close and close.difference and close.difference > 0
-            else ""
-        )
+        known = [r for r in gated if r.difference is not None and r.margin]
+        close = max(known, key=lambda r: r.difference or 0.0, default=None)
+        nearest = ""
+        if close and close.difference and close.difference > 0:
+            nearest = f" Closest: {close.row}, {moved_text(close)}."
         return f"Check passed: {fine}.{nearest}"
-    count = {v: sum(r.verdict == v for r in rows) for v in WORST_FIRST}
+    count = Counter(r.verdict for r in rows)
     said = {v: f"{count[v]} {v}" for v in WORST_FIRST}
     leak, lose = count["leaks more"], count["loses utility"]
     said["leaks more"] = f"{plural(leak, 'row')} leak{'s' if leak == 1 else ''} more"
@@ -78,38 +74,38 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
 
 
 def first_said(rows: Sequence[CheckRow]) -> list[tuple[CheckRow, bool]]:
-    """Each row, and whether a row before it carries the same command: one training may settle many
-    rows.
+    """Each row, and whether a row before it carries the same command.
+
+    One training may settle many rows.
     """
     commands = [r.command for r in rows]
     return [(r, r.command in commands[:i]) for i, r in enumerate(rows)]
 
 
 def told(row: CheckRow, said: bool = False) -> str:
-    """One line: "leaks more: cifar100: FedGN σ 0.3, worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to
+    """One line about a row.
+
+    As in "leaks more: cifar100: FedGN σ 0.3, worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to
     +0.35), allowed 0.05.".
     """
     numbers = ", ".join(t for t in (value_text(row), moved_text(row)) if t)
-    parts = [
-        numbers,
-        row.why.removesuffix("."),
-        ": ".join(how_to_settle(row, said)).removesuffix("."),
-    ]
-    return f"{row.verdict}: {row.row}: " + ". ".join(p for p in parts if p) + "."
+    settle = ": ".join(how_to_settle(row, said)).removesuffix(".")
+    parts = [p for p in (numbers, row.why.removesuffix("."), settle) if p]
+    return f"{row.verdict}: {row.row}: {'. '.join(parts)}."
 
 
 def how_to_settle(row: CheckRow, said: bool = False) -> tuple[str, ...]:
-    """(words, command): taking a change into the baseline settles it only if the change is meant.
-    ``said``: an earlier row has it.
+    """(words, command) of what settles it, if anything does.
+
+    Taking a change into the baseline settles it only if the change is meant. ``said``: an earlier
+    row has the command.
     """
     if not row.command:
         return ()
     if said:
         return ("The command above settles it, too.",)
-    return (
-        "If that is meant" if row.command.startswith("leakbench check ") else "To settle it",
-        row.command,
-    )
+    meant = row.command.startswith("leakbench check ")
+    return "If that is meant" if meant else "To settle it", row.command
 
 
 def value_text(row: CheckRow) -> str:
@@ -125,8 +121,9 @@ def value_text(row: CheckRow) -> str:
 
 
 def moved_text(row: CheckRow) -> str:
-    """As in "+0.28 (0.20 to 0.35), allowed 0.05."; for counts of samples the difference of their
-    logarithms.
+    """As in "+0.28 (0.20 to 0.35), allowed 0.05.".
+
+    For counts of samples it is the difference of their logarithms.
     """
     if row.difference is None or row.low is None or row.high is None:
         return ""
@@ -183,9 +180,7 @@ class _Words:
         )
 
     def _renamed(self, c: Comparison) -> list[str]:
-        """Where a row of the baseline is gone and a new one of the same method took its place: the
-        parameters that changed.
-        """
+        """The parameters that changed, where one new row of the method replaces a gone one."""
         then = c.then
         if then is None or c.now is not None:
             return []
@@ -228,8 +223,9 @@ class _Settling:
         self.baseline = ["--baseline", str(baseline)] if named else []
 
     def command(self, c: Comparison) -> str:
-        """Train what is missing or too little, attack it, or take it into the baseline if the
-        change is meant.
+        """Train what is missing or too little, attack it, or take it into the baseline.
+
+        The last settles it only if the change is meant.
         """
         now, then = c.now, c.then
         again = f"leakbench attack {self.places}".rstrip()

@@ -37,8 +37,9 @@ def attacks(setting: Setting, number: Number) -> str:
 
 
 def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
-    """The words of the `leakbench COMMAND` that run.json or attack.json holds; none if it holds
-    something else.
+    """The words of the `leakbench COMMAND` that run.json or attack.json holds.
+
+    None if it holds something else.
     """
     try:
         words = shlex.split(str(meta.get("command", "")))
@@ -48,8 +49,9 @@ def recorded(meta: Mapping[str, Any], command: str) -> list[str]:
 
 
 def training(row: GateRow, seeds: int) -> str:
-    """The command that trains the setting of a row of a baseline, as far as the row tells, with at
-    least so many seeds.
+    """The command that trains the setting of a baseline's row with at least so many seeds.
+
+    It is as complete as the row tells.
     """
     words = ["leakbench", "train", "-t", row.task.split(" (")[0], "-d", row.defense]
     words += _options("", row.defense_params)
@@ -74,7 +76,7 @@ def _options(prefix: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def _with_seeds(words: Sequence[str], seeds: Sequence[int]) -> list[str]:
-    text = ",".join(map(str, sorted(set(seeds))))
+    text = ",".join(str(seed) for seed in sorted(set(seeds)))
     if "--seeds" in words[:-1]:
         at = words.index("--seeds") + 1
         return [*words[:at], text, *words[at + 1 :]]

@@ -1,5 +1,7 @@
-"""Curves over the rounds: utility, leakage by the paper's own and the best real attack, and what
-the run says of its prototypes.
+"""Curves over the rounds: utility, leakage and diagnostics.
+
+Leakage is by the paper's own and by the best real attack; diagnostics are what the run says of its
+prototypes.
 
 Every point is the mean over the seeds with its 95 % interval, made as the tables make theirs; the
 points that the tables have are the tables'.
@@ -33,15 +35,20 @@ def of(setting: Setting) -> list[Curve]:
 
 
 def _utility(setting: Setting) -> Iterator[Curve]:
-    """The last point is the table's. Before it, over several seeds: from the lowest low to the
-    highest high of the runs' own intervals and Student over the seeds, which needs no test unit's
-    score (a table's interval over units is narrower).
+    """The utility over the rounds; the last point is the table's.
+
+    Before it, over several seeds: from the lowest low to the highest high of the runs' own
+    intervals and Student over the seeds, which needs no test unit's score (a table's interval over
+    units is narrower).
     """
     final = setting.final
     assert final  # noqa: S101 (asked for before)
-    by_round = {e.run.seed: {v.round: v for v in e.evaluations} for e in setting.evaluated}
+    by_round = {}
+    for e in setting.evaluated:
+        by_round[e.run.seed] = {v.round: v for v in e.evaluations}
     points: dict[int, Point] = {}
-    for t in sorted(set.intersection(*(set(rounds) for rounds in by_round.values()))):
+    common = set.intersection(*map(set, by_round.values()))
+    for t in sorted(common):
         seeds = {s: replace(rounds[t], scores=None) for s, rounds in by_round.items()}
         one = next(iter(seeds.values())).estimate
         points[t] = (over_seeds(seeds, final.meaning.name) if len(seeds) > 1 else one), None
@@ -52,9 +59,7 @@ def _utility(setting: Setting) -> Iterator[Curve]:
 
 
 def _diagnostics(setting: Setting) -> Iterator[Curve]:
-    """The mean over the seeds; Student over them where there are several, no interval where there
-    is one.
-    """
+    """The mean over the seeds, with Student's interval where there are several, else none."""
     lines: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for e in setting.evaluated:
         for d in e.run.table("diagnostics.csv", RUN_DIAGNOSTICS):
@@ -100,8 +105,9 @@ def _judging(numbers: Sequence[Number]) -> set[tuple[str, bool]]:
 
 
 def chosen(numbers: Sequence[Number]) -> list[Number]:
-    """Of one metric's numbers at the end: the paper's own attack, then the best real one whose
-    control did not fail.
+    """Of one metric's numbers at the end: the paper's own attack, then the best real one.
+
+    Real ones whose control failed do not count.
     """
     paper = [n for n in numbers if n.attacker.paper]
     real = [n for n in numbers if not n.attacker.paper and "control_failed" not in n.flags]
@@ -109,8 +115,9 @@ def chosen(numbers: Sequence[Number]) -> list[Number]:
 
 
 def _points(setting: Setting, end: Number) -> dict[int, Point]:
-    """The attack's numbers in every round that all seeds have: the tables' own, and pooled as they
-    are in the rounds between.
+    """The attack's numbers in every round that all seeds have.
+
+    Where the tables have one it is theirs; the rounds between are pooled in the same way.
     """
     points: dict[int, Point] = {}
     for n in setting.numbers:
@@ -153,8 +160,9 @@ def _curve(name: str, points: Mapping[int, Point]) -> Curve:
 
 
 def in_words(attacker: Attacker, every: Sequence[Attacker]) -> str:
-    """An attack's name with the parameters in which others of that name differ: "prototype
-    averaging, window 20".
+    """An attack's name with the parameters in which others of that name differ.
+
+    As in "prototype averaging, window 20".
     """
     rivals = [a.params for a in every if a.name == attacker.name]
     told = [attacker.name.replace("_", " ")]

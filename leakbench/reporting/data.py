@@ -87,8 +87,9 @@ class Clients(Part):
 
 
 class ShownSetting(Setting):
-    """A setting with all that a report shows of it beside its numbers. ``command``: what trains it;
-    "" where none is recorded.
+    """A setting with all that a report shows of it beside its numbers.
+
+    ``command``: what trains it; "" where none is recorded.
     """
 
     clients: tuple[Clients, ...] = ()
@@ -128,8 +129,9 @@ class CheckRow(Part):
 
 
 class Check(Part):
-    """What `leakbench check` said about these runs: its exit code and what has to be looked at, the
-    most urgent first.
+    """What `leakbench check` said about these runs.
+
+    It is the exit code and what has to be looked at, the most urgent first.
 
     ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine.
     ``rows``: every gated row. ``heading``: the first line, as in "Check failed (exit 1): 1 row
@@ -192,9 +194,10 @@ Map = Embedding | Naming | Split
 
 
 class ReportTask(Part):
-    """Data, split and what was asked. ``clients``, ``chance`` and ``utility`` are None where
-    settings differ in them or none was measured; ``split``: the task's parameters that all runs
-    share.
+    """Data, split and what was asked.
+
+    ``clients``, ``chance`` and ``utility`` are None where settings differ in them or none was
+    measured; ``split``: the task's parameters that all runs share.
     """
 
     id: str
@@ -261,8 +264,9 @@ class ReportData(Part):
 
 
 class Report(Spec, ABC):
-    """A report format: the same data in, files out. A plugin's module in a reports package defines
-    one.
+    """A report format: the same data in, files out.
+
+    A plugin's module in a reports package defines one.
     """
 
     @abstractmethod

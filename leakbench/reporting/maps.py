@@ -1,5 +1,6 @@
-"""Maps for a report: prototypes in the plane, who was named for whom, who holds what. Read off the
-runs' artifacts, bounded in cost.
+"""Maps for a report: prototypes in the plane, who was named for whom, who holds what.
+
+They are read off the runs' artifacts, bounded in cost.
 
 They open the truth, as scoring does, and hold numbers and places only, never an example.
 """
@@ -45,8 +46,9 @@ def of(settings: Sequence[Setting]) -> list[Map]:
 
 
 def _worth_it(settings: Sequence[Setting]) -> Iterator[tuple[str, Setting, list[Number]]]:
-    """(why, setting, its numbers) of the settings worth a map: at most two a task, chosen by their
-    numbers, dead ones never.
+    """(why, setting, its numbers) of the settings worth a map.
+
+    At most two a task, chosen by their numbers; never dead ones.
     """
     tasks: dict[str, dict[str, list[Number]]] = defaultdict(dict)
     for s in settings:
@@ -117,8 +119,9 @@ def _folder(run: Run, number: Number) -> AttackFolder | None:
 
 
 def _recorded(run: Run) -> bool:
-    """Does the folder hold every client's true prototype after the last round? (One that was passed
-    on may lack the truth.)
+    """Does the folder hold every client's true prototype after the last round?
+
+    One that was passed on may lack the truth.
     """
     names, last = run.meta["files"], int(run.spec["rounds"])
     if "truth/data.safetensors" not in names:
@@ -147,11 +150,8 @@ def _naming(
         if guess.failed:
             failed += 1
             continue
-        shares = named(
-            likeness(
-                guess.tensors["prototype"].double().cpu(), answer.prototypes(), answer.distance
-            )
-        )
+        found = guess.tensors["prototype"].double().cpu()
+        shares = named(likeness(found, answer.prototypes(), answer.distance))
         for who in shares.nonzero().flatten().tolist():
             out[answer.client, who] = float(shares[who])
     return out, failed
@@ -159,22 +159,19 @@ def _naming(
 
 def _embedding(run: Run, folder: AttackFolder, number: Number) -> Embedding:
     pairs = prototype_pairs.pairs(run)
-    order = shared(0, "maps").permutation(run.id, len(pairs.clients))[:PLACED].sort().values
+    drawn = shared(0, "maps").permutation(run.id, len(pairs.clients))[:PLACED]
+    order = drawn.sort().values
     clients = pairs.clients[order].tolist()
-    made = {
-        int(g.unit.split("/")[1]): g.tensors["prototype"].double().cpu()
-        for g in _guesses(folder, number)
-        if not g.failed
-    }
+    made = {}
+    for g in _guesses(folder, number):
+        if not g.failed:
+            made[int(g.unit.split("/")[1])] = g.tensors["prototype"].double().cpu()
     with_guess = [c for c in clients if c in made]
-    stack = [
-        pairs.true[order],
-        pairs.proxy[order],
-        *([torch.stack([made[c] for c in with_guess])] if with_guess else []),
-    ]
-    true, proxy, recovered = _sections(
-        prototype_pairs.tsne_positions(torch.cat(stack)), len(clients)
-    )
+    stack = [pairs.true[order], pairs.proxy[order]]
+    if with_guess:
+        stack.append(torch.stack([made[c] for c in with_guess]))
+    places = prototype_pairs.tsne_positions(torch.cat(stack))
+    true, proxy, recovered = _sections(places, len(clients))
     where = dict(zip(with_guess, recovered, strict=True))
     return Embedding(
         setting="",
@@ -201,12 +198,13 @@ def _split(run: Run) -> tuple[tuple[int, ...], ...]:
     if not {"y", "rows", "counts"} <= set(tree):  # an excerpt holds them only where they fit
         return ()
     table = counted(tree["y"], tree["rows"], tree["counts"], int(run.meta["facts"]["classes"]))
-    return tuple(tuple(int(n) for n in row) for row in table)
+    return tuple(tuple(row) for row in table.tolist())
 
 
 def counted(y: Tensor, rows: Tensor, held: Tensor, classes: int) -> Tensor:
-    """(C, K) int64: examples of class k that client c holds, of labels y (n,), rows (C, n_max)
-    padded and their counts ``held`` (C,).
+    """(C, K) int64: examples of class k that client c holds.
+
+    They are of labels y (n,), rows (C, n_max) padded and their counts ``held`` (C,).
     """
     return torch.stack(
         [y[r[:n]].bincount(minlength=classes) for r, n in zip(rows, held.tolist(), strict=True)]

@@ -1,5 +1,6 @@
-"""What moved since another report: every number that both have, one way to compare them and one to
-say it.
+"""What moved since another report: every number that both have.
+
+There is one way to compare them, and one to say it.
 """
 
 from __future__ import annotations
@@ -55,9 +56,8 @@ class Moved(Part):
     """One number then and now.
 
     ``setting`` is its id in the report, ``name`` the setting's; ``attack`` is "utility" for a
-    utility.
-    ``difference``: now minus then with 95 % limits (two-sided, None where they cannot be had), on
-    the metric's own scale, or as a factor (now over then) where logarithms are compared.
+    utility. ``difference``: now minus then with 95 % limits (two-sided, None where they cannot be
+    had), on the metric's own scale, or as a factor (now over then) where logarithms are compared.
     """
 
     setting: str
@@ -86,8 +86,9 @@ class Moved(Part):
 
 
 class Against(Part):
-    """``name``: the other report. ``differs``: what makes the two not like with like, in sentences.
-    The rest only one of them has.
+    """What moved since another report, and what only one of the two has.
+
+    ``name``: the other report. ``differs``: what makes the two not like with like, in sentences.
     """
 
     name: str
@@ -134,13 +135,12 @@ def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, st
 
 @dataclass(frozen=True)
 class _Compared:
-    """A number now and then, and both directions of their difference in units of the gate: against
-    the method, and for it; None where there are no units.
-    """
+    """A number now and then, and how far it moved."""
 
     now: GateRow
     then: GateRow
     same: bool
+    # Against the method and for it, in units of the gate; None where there are no units.
     worse: Difference | None
     better: Difference | None
     why: str
@@ -199,8 +199,9 @@ class _Compared:
         return self._scaled(self.now)[0] - self._scaled(self.then)[0]
 
     def _limits(self) -> tuple[float, float]:
-        """Two-sided 95 % limits of now minus then: of the units and seeds where they are there,
-        else of the two intervals.
+        """Two-sided 95 % limits of now minus then.
+
+        They are of the units and seeds where those are there, else of the two intervals.
         """
         if self.same:
             return 0.0, 0.0
@@ -299,9 +300,7 @@ def _listed(seeds: Iterable[int]) -> str:
 def _only(
     one: Mapping[Key, GateRow], other: Mapping[Key, GateRow], names: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What only the first has: whole settings by name, and of settings that both have
-    the numbers.
-    """
+    """What only the first has: whole settings by name, else the numbers."""
     shared = {r.configuration.key for r in other.values()}
     out: dict[str, None] = {}
     for key, row in one.items():

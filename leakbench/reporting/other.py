@@ -43,8 +43,9 @@ def of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
 
 
 def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
-    """Of tradeoff.csv and the final lines of utility.csv; what they were run on stands in
-    results.csv.
+    """Of tradeoff.csv and the final lines of utility.csv.
+
+    What they were run on stands in results.csv.
     """
     names = ("tradeoff", "results", "utility")
     tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}

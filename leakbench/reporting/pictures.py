@@ -1,5 +1,6 @@
-"""Reconstructions as pictures: original, blind guess, control and attack of the same few units,
-never the best ones.
+"""Reconstructions as pictures: original, blind guess, control and attack.
+
+They show the same few units, never the best ones.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def of(setting: Setting, images: Images) -> list[Picture]:
 
 
 def of_run(run: Run, images: Images) -> Iterator[Picture]:
-    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run, at the last stage each
-    attacked; none of signals.
+    """Pictures of at most ``ATTACKS`` reconstruction attacks on this run.
+
+    Each is at the last stage that it attacked; there are none of signals.
 
     Of attacks the strongest are taken, by rung and order, and one with the paper's own where there
     is any. Of a guess about several examples the first one is shown.
@@ -98,6 +100,7 @@ def _of_unit(
     def picture(role: Role, image: torch.Tensor) -> Picture:
         at = (unit, guess.probe is not None)
         measured = {} if role == "original" else scores
+        pixels = _pixels(image.reshape(*shape))
         return Picture(
             attack=attack.name,
             params=json.loads(attack.params),
@@ -106,7 +109,7 @@ def _of_unit(
             round=guess.round,
             seed=run.seed,
             role=role,
-            sha256=images.add(_pixels(image.reshape(*shape))),
+            sha256=images.add(pixels),
             psnr=measured.get((role, PSNR.name, *at)),
             found=measured.get((role, IDENTIFICATION.name, *at)),
         )

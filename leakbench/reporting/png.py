@@ -18,8 +18,9 @@ class Images:
         self.found: dict[str, str] = {}
 
     def add(self, image: NDArray[np.floating]) -> str | None:
-        """Keep (H, W) or (H, W, 3) in [0, 1] and return its name; None where a pixel is not
-        finite: there is no image.
+        """Keep (H, W) or (H, W, 3) in [0, 1] and return its name.
+
+        None where a pixel is not finite: there is no image.
         """
         if not np.isfinite(image).all():
             return None

@@ -1,5 +1,6 @@
-"""`report --redact`: a report without anything that shows what a client holds. What is not known to
-be harmless is left out.
+"""`report --redact`: a report without anything that shows what a client holds.
+
+What is not known to be harmless is left out.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ OURS = ("index.html", "report.json", "report.md", "report.tex", *(f"{t}.csv" for
 
 
 def redact(data: ReportData) -> ReportData:
-    """The same without what may show private data; a field that is not listed as harmless is
-    emptied, too.
+    """The same without what may show private data.
+
+    A field that is not listed as harmless is emptied, too.
 
     Questions hold the settings as they were judged, before pictures were added.
     """
@@ -51,8 +53,9 @@ def _emptied(part: P, kept: Collection[str]) -> P:
 
 
 def clear(out: Path) -> None:
-    """Delete what an earlier report left in ``out``: it may hold pictures, and a redacted report
-    must not lie among them.
+    """Delete what an earlier report left in ``out``.
+
+    It may hold pictures, and a redacted report must not lie among them.
 
     Raises:
         UsageError: something else is there.
@@ -60,16 +63,12 @@ def clear(out: Path) -> None:
     if not out.is_dir():
         return
     files = sorted(p for p in out.rglob("*") if not p.is_dir() or p.is_symlink())
-    names = {p: p.relative_to(out).as_posix() for p in files}
-    foreign = [
-        n
-        for p, n in names.items()
-        if not (n in OURS or (p.parent == out / "figures" and p.suffix in (".svg", ".png", ".txt")))
-    ]
-    if foreign:
-        raise UsageError(
-            f"--redact: {out / foreign[0]} is no file of a report, and might hold what is to be"
-            " left out. Choose another folder."
-        )
+    for path in files:
+        figure = path.parent == out / "figures" and path.suffix in (".svg", ".png", ".txt")
+        if not figure and path.relative_to(out).as_posix() not in OURS:
+            raise UsageError(
+                f"--redact: {path} is no file of a report, and might hold what is to be left out."
+                " Choose another folder."
+            )
     for path in files:
         path.unlink()

@@ -34,8 +34,9 @@ NO_RUN = "there is no run to report. Make one with leakbench train."
 
 
 def tables(runs: Sequence[Run]) -> Tables:
-    """Every number of ``runs``, with a line in `missing` for every attack that does not fit what a
-    setting shared. Each folder is read here, once.
+    """Every number of ``runs``; each folder is read here, once.
+
+    In `missing` stands a line for every attack that does not fit what a setting shared.
 
     Raises:
         UsageError: there is no run, or two are the same seed of one setting.
@@ -104,7 +105,7 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
         made=Origin(version=__version__, commit=commit, dirty=dirty, at=now),
         headline=headline(questions[0] if questions else None),
         metrics=_metrics(settings),
-        tasks=tuple(_task(n, [s for s in settings if s.task == n]) for n in names),
+        tasks=tuple(_task(n, settings) for n in names),
         questions=questions,
         settings=shown,
         maps=() if redact else tuple(maps.of(settings)),
@@ -156,20 +157,23 @@ def _metrics(settings: Iterable[Setting]) -> dict[str, Meaning]:
     return dict(sorted(found.items()))
 
 
-def _task(name: str, settings: Sequence[Setting]) -> ReportTask:
+def _task(name: str, every: Sequence[Setting]) -> ReportTask:
+    settings = [s for s in every if s.task == name]
     runs = [run for s in settings for run in s.every]
     facts = [run.meta.get("facts", {}) for run in runs]
     clients = {f["clients"] for f in facts if "clients" in f}
     useful = [s.final for s in settings if s.final]
     given = [dict(run.spec["task"].get("params", {})) for run in runs]
-    first = given[0] if given else {}
+    split = given[0] if given else {}
+    for other in given[1:]:
+        split = {k: v for k, v in split.items() if other.get(k) == v}
     return ReportTask(
         id=name,
         about=_about(facts),
         clients=clients.pop() if len(clients) == 1 else None,
         chance=useful[0].chance if useful else None,
         utility=useful[0].meaning.name if useful else None,
-        split={k: v for k, v in first.items() if all(g.get(k) == v for g in given)},
+        split=split,
     )
 
 

@@ -1,6 +1,4 @@
-"""FLea's Figure 9, last panel: how well a planted context is told against how many samples the
-attacker made.
-"""
+"""FLea's Figure 9, last panel: how well a planted context is told, against the samples made."""
 
 from __future__ import annotations
 
@@ -20,22 +18,21 @@ from leakbench.statistics import intervals
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Balanced accuracy over clients with 95 % interval, with this many samples; ``n`` unit
-    scores.
-    """
+    """Balanced accuracy over clients with 95 % interval, with this many samples."""
 
     samples: int
     value: float
     low: float
     high: float
-    n: int
+    n: int  # unit scores
 
 
 def curve(
     run: Run, folder: Path, *, role: Role = "attack", stage: str = "final"
 ) -> list[CurvePoint]:
-    """Accuracy against samples from the saved guesses of an attack ``context`` on ``run``; the last
-    point is its row in results.csv.
+    """Accuracy against samples from the saved guesses of an attack ``context`` on ``run``.
+
+    The last point is its row in results.csv.
 
     Args:
         run: for the truth.
@@ -57,32 +54,23 @@ def curve(
     points = []
     for i, samples in enumerate(made[0].tensors["sizes"].tolist()):
         scores = []
-        for (
-            unit,
-            guess,
-            # A draw that failed scores what the blind guess scores, as in results.csv.
-        ) in draws.items():
+        for unit, guess in draws.items():
             answer = truth.answer(guess)
-            scores += (
-                coin(at["floor", unit], answer)
-                if guess.failed
-                else shares(guess, answer, guess.tensors["score"][i])
-            )
+            if guess.failed:  # scores what the blind guess scores, as in results.csv
+                scores += coin(at["floor", unit], answer)
+            else:
+                scores += shares(guess, answer, guess.tensors["score"][i])
+        values, clusters = [s.value for s in scores], [s.cluster for s in scores]
         limits = {"low": CONTEXT_ACCURACY.low, "high": CONTEXT_ACCURACY.high}
-        found = intervals.estimate(
-            [s.value for s in scores],
-            [s.cluster for s in scores],
-            share=False,
-            unit="client",
-            **limits,
-        )
+        found = intervals.estimate(values, clusters, share=False, unit="client", **limits)
         points.append(CurvePoint(int(samples), found.value, found.low, found.high, found.n))
     return points
 
 
 def draw(curves: Mapping[str, Sequence[CurvePoint]], folder: Path, stem: str) -> list[Path]:
-    """One line per entry of ``curves``, its label the key; writes ``folder``/``stem``.svg and .png
-    and returns both.
+    """One line per entry of ``curves``, its label the key.
+
+    Writes ``folder``/``stem``.svg and .png and returns both.
 
     Raises:
         UsageError: the place cannot be written.

@@ -1,5 +1,6 @@
-"""What our runs do otherwise than the paper: read off its published setup where that is printed,
-and said by the recipe where not.
+"""What our runs do otherwise than the paper.
+
+It is read off the paper's published setup where that is printed, and said by the recipe where not.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _NAMES = {
 def sentences(
     paper: str, setup: Setup, specs: Sequence[RunSpec], own: Params | None = None
 ) -> list[str]:
-    """One phrase each: what differs between ``specs`` (one case, its seeds; none of a study) and
-    the paper on its data set.
+    """What differs between ``specs`` and the paper on its data set, one phrase each.
+
+    ``specs``: one case with its seeds; none of a study.
 
     ``own``: the case's parameters. Others that a task or a recipe sets otherwise than the method
     does are told, too.
@@ -80,8 +82,9 @@ def sentences(
 
 
 def printed(paper: str, dataset: str) -> dict[str, Any]:
-    """{metric of the setup: its value} as the paper prints it for ``dataset``, or for all of its
-    data sets.
+    """{metric of the setup: its value} as the paper prints it.
+
+    For ``dataset``, or for all of its data sets.
     """
     out: dict[str, Any] = {}
     for record in claims.published():
@@ -97,8 +100,9 @@ def printed(paper: str, dataset: str) -> dict[str, Any]:
 
 
 def _of(spec: RunSpec, made: Parts, place: str) -> Any:
-    """A value of the spec; None where the method has no such field, or nothing of its own to train
-    at ``own_lr``.
+    """A value of the spec, or None.
+
+    It is None where the method has no such field, or nothing of its own to train at ``own_lr``.
     """
     group, _, name = place.rpartition(".")
     if name == "own_lr" and made.method.outputs != "embedding":

@@ -1,5 +1,6 @@
-"""A small copy of a run for attacks that are not written yet, which says which of ours can be made
-of it.
+"""A small copy of a run for attacks that are not written yet.
+
+It says which of ours can be made of it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from leakbench.record.recording import Recording
 
 
 def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
-    """Write a smaller run folder, of at most 5 MB, to ``out`` (an excerpt that is there is
-    replaced) and return it.
+    """Write a smaller run folder, of at most 5 MB, to ``out`` and return it.
+
+    An excerpt that is there is replaced.
 
     It holds what ``leakbench.record.excerpts.write`` says, and all that is optional there, as far
     as it fits. Other kinds, earlier stages and images are left out (the task has the images). An
@@ -31,9 +33,10 @@ def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
         out: the folder; not the run's own.
         rounds: at least 1; fewer are kept where they would not fit.
 
-    Raises: UsageError: the run is not complete, a part of a run, or shared no prototype; ``out``
-        cannot be written or holds something else. BrokenFile: a file of the run is missing, changed
-        or damaged.
+    Raises:
+        UsageError: the run is not complete, a part of a run, or shared no prototype; ``out`` cannot
+            be written or holds something else.
+        BrokenFile: a file of the run is missing, changed or damaged.
     """
     must_be_whole(run)
     if rounds < 1:
@@ -56,8 +59,10 @@ def is_of(out: Path, run: Run) -> bool:
 
 
 def attacks(run: Run, small: Run) -> Row:
-    """What run.json of ``small`` says of attacks: those that fit ``run`` (as it was before it was
-    cut, if it was) and can be made of ``small``, and why the others cannot.
+    """What run.json of ``small`` says of attacks.
+
+    These are the attacks that fit ``run`` (as it was before it was cut, if it was) and can be made
+    of ``small``, and why the others cannot.
     """
     full = Recording(Run(run.path, {k: v for k, v in run.meta.items() if k != "excerpt"}))
     fitting = [c for c in choices.variants() if not c.attack.obstacle(full)]

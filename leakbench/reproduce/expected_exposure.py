@@ -1,6 +1,4 @@
-"""What exposure to expect of a buffer that is rebuilt each round, when a round's clients are drawn
-at random.
-"""
+"""What exposure to expect of a buffer rebuilt each round, when clients are drawn at random."""
 
 from __future__ import annotations
 
@@ -8,8 +6,9 @@ import torch
 
 
 def expected(clients: int, chosen: int, round: int, *, undirected: bool = False) -> float:
-    """Expected exposure at the end of ``round`` (0 to 1), where a round brings its clients what
-    those of the round before sent.
+    """Expected exposure at the end of ``round`` (0 to 1).
+
+    A round brings its clients what those of the round before sent.
 
     ``chosen`` = m of ``clients`` = K are drawn uniformly without replacement, independently in each
     round (FLea, Section 3.4). That client i got from another client j by round T means: in some

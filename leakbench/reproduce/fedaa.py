@@ -1,5 +1,6 @@
-"""FedAA (Chen et al., MM 2023), image classification: Tables 1, 2, 3 and 5. Its figures are in
-``fedaa_variance`` and ``fedaa_names``.
+"""FedAA (Chen et al., MM 2023), image classification: Tables 1, 2, 3 and 5.
+
+Its figures are in ``fedaa_variance`` and ``fedaa_names``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""FedAA's figures from our runs: accuracy over rounds (the tables' runs), and how far local models
-are apart (Figure 5).
+"""FedAA's figures from our runs.
+
+Accuracy over rounds (the tables' runs), how far local models are apart (Figure 5), and names
+(Figure 8).
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ Draw = Callable[[Any, str, int, Setting], None]
 def fractions(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Accuracy over rounds: a row of panels per data set, a panel per C; the seeds' mean, and a
-    band from the lowest to the highest.
+    """Accuracy over rounds: a row of panels per data set, a panel per C.
+
+    A line is the seeds' mean, with a band from the lowest to the highest.
     """
 
     def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
@@ -39,8 +42,9 @@ def fractions(
 def variance(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Figure 5: variance of the local models over rounds; dotted a second upload's, which comes one
-    epoch after an average.
+    """Figure 5: variance of the local models over rounds.
+
+    Dotted: a second upload's, which comes one epoch after an average.
     """
 
     def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
@@ -55,8 +59,9 @@ def variance(
 def names(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Figure 8, a row of panels per data set: heat maps of the paper's R² and of the corrected one,
-    and both with images over n.
+    """Figure 8, a row of panels per data set.
+
+    Heat maps of the paper's R² and of the corrected one, and both with images over n.
 
     Dotted: R² of random pairs of the same rows.
     """
@@ -82,36 +87,31 @@ def names(
 
 
 def _heat(axes: Any, key: str, found: Found) -> None:
-    """Every pair of sets at the heat map's n; a set with itself is 1 (a constant one: 0 by
-    convention).
+    """Every pair of sets at the heat map's n.
+
+    A set with itself is 1 (a constant one: 0 by convention).
     """
     sets = fedaa_names.SETS
-    own = {name: 0.0 if name == fedaa_names.ONE else 1.0 for name in sets}
-    cells = [
-        [own[x] if x == y else found.get((key, x, y, fedaa_names.MAPPED), math.nan) for y in sets]
-        for x in sets
-    ]
-    axes.imshow(cells, vmin=0, vmax=1, cmap="Blues")
-    for i, line in enumerate(cells):
+    table = []
+    for x in sets:
+        line = [found.get((key, x, y, fedaa_names.MAPPED), math.nan) for y in sets]
+        line[sets.index(x)] = 0.0 if x == fedaa_names.ONE else 1.0
+        table.append(line)
+    axes.imshow(table, vmin=0, vmax=1, cmap="Blues")
+    for i, line in enumerate(table):
         for j, value in enumerate(line):
             if not math.isnan(value):
-                colour = "white" if value > 0.55 else "black"
-                axes.text(
-                    j,
-                    i,
-                    f"{value:.2f}".replace("-0.00", "0.00"),
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color=colour,
-                )
+                text = f"{value:.2f}".replace("-0.00", "0.00")
+                look = {"fontsize": 7, "color": "white" if value > 0.55 else "black"}
+                axes.text(j, i, text, ha="center", va="center", **look)
     axes.set_xticks(range(len(sets)), sets, rotation=35, ha="right", fontsize=7)
     axes.set_yticks(range(len(sets)), sets, fontsize=7)
 
 
 def _over_n(axes: Any, found: Found) -> None:
-    """What images have in common with each other set, as the paper measures it, by chance and
-    without bias.
+    """What images have in common with each other set.
+
+    As the paper measures it, by chance, and without bias.
     """
     lines = {
         "r2": ("-", "R² (Eq. 13)"),
@@ -147,8 +147,9 @@ def _panels(
     draw: Draw,
     upright: tuple[str, str],
 ) -> list[Path]:
-    """A row of panels per data set, a panel per C; ``upright``: what the upright axis shows, and
-    its scale.
+    """A row of panels per data set, a panel per C.
+
+    ``upright``: what the upright axis shows, and its scale.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

@@ -1,5 +1,6 @@
-"""FedAA's Figure 8 (and 9): distance correlation of images with label names and with Gaussian
-noise, and what it is by chance.
+"""FedAA's Figure 8 (and 9): distance correlation of images with label names and with noise.
+
+The noise is Gaussian; beside each number stands what it is by chance.
 
 No run is made: the numbers are of n training images drawn at random, and of what could be sent of
 them.
@@ -84,15 +85,15 @@ def correlation(setup: Setup, params: Params, seed: int) -> dict[str, float]:
 @lru_cache(maxsize=2)
 def _train(task: str, params: str) -> Examples:
     """The training images of a task, for all of its pairs."""
-    examples: Examples = (
-        registry.load("tasks", task).build(json.loads(params), f"task {task}").load().train
-    )
+    made = registry.load("tasks", task).build(json.loads(params), f"task {task}")
+    examples: Examples = made.load().train
     return examples
 
 
 def _set(name: str, train: Examples, rows: Tensor, dice: Rng) -> Tensor:
-    """(n, ...): what is paired, row i belonging to the i-th of ``rows``; the same for a name and a
-    draw, whatever it is paired with.
+    """(n, ...): what is paired, row i belonging to the i-th of ``rows``.
+
+    It is the same for a name and a draw, whatever it is paired with.
     """
     n, shape = len(rows), train.stored.shape[1:]
     classes = int(train.y.max()) + 1
@@ -105,9 +106,8 @@ def _set(name: str, train: Examples, rows: Tensor, dice: Rng) -> Tensor:
         return names
     if name == ALL:
         return names[dice.permutation("shuffled", n)]
-    return {GAUSS1: 0.0, GAUSS2: 0.5}[name] + {GAUSS1: 1.0, GAUSS2: 0.5}[name] * dice.normal(
-        name, n, *shape
-    )
+    mean, std = {GAUSS1: (0.0, 1.0), GAUSS2: (0.5, 0.5)}[name]
+    return mean + std * dice.normal(name, n, *shape)
 
 
 def label(x: str, y: str, n: int) -> str:
@@ -116,28 +116,20 @@ def label(x: str, y: str, n: int) -> str:
 
 
 def _case(x: str, y: str, n: int) -> Case:
-    ours = (
-        "each image with the name that its client shared, over all clients of one class each"
-        if OWN in (x, y)
-        else ""
-    )
+    ours = ""
+    if OWN in (x, y):
+        ours = "each image with the name that its client shared, over all clients of one class each"
     return Case(label(x, y, n), "", {"x": x, "y": y, "n": n}, ours, SAMPLES[n])
 
 
-_PAIRS = [(RAW, y, n) for n in SAMPLES for y in SETS[1:]] + [
-    (x, y, MAPPED) for x, y in combinations(SETS[1:], 2)
-]
+_PAIRS = [(RAW, y, n) for n in SAMPLES for y in SETS[1:]]
+_PAIRS += [(x, y, MAPPED) for x, y in combinations(SETS[1:], 2)]
 
 
 def _less(said: str, measure: str, low: tuple[str, ...], high: tuple[str, ...]) -> Less:
     """Images correlate less with each of ``low`` than with each of ``high``, at every n."""
-    return Less(
-        said,
-        measure,
-        pairs=tuple(
-            (label(RAW, a, n), label(RAW, b, n)) for n in SAMPLES for a in low for b in high
-        ),
-    )
+    pairs = [(label(RAW, a, n), label(RAW, b, n)) for n in SAMPLES for a in low for b in high]
+    return Less(said, measure, pairs=tuple(pairs))
 
 
 def _setup(dataset: str, stand_in: str = "", needs: str = "") -> Setup:

@@ -1,5 +1,6 @@
-"""FedAA's methods and setups, for the recipes of its tables and figures: data islands and mobile
-terminals at three scales.
+"""FedAA's methods and setups: data islands and mobile terminals at three scales.
+
+The recipes of its tables and figures are made of them.
 """
 
 from __future__ import annotations
@@ -84,22 +85,17 @@ SMALL = trained(SMALL_LR, 256, examples=SMALL_EXAMPLES)
 
 @dataclass(frozen=True)
 class _Images:
-    """A set in FedAA's setting: by which ``task``, and how many of its ``official`` test images
-    become auxiliary data, by class.
-
-    ``small``: what makes it small, in parameters of the task and in words. ``mu``: MOON's, the best
-    one of its own paper on this set.
-    """
+    """A set in FedAA's setting."""
 
     dataset: str
     task: str
-    official: int
-    aux_per_class: int
+    official: int  # test images
+    aux_per_class: int  # of these, how many of each class become auxiliary data
     params: Params
-    small: Params
-    words: tuple[str, ...]
+    small: Params  # what makes it small, in parameters of the task
+    words: tuple[str, ...]  # and the same in words
     small_rounds: int = SMALL_ROUNDS
-    mu: float = 5.0
+    mu: float = 5.0  # MOON's, the best one of its own paper on this set
 
     @property
     def full(self) -> Setup:

@@ -17,8 +17,9 @@ FIRST, SECOND, LAST = "local_variance", "local_variance_second", 10
 
 
 def variances(run: Run, name: str) -> dict[int, float]:
-    """{round: mean over the trained parameters of the variance over the round's clients}; ``name``:
-    of which upload.
+    """{round: mean over the trained parameters of the variance over the round's clients}.
+
+    ``name``: of which upload.
     """
     return {
         r["round"]: r["value"]
@@ -59,9 +60,7 @@ def _variance(key: str, title: str, view: Any) -> Measure:
 
 
 def nearer(near: str, far: Sequence[str], measure: str, said: str) -> Less:
-    """The local models of ``near`` are nearer to each other than those of each of ``far``, at C =
-    1.
-    """
+    """At C = 1 the local models of ``near`` are closer together than those of each of ``far``."""
     return Less(said, measure, pairs=tuple((at(near, 1.0), at(m, 1.0)) for m in far))
 
 

@@ -1,5 +1,6 @@
-"""FedHide (Park and Yun, ECCV 2024) on CIFAR-100: Tables 3 and 4, Figure 3 and the supplement's
-t-SNE.
+"""FedHide (Park and Yun, ECCV 2024) on CIFAR-100.
+
+Tables 3 and 4, Figure 3 and the supplement's t-SNE.
 """
 
 from __future__ import annotations
@@ -175,6 +176,13 @@ GAINS: tuple[Order, ...] = (
     ),
     Collapses("the collapsed run is seen as dead (ours)", UTILITY, label=COLLAPSED.label),
 )
+
+
+def _falls_with_k(alpha: float) -> Falls:
+    along = tuple(hide(alpha, k) for k in NEIGHBOURS)
+    return Falls(f"at α = {alpha:g} the cosine falls with K", "cosine", along=along)
+
+
 LIKENESS: tuple[Order, ...] = (
     Falls("the cosine falls with σ", "cosine", along=tuple(map(gn, SIGMAS))),
     Equals(
@@ -188,14 +196,7 @@ LIKENESS: tuple[Order, ...] = (
         "cosine",
         pairs=tuple((hide(0.01, k), hide(0.1, k)) for k in NEIGHBOURS),
     ),
-    *(
-        Falls(
-            f"at α = {a:g} the cosine falls with K",
-            "cosine",
-            along=tuple(hide(a, k) for k in NEIGHBOURS),
-        )
-        for a in ALPHAS
-    ),
+    *map(_falls_with_k, ALPHAS),
 )
 SHOWN = (gn(0.1), gn(0.5), cs(0.5), cs(0.1), *(hide(a, k) for a in ALPHAS for k in NEIGHBOURS))
 

@@ -15,6 +15,7 @@ from leakbench.reproduce import fedaa_figures, flea_figures, labels, prototype_v
 from leakbench.reproduce.panels import Settings, error_bars, gained
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe
 from leakbench.reproduce.row import Measurement, Row
+from leakbench.results.settings import Setting
 
 CURVE = ("dataset", "label", "seed", "round", "value", "low", "high")
 FAMILY = {
@@ -31,8 +32,9 @@ MARKS = {"fedaws": "*", "fedgn": "o", "fedcs": "s", "fedhide": "^", "fedmetric":
 def draw(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, out: Path
 ) -> list[Path]:
-    """The recipe's figure below ``out``/<recipe>, if it has one and there is a number to show;
-    returns the files written.
+    """The recipe's figure below ``out``/<recipe>; returns the files written.
+
+    There are none if the recipe has no figure or there is no number to show.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -47,8 +49,9 @@ def draw(
 def _accuracy(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """FedHide's Figure 3: utility over rounds for each family beside FedAwS, and utility against
-    leakage.
+    """FedHide's Figure 3: utility over rounds, and utility against leakage.
+
+    Over rounds each family stands beside FedAwS.
     """
     from matplotlib.figure import Figure
 
@@ -74,11 +77,14 @@ def _write_curves(path: Path, settings: Settings) -> None:
 
 
 def _over_rounds(axes: Any, cases: Sequence[Case], settings: Settings) -> None:
-    """One line per case, the mean of its seeds; FedAwS black, a family from dark to light, what is
-    ours dotted.
+    """One line per case, the mean of its seeds.
+
+    FedAwS is black, a family goes from dark to light, what is ours is dotted.
     """
-    found = {c.label: [s for (label, _), s in settings.items() if label == c.label] for c in cases}
-    shown = [c for c in cases if found[c.label]]
+    found: dict[str, list[Setting]] = defaultdict(list)
+    for (label, _), setting in settings.items():
+        found[label].append(setting)
+    shown = [c for c in cases if c.label in found]
     for i, case in enumerate(shown):
         by_round: dict[int, list[float]] = defaultdict(list)
         for seed in (seed for setting in found[case.label] for seed in gained(setting)):
@@ -99,8 +105,9 @@ def _over_rounds(axes: Any, cases: Sequence[Case], settings: Settings) -> None:
 
 
 def _against(axes: Any, recipe: Recipe, rows: Sequence[Row]) -> None:
-    """Leakage across, utility up; intervals as bars, the paper's own points hollow, dead runs as
-    crosses.
+    """Leakage across, utility up, intervals as bars.
+
+    The paper's own points are hollow, dead runs are crosses.
     """
     by = {(r.label, r.measure): r for r in rows}
     named, papers, bars = [], [], []
@@ -135,8 +142,9 @@ def _legend(axes: Any, size: float) -> None:
 def _tsne(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """FedHide's supplement: true prototypes, proxies and the lines between them, of each case's
-    first seed.
+    """FedHide's supplement: true prototypes, proxies and the lines between them.
+
+    Of each case's first seed.
     """
     sets = {}
     dead = {r.label for r in rows if r.dead}
@@ -150,8 +158,9 @@ def _tsne(
 
 
 def _sweep(parameter: str, name: str) -> Callable[..., list[Path]]:
-    """FedMetric's Figures 2 and 3: utility over a parameter, a line per variant; where it has no
-    such parameter a level line.
+    """FedMetric's Figures 2 and 3: utility over a parameter, a line per variant.
+
+    A variant that has no such parameter is a level line.
     """
 
     def figure(

@@ -1,5 +1,6 @@
-"""FLea (Xia et al., KDD 2024): Table 1 for the methods that are here, Figure 9 (its privacy study),
-Figure 11 (lambda1, lambda2).
+"""FLea (Xia et al., KDD 2024).
+
+Table 1 for the methods that are here, Figure 9 (its privacy study), Figure 11 (lambda1, lambda2).
 """
 
 from __future__ import annotations

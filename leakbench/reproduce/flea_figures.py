@@ -1,5 +1,6 @@
-"""FLea's figures from our runs: accuracy over rounds (Table 1's runs), the privacy study (Figure
-9), the weights (Figure 11).
+"""FLea's figures from our runs.
+
+Accuracy over rounds (Table 1's runs), the privacy study (Figure 9), the weights (Figure 11).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from leakbench.reproduce import context_curve, expected_exposure
 from leakbench.reproduce.panels import Settings, band, error_bars, gained, titled, wide
 from leakbench.reproduce.recipe import UTILITY, Recipe
 from leakbench.reproduce.row import Row
-from leakbench.results.number import Measured
 from leakbench.results.settings import Setting
 
 GREY = "#67645e"
@@ -26,8 +26,9 @@ Line = tuple[str, int, Setting]  # label, place among the panel's lines, what is
 def rounds(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Accuracy over rounds, one panel per data set: the seeds' mean, and a band from the lowest to
-    the highest seed.
+    """Accuracy over rounds, one panel per data set.
+
+    A line is the seeds' mean, with a band from the lowest to the highest seed.
     """
     from matplotlib.figure import Figure
 
@@ -53,8 +54,9 @@ def _lines(recipe: Recipe, scale: str, settings: Settings, dataset: str) -> list
 def privacy(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Figure 9, one row of panels per data set: exposure, correlation and decoder's error over
-    rounds, context against samples.
+    """Figure 9, one row of panels per data set.
+
+    Exposure, correlation and decoder's error over rounds, context against samples.
 
     Dotted: what is expected of exposure; what random pairings, or a blind guess, have of the
     others.
@@ -73,22 +75,12 @@ def privacy(
                 _against_samples(panels[3], line)
             _expected(panels[0], mine)
             title = rows[0].task if len(sets) == 1 else dataset
-            titled(
-                panels[0],
-                f"{title}: exposure, directed",
-                "round",
-                "share of other clients",
-                (0, 1.03),
-            )
+            first = f"{title}: exposure, directed"
+            titled(panels[0], first, "round", "share of other clients", (0, 1.03))
             titled(panels[1], "inputs and features", "round", "corrected R²", (-0.1, 1.03))
             titled(panels[2], "decoder with ReLU", "round", "mean squared error")
-            titled(
-                panels[3],
-                "context",
-                "samples that the attacker made",
-                "balanced accuracy",
-                (0.4, 1.03),
-            )
+            across = "samples that the attacker made"
+            titled(panels[3], "context", across, "balanced accuracy", (0.4, 1.03))
             panels[3].set_xscale("log")
             for axes in panels:
                 if axes.get_legend_handles_labels()[0]:
@@ -99,8 +91,9 @@ def privacy(
 def weights(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Figure 11: best accuracy and correlation over lambda1 (lambda2 = 3) and over lambda2 (lambda1
-    = 1).
+    """Figure 11: best accuracy and correlation over the weights.
+
+    Over lambda1 (lambda2 = 3) and over lambda2 (lambda1 = 1).
     """
     from matplotlib.figure import Figure
 
@@ -144,20 +137,18 @@ def _over_rounds(
 ) -> None:
     """Every round at which the attack was scored by the metric, and its blind guess."""
     label, place, setting = line
-    asked = [
-        m
-        for m in setting.measured
-        if m.attacker.name == attack and m.meaning.name == metric and not m.probe
-    ]
-    found: dict[int, dict[int, Measured]] = defaultdict(dict)  # by seed and round
-    for m in asked:
-        if _has(m.attacker.params, params):
-            found[m.run.seed][m.round] = m
-    band(axes, [{t: m.value.value for t, m in one.items()} for one in found.values()], place, label)
-    blind = {t: m.floor.value for one in found.values() for t, m in one.items()} if floor else {}
-    if blind:
+    found: dict[int, dict[int, float]] = defaultdict(dict)  # by seed and round
+    blind: dict[int, dict[int, float]] = defaultdict(dict)
+    for m in setting.measured:
+        asked = (m.attacker.name, m.meaning.name, m.probe) == (attack, metric, False)
+        if asked and _has(m.attacker.params, params):
+            found[m.run.seed][m.round] = m.value.value
+            blind[m.run.seed][m.round] = m.floor.value
+    band(axes, list(found.values()), place, label)
+    floors = {t: value for rounds in blind.values() for t, value in rounds.items()}
+    if floor and floors:
         look = {"ls": ":", "lw": wide(place), "color": f"C{place}"}
-        axes.plot(sorted(blind), [blind[t] for t in sorted(blind)], **look)
+        axes.plot(sorted(floors), [floors[t] for t in sorted(floors)], **look)
 
 
 def _has(params: Params, wanted: Params | None) -> bool:
@@ -165,8 +156,9 @@ def _has(params: Params, wanted: Params | None) -> bool:
 
 
 def _expected(axes: Any, mine: Sequence[Line]) -> None:
-    """The closed form for FLea's buffer, which holds the last round's features, at the runs' number
-    of clients.
+    """The closed form for FLea's buffer at the runs' number of clients.
+
+    The buffer holds the last round's features.
     """
     run = next((s.one for _, _, s in mine if s.family == "flea"), None)
     if run is None:

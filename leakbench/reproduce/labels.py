@@ -1,5 +1,6 @@
-"""Names beside the points of a figure: none over another, over a point or out of the axes; a thin
-line leads to one that stands away.
+"""Names beside the points of a figure: none over another, over a point or out of the axes.
+
+A thin line leads to one that stands away.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def beside(
     *,
     size: float = 5.5,
 ) -> list[Any]:
-    """Write each name in the nearest free place next to its point; returns the texts. To be called
-    when all else is drawn.
+    """Write each name in the nearest free place next to its point; returns the texts.
+
+    To be called when all else is drawn.
 
     Points that lie on one another have their names in one column, with one line.
 
@@ -64,48 +66,39 @@ def beside(
         [*points, *(pixels(*o) for o in others)],
         [(*pixels(*b[:2]), *pixels(*b[2:])) for b in bars],
     )
-    groups = _together(points)
-    texts = [[_text(axes, named[i], size) for i in g] for g in groups]
-    extents = [[t.get_window_extent(renderer) for t in ts] for ts in texts]
-    sizes = [
-        (max(e.width for e in es), len(es) * (max(e.height for e in es) + 1)) for es in extents
-    ]
-    for g, ts, box in zip(
-        groups, texts, free.places([points[g[0]] for g in groups], sizes), strict=True
-    ):
-        _column(axes, [(named[i], points[i]) for i in g], ts, box)
-    return [t for ts in texts for t in ts]
+    groups, texts, sizes = _together(points), [], []
+    for group in groups:
+        column = [_text(axes, named[i], size) for i in group]
+        extents = [text.get_window_extent(renderer) for text in column]
+        high = max(e.height for e in extents) + 1
+        sizes.append((max(e.width for e in extents), len(extents) * high))
+        texts.append(column)
+    boxes = free.places([points[g[0]] for g in groups], sizes)
+    for group, column, box in zip(groups, texts, boxes, strict=True):
+        _column(axes, [(named[i], points[i]) for i in group], column, box)
+    return [text for column in texts for text in column]
 
 
 def _column(
     axes: Any, group: Sequence[tuple[Named, Place]], texts: Sequence[Any], box: Box
 ) -> None:
-    """Put the names into the box, beginning at the side that is near to the point, and draw a line
-    to a box that stands away.
+    """Put the names into the box, beginning at the side that is near to the point.
+
+    A line leads to a box that stands away.
     """
     n, first = group[0]
     right, tall = (box[0] + box[2]) / 2 > first[0], (box[3] - box[1]) / len(group)
     for j, ((_, point), text) in enumerate(zip(group, texts, strict=True)):
         text.set_ha("left" if right else "right")
-        text.set_position(
-            _offset(axes, point, (box[0] if right else box[2], box[3] - (j + 0.5) * tall))
-        )
+        place = (box[0] if right else box[2], box[3] - (j + 0.5) * tall)
+        text.set_position(_offset(axes, point, place))
     end = _nearest(first, box)
     if math.dist(first, end) > LINE:
-        line = {
-            "arrowstyle": "-",
-            "lw": 0.4,
-            "color": n.colour,
-            "alpha": 0.7,
-            "shrinkA": 0,
-            "shrinkB": 2,
-        }
+        look = {"arrowstyle": "-", "lw": 0.4, "color": n.colour, "alpha": 0.7}
+        line = {**look, "shrinkA": 0, "shrinkB": 2}
+        to = _offset(axes, first, end)
         drawn = axes.annotate(
-            "",
-            (n.x, n.y),
-            xytext=_offset(axes, first, end),
-            textcoords="offset points",
-            arrowprops=line,
+            "", (n.x, n.y), xytext=to, textcoords="offset points", arrowprops=line
         )
         drawn.set_in_layout(False)
 
@@ -137,17 +130,16 @@ def _together(points: Sequence[Place]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class _Free:
-    """What is not free, in pixels: all outside of ``frame``, the ``points``, and as far as possible
-    the ``bars``.
-    """
+    """What is not free, in pixels."""
 
-    frame: Box
+    frame: Box  # all outside of it
     points: Sequence[Place]
-    bars: Sequence[Box]
+    bars: Sequence[Box]  # as far as possible
 
     def places(self, points: Sequence[Place], sizes: Sequence[tuple[float, float]]) -> list[Box]:
-        """A box of its size beside each of ``points``: the best one for each in turn, again while
-        the others move.
+        """A box of its size beside each of ``points``.
+
+        The best one for each in turn, again while the others move.
         """
         found: dict[int, Box] = {}
         order = list(range(len(points)))
@@ -155,9 +147,8 @@ class _Free:
             before = dict(found)
             for i in order:
                 found.pop(i, None)
-                found[i] = self._best(
-                    points[i], sizes[i], [(points[j], box) for j, box in found.items()]
-                )
+                others = [(points[j], box) for j, box in found.items()]
+                found[i] = self._best(points[i], sizes[i], others)
             order.reverse()
             if found == before:
                 break
@@ -183,24 +174,17 @@ class _Free:
         line = (point, _nearest(point, box))
         lines = [(p, _nearest(p, b)) for p, b in others]
         marks = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in self.points]
-        crossed = sum(_cross(line, other) or _through(other, box) for other in lines) + sum(
-            _through(line, b) for _, b in others
-        )
+        away = [m for p, m in zip(self.points, marks, strict=True) if math.dist(p, point) > SAME]
+        crossed = sum(_cross(line, other) or _through(other, box) for other in lines)
+        crossed += sum(_through(line, b) for _, b in others)
         # A line like a bar's.
-        flat = (
-            math.dist(*line) > LINE
-            and min(abs(line[0][0] - line[1][0]), abs(line[0][1] - line[1][1])) < 3
-        )
+        (ax, ay), (bx, by) = line
+        flat = math.dist(*line) > LINE and min(abs(ax - bx), abs(ay - by)) < 3
         return (
             1000 * (outside + sum(_meet(box, b) for _, b in others))
             + 300 * sum(_meet(box, m) for m in marks)
             + 150 * crossed
-            + 40
-            * sum(
-                _through(line, m)
-                for m, p in zip(marks, self.points, strict=True)
-                if math.dist(p, point) > SAME
-            )
+            + 40 * sum(_through(line, m) for m in away)
             + 25 * any(_meet(box, bar) for bar in self.bars)
             + 10 * flat
         )
@@ -214,9 +198,8 @@ def _around(point: Place, width: float, height: float) -> list[tuple[float, Box]
             angle = math.tau * (i + 0.5) / WAYS
             x = point[0] + math.cos(angle) * (away + width / 2)
             y = point[1] + math.sin(angle) * (away + height / 2)
-            out.append(
-                (float(away), (x - width / 2, y - height / 2, x + width / 2, y + height / 2))
-            )
+            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+            out.append((float(away), box))
     return out
 
 

@@ -1,5 +1,6 @@
-"""Train and attack what a recipe needs: the same work as `leakbench train` and `leakbench attack`,
-one run in one process.
+"""Train and attack what a recipe needs, one run in one process.
+
+The work is that of `leakbench train` and `leakbench attack`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ Attacks = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class MadeRun:
-    """Where a run lies, whether it was there already, which attacks do not fit what it shared, and
-    which failed (why).
-    """
+    """Where a run lies, and what became of it."""
 
     path: str
-    skipped: bool
-    unfit: tuple[str, ...]
-    failed: tuple[str, ...]
+    skipped: bool  # it was there already
+    unfit: tuple[str, ...]  # attacks that do not fit what it shared, and why
+    failed: tuple[str, ...]  # attacks that failed, and why
 
 
 def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
@@ -40,7 +39,8 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
     for p in planned:
         for spec in p.specs if p.wanted and not p.lacking else ():
             before = todo.get(spec.folder(), (spec, ()))[1]
-            todo[spec.folder()] = spec, (*before, *(a for a in p.attacks if a not in before))
+            more = [a for a in p.attacks if a not in before]
+            todo[spec.folder()] = spec, (*before, *more)
     return [
         Job(name, whole, (spec, out, attacks, device)) for name, (spec, attacks) in todo.items()
     ]

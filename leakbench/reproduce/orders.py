@@ -21,8 +21,9 @@ from leakbench.reproduce.statements import (
 
 @dataclass(frozen=True)
 class Falls(Order):
-    """The values fall along ``along``: no step rises, and the ends are apart (their intervals do
-    not touch).
+    """The values fall along ``along``.
+
+    No step rises, and the ends are apart (their intervals do not touch).
     """
 
     along: tuple[str, ...] = ()
@@ -68,18 +69,13 @@ class Less(Order):
             return OPEN, "no pair of live runs"
         if "above" in found:
             return FAILS, "a pair is the other way round by more than its intervals"
-        said = f"{found.count('below')} of {len(found)} pairs beyond their intervals"
-        said += (
-            f", {found.count('out of order')} the other way round within them"
-            if "out of order" in found
-            else ""
-        )
-        said += (
-            f"; {len(self.pairs) - len(found)} of {len(self.pairs)} pairs cannot be judged"
-            if len(found) < len(self.pairs)
-            else ""
-        )
-        return (HOLDS if found.count("below") == len(found) else WITHIN), said
+        below, count, every = found.count("below"), len(found), len(self.pairs)
+        said = f"{below} of {count} pairs beyond their intervals"
+        if "out of order" in found:
+            said += f", {found.count('out of order')} the other way round within them"
+        if count < every:
+            said += f"; {every - count} of {every} pairs cannot be judged"
+        return (HOLDS if below == count else WITHIN), said
 
 
 @dataclass(frozen=True)
@@ -113,10 +109,10 @@ class Equals(Order):
 
 @dataclass(frozen=True)
 class Keeps(Order):
-    """Each of ``those`` loses at most the metric's margin (``leakbench check``'s) against
-    ``reference``.
+    """Each of ``those`` loses at most the metric's margin against ``reference``.
 
-    Holds if even the low end of the interval loses no more than that against the reference's value.
+    The margin is that of ``leakbench check``. It holds if even the low end of the interval loses no
+    more than that against the reference's value.
     """
 
     those: tuple[str, ...] = ()
@@ -159,12 +155,11 @@ class Best(Order):
         if self.reference not in live or not asked:
             return OPEN, "no live run to compare with"
         best = max(asked, key=lambda label: asked[label].value)
+        said = f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it"
         found = relation(live[self.reference], asked[best])
-        verdict: Verdict = HOLDS if found == "below" else FAILS if found == "above" else WITHIN
-        return (
-            verdict,
-            f"{best} is the best of {len(asked)}; it was picked by its value, which flatters it",
-        )
+        if found == "below":
+            return HOLDS, said
+        return FAILS if found == "above" else WITHIN, said
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""What the figures over rounds have in common: lines with bands over seeds, and what stands around
-a panel.
+"""What the figures over rounds have in common.
+
+Lines with bands over seeds, and what stands around a panel.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ Settings = Mapping[tuple[str, str], Setting]  # by case's label and data set
 
 def gained(setting: Setting) -> list[dict[int, float]]:
     """Each seed's utility as {round: value}."""
-    return [{e.round: e.value for e in seed.evaluations} for seed in setting.evaluated]
+    out = []
+    for seed in setting.evaluated:
+        out.append({e.round: e.value for e in seed.evaluations})
+    return out
 
 
 def error_bars(rows: Sequence[Measurement]) -> list[list[float]]:
     """How far below and above each value its interval goes, as matplotlib takes them."""
-    return [[m.value - m.lowest for m in rows], [m.highest - m.value for m in rows]]
+    below = [m.value - m.lowest for m in rows]
+    return [below, [m.highest - m.value for m in rows]]
 
 
 def band(
     axes: Any, values: Sequence[Mapping[int, float]], place: int, label: str, line: str = "-"
 ) -> None:
-    """The mean of several {round: value} over the rounds that all have, and from the lowest to the
-    highest.
+    """The mean of several {round: value} over the rounds that all have.
+
+    With a band from the lowest to the highest.
 
     Args:
         axes: of matplotlib.
@@ -38,20 +44,17 @@ def band(
     """
     if not values:
         return
-    at = sorted(set.intersection(*(set(v) for v in values)))
-    each = [[v[t] for v in values] for t in at]
-    look = {
-        "lw": wide(place),
-        "ls": line,
-        "marker": "o" if len(at) < 6 else None,
-        "ms": 3,
-        "color": f"C{place}",
-    }
-    axes.plot(at, [sum(e) / len(e) for e in each], label=label, **look)
+    at = sorted(set.intersection(*map(set, values)))
+    mean, low, high = [], [], []
+    for t in at:
+        each = [v[t] for v in values]
+        mean.append(sum(each) / len(each))
+        low.append(min(each))
+        high.append(max(each))
+    look = {"lw": wide(place), "ls": line, "marker": "o" if len(at) < 6 else None, "ms": 3}
+    axes.plot(at, mean, label=label, color=f"C{place}", **look)
     if len(values) > 1:
-        axes.fill_between(
-            at, [min(e) for e in each], [max(e) for e in each], color=f"C{place}", alpha=0.12, lw=0
-        )
+        axes.fill_between(at, low, high, color=f"C{place}", alpha=0.12, lw=0)
 
 
 def wide(place: int) -> float:
@@ -62,9 +65,7 @@ def wide(place: int) -> float:
 def titled(
     axes: Any, title: str, across: str, up: str, limits: tuple[float, float] | None = None
 ) -> None:
-    """The panel's title, what its axes are and, where given, from where to where the upright one
-    goes.
-    """
+    """The panel's title, what its axes are and, where given, the limits of the upright one."""
     axes.set_title(title, fontsize=8.5, parse_math=False)
     axes.set_xlabel(across)
     axes.set_ylabel(up)

@@ -1,10 +1,11 @@
-"""Which runs a recipe needs: every case on every data set, with every seed, as specs; and what
-keeps one from being run.
+"""Which runs a recipe needs, and what keeps one from being run.
+
+Every case on every data set, with every seed, as specs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,15 @@ from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
 
 @dataclass(frozen=True)
 class Planned:
-    """One case on one data set. ``specs``: one per seed, none for a study. ``lacking``: why it
-    cannot be run, or "". ``wanted``: is it to be made? ``seeds``: of runs, or of a study's draws.
-    """
+    """One case on one data set."""
 
     case: Case
     setup: Setup
-    specs: tuple[RunSpec, ...]
+    specs: tuple[RunSpec, ...]  # one per seed, none for a study
     attacks: tuple[tuple[str, dict[str, Any]], ...]
-    lacking: str = ""
-    wanted: bool = True
-    seeds: tuple[int, ...] = (0,)
+    lacking: str = ""  # why it cannot be run, or ""
+    wanted: bool = True  # is it to be made?
+    seeds: tuple[int, ...] = (0,)  # of runs, or of a study's draws
 
     @property
     def key(self) -> tuple[str, str]:
@@ -57,11 +56,16 @@ def plan(
 ) -> list[Planned]:
     """Every case of ``recipe`` at ``scale`` on every data set.
 
-    Args: recipe: whose. scale: smoke, small or full. only: labels of the cases and names of the
-        data sets that are wanted, spaces and case apart; all of a kind that is not named. seeds:
-        instead of the scale's. data: look for the data sets (and fetch them at the larger scales);
-        without, every set counts as there. runs: where runs lie. Those that are complete there need
-        no data, so none are looked for where all that is wanted is complete.
+    Args:
+        recipe: whose.
+        scale: smoke, small or full.
+        only: labels of the cases and names of the data sets that are wanted, spaces and case apart;
+            all of a kind that is not named.
+        seeds: instead of the scale's.
+        data: look for the data sets (and fetch them at the larger scales); without, every set
+            counts as there.
+        runs: where runs lie. Those that are complete there need no data, so none are looked for
+            where all that is wanted is complete.
 
     Raises:
         UnknownName: no case and no data set is called as one of ``only``.
@@ -76,11 +80,9 @@ def plan(
         return () if recipe.study else tuple(_spec(case, setup, chosen, seed) for seed in each)
 
     def there(case: Case, setup: Setup) -> bool:
-        return (
-            runs is not None
-            and not recipe.study
-            and all(complete(s, runs) for s in specs(case, setup))
-        )
+        if runs is None or recipe.study:
+            return False
+        return all(complete(s, runs) for s in specs(case, setup))
 
     out = []
     for setup in chosen.setups:
@@ -89,17 +91,8 @@ def plan(
         where, lacking = _resolved(setup, fetch=scale != SCALES[0]) if needed else (setup, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
-            out.append(
-                Planned(
-                    case,
-                    where,
-                    specs(case, where),
-                    tuple(recipe.attacks(case.defense)),
-                    why,
-                    case.label in asked,
-                    each,
-                )
-            )
+            attacks, wanted = tuple(recipe.attacks(case.defense)), case.label in asked
+            out.append(Planned(case, where, specs(case, where), attacks, why, wanted, each))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out
@@ -111,8 +104,9 @@ def done(planned: Planned, runs: Path) -> list[Path]:
 
 
 def complete(spec: RunSpec, runs: Path) -> bool:
-    """Is this very run complete below ``runs``, and no excerpt of it, in which an attack finds less
-    than was sent?
+    """Is this very run complete below ``runs``?
+
+    An excerpt of it does not count: an attack finds less in it than was sent.
     """
     folder = runs / spec.folder()
     if not (folder / "run.json").is_file():
@@ -130,17 +124,17 @@ def _wanted(
     cases: Sequence[Case], setups: Sequence[Setup], only: Sequence[str]
 ) -> tuple[set[str], set[str]]:
     """Labels of cases and names of data sets."""
-    kinds = [
-        {_bare(n): n for n in names}
-        for names in ((c.label for c in cases), (s.dataset for s in setups))
-    ]
+    labels = {_bare(c.label): c.label for c in cases}
+    datasets = {_bare(s.dataset): s.dataset for s in setups}
     for name in only:
-        if not any(_bare(name) in kind for kind in kinds):
-            raise UnknownName("case", name, [n for kind in kinds for n in kind.values()])
-    labels, datasets = (
-        {kind[_bare(n)] for n in only if _bare(n) in kind} or set(kind.values()) for kind in kinds
-    )
-    return labels, datasets
+        if _bare(name) not in labels and _bare(name) not in datasets:
+            raise UnknownName("case", name, [*labels.values(), *datasets.values()])
+    return _named(labels, only), _named(datasets, only)
+
+
+def _named(known: Mapping[str, str], only: Sequence[str]) -> set[str]:
+    """Those that ``only`` names; all where it names none of this kind."""
+    return {known[_bare(n)] for n in only if _bare(n) in known} or set(known.values())
 
 
 def _bare(label: str) -> str:

@@ -15,8 +15,10 @@ def pooled(seeds: Mapping[int, Sequence[float]], unit: str) -> Measurement:
     Raises:
         ValueError: there is none, or one is not finite.
     """
-    names = {seed: [str(i) for i in range(len(values))] for seed, values in seeds.items()}
-    parts = {seed: (values, names[seed], names[seed]) for seed, values in seeds.items()}
+    parts = {}
+    for seed, values in seeds.items():
+        names = [str(i) for i in range(len(values))]
+        parts[seed] = (values, names, names)
     try:
         found = intervals.pool(parts, share=False, low=-math.inf, high=math.inf, unit=unit)
     except intervals.NoInterval:

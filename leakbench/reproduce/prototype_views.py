@@ -1,5 +1,6 @@
-"""What only methods that share prototypes have to show: true prototypes beside what stood for them
-outside.
+"""What only methods that share prototypes have to show.
+
+It is true prototypes beside what stood for them outside.
 
 Cosines of true and proxy (FedHide, Table 3), FedMetric's ratio of spheres (Section 3.2), and t-SNE
 of both (FedHide, supplement). They read the truth, as scoring does; no attack sees them.
@@ -27,8 +28,9 @@ COORDINATES = ("set", "client", "what", "x", "y")
 
 @dataclass(frozen=True)
 class MeanAndStd:
-    """Mean and standard deviation over ``n`` clients (n - 1 in its denominator; 0 for a single
-    one).
+    """Mean and standard deviation over ``n`` clients.
+
+    The deviation has n - 1 in its denominator; it is 0 for a single client.
     """
 
     mean: float
@@ -37,8 +39,7 @@ class MeanAndStd:
 
 
 def true_proxy_cosine(run: Run, round: int | None = None) -> MeanAndStd:
-    """Cosine of true and proxy at ``round``, mean and standard deviation over the clients (FedHide,
-    Table 3).
+    """Cosine of true and proxy at ``round``, over the clients (FedHide, Table 3).
 
     The paper names its second row STD and does not say over what; this is over the clients'
     prototypes of one run.
@@ -53,14 +54,16 @@ def true_proxy_cosine(run: Run, round: int | None = None) -> MeanAndStd:
 def spread(values: Sequence[float]) -> MeanAndStd:
     """Mean and standard deviation of ``values``, at least one."""
     n, mean = len(values), math.fsum(values) / len(values)
-    return MeanAndStd(
-        mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else 0.0, n
-    )
+    if n == 1:
+        return MeanAndStd(mean, 0.0, n)
+    squares = math.fsum((v - mean) ** 2 for v in values)
+    return MeanAndStd(mean, math.sqrt(squares / (n - 1)), n)
 
 
 def log10_sphere_ratio(radius: float, distance: float, dim: int) -> float:
-    """Base-10 logarithm of ``sphere_ratio``; finite where the ratio itself is too small for a
-    float.
+    """Base-10 logarithm of ``sphere_ratio``.
+
+    It is finite where the ratio itself is too small for a float.
 
     Raises:
         ValueError: radius or distance is negative, both are 0, or dim is below 1.
@@ -74,8 +77,9 @@ def log10_sphere_ratio(radius: float, distance: float, dim: int) -> float:
 
 
 def sphere_ratio(radius: float, distance: float, dim: int) -> float:
-    """(R / (R + D))^d: volume of a client's sphere over that of the proxy sphere it shows
-    (FedMetric, Section 3.2).
+    """(R / (R + D))^d: volume of a client's sphere over that of the proxy sphere it shows.
+
+    It is of FedMetric, Section 3.2.
 
     The paper reads it as the probability that private information is exposed. It is no measurement
     of leakage: it is that probability for somebody who guesses uniformly in the ball around the
@@ -95,8 +99,9 @@ def sphere_ratio(radius: float, distance: float, dim: int) -> float:
 
 
 def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
-    """(clients,) float64 base-10 logarithms of ``sphere_ratio``, from each client's true radius and
-    the margin it sent.
+    """(clients,) float64 base-10 logarithms of ``sphere_ratio``.
+
+    From each client's true radius and the margin it sent.
 
     Raises:
         NotMeasured: the method has no `secrets["radius"]`, or sent no margin (kind `statistics`).
@@ -117,8 +122,9 @@ def log10_sphere_ratios(run: Run, round: int | None = None) -> Tensor:
 
 
 def tsne(found: PrototypePairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each: t-SNE by
-    cosine of both together.
+    """Places in the plane of the true prototypes and of the proxies, (n, 2) float64 each.
+
+    It is t-SNE by cosine of both together.
 
     scikit-learn's, as in FedHide's supplement, which gives no other parameter. Started at random
     places (a start from principal components has none where all prototypes are one), perplexity 30
@@ -131,8 +137,9 @@ def tsne(found: PrototypePairs, *, seed: int = 0) -> tuple[Tensor, Tensor]:
 def draw_tsne(
     sets: Mapping[str, PrototypePairs], folder: Path, stem: str, *, seed: int = 0
 ) -> list[Path]:
-    """``stem``.svg, .png and .csv: a panel per set, true prototypes as circles, proxies as squares,
-    a dashed line between a pair.
+    """``stem``.svg, .png and .csv: a panel per set.
+
+    True prototypes are circles, proxies squares, with a dashed line between a pair.
 
     Returns their paths; the CSV has the columns of ``COORDINATES``.
 
@@ -153,27 +160,20 @@ def draw_tsne(
             axes.set_axis_off()
         for axes, (title, found) in zip(grid, sets.items(), strict=False):
             true, proxy = tsne(found, seed=seed)
-            axes.plot(
-                *torch.stack([true, proxy]).permute(2, 0, 1).numpy(),
-                ls="--",
-                lw=0.4,
-                color="#8c887f",
-                zorder=1,
-            )
-            axes.plot(
-                *true.T.numpy(), "o", ms=2.6, color="#b3390a", zorder=3, label="true prototype"
-            )
-            axes.plot(*proxy.T.numpy(), "s", ms=2.4, color="#2f7d4f", zorder=2, label="proxy")
+            ends = torch.stack([true, proxy]).permute(2, 0, 1)
+            axes.plot(*ends.numpy(), ls="--", lw=0.4, color="#8c887f", zorder=1)
+            circles = {"ms": 2.6, "color": "#b3390a", "zorder": 3}
+            axes.plot(*true.T.numpy(), "o", label="true prototype", **circles)
+            squares = {"ms": 2.4, "color": "#2f7d4f", "zorder": 2}
+            axes.plot(*proxy.T.numpy(), "s", label="proxy", **squares)
             axes.set_title(title, fontsize=8, parse_math=False)
             for what, places in (("true", true), ("proxy", proxy)):
-                rows += [
-                    {"set": title, "client": int(c), "what": what, "x": float(x), "y": float(y)}
-                    for c, (x, y) in zip(found.clients, places, strict=True)
-                ]
+                for c, (x, y) in zip(found.clients, places, strict=True):
+                    about = {"set": title, "client": int(c), "what": what}
+                    rows.append({**about, "x": float(x), "y": float(y)})
         handles, names = grid[0].get_legend_handles_labels()
-        figure.legend(
-            handles, names, loc="outside lower center", ncols=2, fontsize=7, frameon=False
-        )
+        where = "outside lower center"
+        figure.legend(handles, names, loc=where, ncols=2, fontsize=7, frameon=False)
         paths = plots.save(figure, folder, stem)
     write_csv(folder / f"{stem}.csv", COORDINATES, rows)
     return [*paths, folder / f"{stem}.csv"]

@@ -1,5 +1,6 @@
-"""A recipe: which runs a table or figure of a paper needs, at which scale, and which of its
-statements can be checked.
+"""A recipe: which runs a table or figure of a paper needs, at which scale.
+
+It also says which of the paper's statements can be checked.
 
 A recipe with a ``study`` needs none: its numbers are of the data themselves.
 """
@@ -22,76 +23,58 @@ UTILITY = "utility"  # the measure that is the task's utility metric, whatever t
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the paper: ``label`` as it is called there, and what that is here: a method, or what
-    a study is asked ("").
+    """A row of the paper, and what that is here."""
 
-    ``ours``: why it stands there although the paper has no such row; "" for the paper's.
-    ``scales``: where it is run.
-    """
-
-    label: str
-    defense: str
+    label: str  # as it is called in the paper
+    defense: str  # "" where a study is asked
     params: Params = field(default_factory=dict)
-    ours: str = ""
-    scales: tuple[str, ...] = SCALES
+    ours: str = ""  # why it stands there although the paper has no such row; "" for the paper's
+    scales: tuple[str, ...] = SCALES  # where it is run
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A column: a metric of an attack, a view of a run, a number of a study, or the utility.
-
-    ``printed``: the paper prints this number. ``over``: what the standard deviation that stands
-    beside it is over, if the paper gives one. ``defenses``: whom it is asked of; all where empty.
-    ``statistic``: of the utility (utility.csv); the best round is chosen on the test set, as papers
-    do. ``stage``: of an attack's number; "" for the end of training. ``unit``: what one number of
-    ``view`` is of; of a run there is one, so a single seed has no interval.
-    """
+    """A column: a metric of an attack, a view of a run, a number of a study, or the utility."""
 
     key: str
     title: str
     metric: str = ""
     attack: str = ""
     params: Params = field(default_factory=dict)
-    printed: bool = True
-    over: str = ""
-    defenses: tuple[str, ...] = ()
+    printed: bool = True  # by the paper
+    over: str = ""  # what the standard deviation beside it is over, if the paper gives one
+    defenses: tuple[str, ...] = ()  # whom it is asked of; all where empty
     view: Callable[[Run], Sequence[float]] | None = None  # a run -> a number per unit
-    unit: str = "client"
+    unit: str = "client"  # of ``view``; of a run there is one, so a single seed has no interval
+    # Of the utility (utility.csv); the best round is chosen on the test set, as papers do.
     statistic: Literal["final", "best", "last10"] = "final"
+    # Of an attack's number; "" for the end of training.
     stage: Literal["", "untrained", "early", "middle"] = ""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The task on which one data set's column is made.
+    """The task on which one data set's column is made."""
 
-    Attributes: dataset: of the paper, in our names; its numbers are looked up under this name.
-        task: a name of `leakbench list tasks`. rounds: communication rounds. task_params: of the
-        task. params: defense -> its parameters here, under a case's own. differs: what differs from
-        the paper and cannot be read off parameters. stand_in: what the task stands in for; "" where
-        it is the paper's own data. needs: the image set that must be there; "" where the data come
-        with leakbench. otherwise: used where ``needs`` is not there; without it the column then
-        says how to get the set.
-    """
-
+    # Of the paper, in our names; its numbers are looked up under this name.
     dataset: str
-    task: str
+    task: str  # a name of `leakbench list tasks`
     rounds: int
     task_params: Params = field(default_factory=dict)
+    # Defense -> its parameters here, under a case's own.
     params: Mapping[str, Params] = field(default_factory=dict)
-    differs: tuple[str, ...] = ()
-    stand_in: str = ""
-    needs: str = ""
+    differs: tuple[str, ...] = ()  # from the paper, where that cannot be read off parameters
+    stand_in: str = ""  # what the task stands in for; "" where it is the paper's own data
+    needs: str = ""  # the image set that must be there; "" where the data come with leakbench
+    # Used where ``needs`` is not there; without it the column then says how to get the set.
     otherwise: Setup | None = None
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done: the data sets, seeds, and what is recorded. ``time``: about how long, in
-    words.
-    """
+    """How much is done: the data sets, seeds, and what is recorded."""
 
-    time: str
+    time: str  # about how long, in words
     setups: tuple[Setup, ...]
     seeds: tuple[int, ...] = (0,)
     record: Policy = PLAIN
@@ -106,11 +89,7 @@ Study = Callable[[Setup, Params, int], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table or figure. ``figure``: a name of ``leakbench.reproduce.figures``, "" for none.
-    ``choices``: what the paper leaves open.
-
-    ``study``: where no run is needed, what gives a case's numbers; seeds are then draws.
-    """
+    """A table or figure."""
 
     name: str
     paper: str  # as in published.json
@@ -119,8 +98,9 @@ class Recipe:
     measures: tuple[Measure, ...]
     scales: Mapping[str, Scale]
     orders: tuple[Order, ...] = ()
-    figure: str = ""
-    choices: tuple[str, ...] = ()
+    figure: str = ""  # a name of ``leakbench.reproduce.figures``, "" for none
+    choices: tuple[str, ...] = ()  # what the paper leaves open
+    # Where no run is needed: what gives a case's numbers. Seeds are then draws.
     study: Study | None = None
 
     def of(self, scale: str) -> tuple[Case, ...]:
@@ -130,13 +110,14 @@ class Recipe:
     def orders_of(self, scale: str) -> tuple[Order, ...]:
         """What the paper says of the cases that are run at ``scale``."""
         labels = {c.label for c in self.of(scale)}
-        return tuple(o for o in (order.within(labels) for order in self.orders) if o)
+        left = [order.within(labels) for order in self.orders]
+        return tuple(order for order in left if order)
 
     def attacks(self, defense: str) -> list[tuple[str, dict[str, Any]]]:
         """(attack, parameters) that a run of ``defense`` needs."""
-        found = [
-            (m.attack, dict(m.params))
-            for m in self.measures
-            if m.attack and (not m.defenses or defense in m.defenses)
-        ]
-        return [a for i, a in enumerate(found) if a not in found[:i]]
+        out: list[tuple[str, dict[str, Any]]] = []
+        for m in self.measures:
+            attack = (m.attack, dict(m.params))
+            if m.attack and (not m.defenses or defense in m.defenses) and attack not in out:
+                out.append(attack)
+        return out

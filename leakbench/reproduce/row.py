@@ -47,17 +47,14 @@ Words = Annotated[tuple[str, ...], _split("|"), _join("|")]
 
 
 class Measurement(Part):
-    """Our number with its 95 % interval, which a single number has not: then its ends are None.
-
-    ``n``: of how many units it is the mean; ``unit``: what one is. ``meaning``: how the metric is
-    read; None of a view or a study, and of what was read from a file.
-    """
+    """Our number with its 95 % interval."""
 
     value: float
-    low: float | None = None
+    low: float | None = None  # None of a single number, which has no interval; so is ``high``
     high: float | None = None
-    n: int
-    unit: str
+    n: int  # of how many units it is the mean
+    unit: str  # what one is
+    # How the metric is read; None of a view or a study, and of what was read from a file.
     meaning: Meaning | None = Field(None, exclude=True)
 
     @classmethod
@@ -76,8 +73,9 @@ class Measurement(Part):
         return self.value if self.high is None else self.high
 
     def text(self, beside: str = "") -> str:
-        """Value and interval, ``beside`` between them; to three decimals, or to three digits where
-        decimals would show nothing of either.
+        """Value and interval, ``beside`` between them.
+
+        To three decimals, or to three digits where decimals would show nothing of either.
         """
         largest = max(abs(x) for x in (self.value, self.lowest, self.highest))
         form = ".2e" if 0 < largest < 5e-4 else ".3f"
@@ -86,12 +84,7 @@ class Measurement(Part):
 
 
 class Row(Part):
-    """A case on a data set and one measure of it.
-
-    ``claim``: the paper's number, ``ours``: what was measured here; None where there is none, and
-    ``note`` then says why. ``std``: over what the measure's ``over`` says. ``floor``, ``control``:
-    of an attack's number; ``chance``: of a utility. ``differs``: from the paper, a phrase each.
-    """
+    """A case on a data set and one measure of it."""
 
     recipe: str
     scale: str
@@ -104,12 +97,13 @@ class Row(Part):
     metric: str
     attack: str = ""
     attack_params: Params | None = None
-    claim: Claim | None = None
+    claim: Claim | None = None  # the paper's number
+    # What was measured here; where there is none, ``note`` says why.
     ours: Measurement | None = None
-    std: float | None = None
-    floor: float | None = None
+    std: float | None = None  # over what the measure's ``over`` says
+    floor: float | None = None  # of an attack's number, like ``control``
     control: float | None = None
-    chance: float | None = None
+    chance: float | None = None  # of a utility
     flags: Flags = frozenset()
     seeds: Annotated[tuple[int, ...], _split("|"), _join("|")] = ()
     rounds: int | None = None
@@ -118,6 +112,7 @@ class Row(Part):
     dtype: Words = ()
     commit: Words = ()
     runs: Words = ()
+    # From the paper, a phrase each.
     differs: Annotated[tuple[str, ...], _split("; "), _join("; ")] = ()
     note: str = ""
 

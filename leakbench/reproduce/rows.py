@@ -1,5 +1,6 @@
-"""The table of a recipe: the paper's numbers beside ours, one row per case, data set
-and measure.
+"""The table of a recipe: the paper's numbers beside ours.
+
+One row per case, data set and measure.
 """
 
 from __future__ import annotations
@@ -112,9 +113,7 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
 
 
 def _claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
-    """The paper's number for the case on its data set, whatever we ran it on; none for what the
-    paper has not.
-    """
+    """The paper's number for the case on its data set, whatever we ran it on, or None."""
     if not m.printed or p.case.ours or not p.specs:
         return None
     spec = p.specs[0]
@@ -128,8 +127,9 @@ def _stand_in(p: Planned) -> set[str]:
 
 
 class _OfStudy:
-    """One case's numbers that no run is needed for: they are of the data themselves, and a seed is
-    a draw of rows and dice.
+    """One case's numbers that no run is needed for: they are of the data themselves.
+
+    A seed is a draw of rows and dice.
     """
 
     def __init__(self, planned: Planned, study: Study) -> None:
@@ -185,13 +185,14 @@ class _OfRuns:
         return {"note": "; ".join(reasons) or f"no {m.statistic}"}
 
     def _viewed(self, m: Measure, view: Callable[[Run], Sequence[float]]) -> Cells:
-        """The mean over the units of all seeds, and Student's interval; a single number has
-        none.
+        """The mean over the units of all seeds, and Student's interval.
+
+        A single number has none.
         """
         if m.defenses and self.planned.case.defense not in m.defenses:
             return {"note": NOT_ASKED}
         try:
-            each = {r.seed: [float(v) for v in view(r)] for r in self.setting.runs}
+            each = {r.seed: list(map(float, view(r))) for r in self.setting.runs}
             ours = pooled(each, m.unit)
         except (NotMeasured, ValueError) as error:
             return {"note": str(error)}
@@ -209,11 +210,9 @@ class _OfRuns:
 
     def _number(self, m: Measure) -> Number | None:
         asked = (m.attack, canonical(self.attacks[m.key]), m.metric, False)
-        of_stage = {
-            n.stage: n
-            for n in self.setting.numbers
-            if (*n.attacker.key, n.metric, n.probe) == asked
-        }
+        numbers = self.setting.numbers
+        found = [n for n in numbers if (*n.attacker.key, n.metric, n.probe) == asked]
+        of_stage = {n.stage: n for n in found}
         stages = (m.stage,) if m.stage else END
         return next((of_stage[s] for s in stages if s in of_stage), None)
 
@@ -241,5 +240,8 @@ def _commit(commit: str | None, dirty: bool) -> str:
 
 def _std(n: Number) -> float:
     """Standard deviation over a run's units, the mean of the seeds'."""
-    each = [prototype_views.spread([u.score for u in m.units["attack"]]).std for m in n.parts]
+    each = []
+    for m in n.parts:
+        scores = [u.score for u in m.units["attack"]]
+        each.append(prototype_views.spread(scores).std)
     return math.fsum(each) / len(each)

@@ -25,25 +25,21 @@ Relation = Literal["below", "in order", "out of order", "above"]
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says (``text``), what became of it here, and the sentence that says so with
-    the numbers.
-    """
+    """What the paper says, and what became of it here."""
 
     dataset: str
-    text: str
+    text: str  # the paper's
     verdict: Verdict
-    sentence: str
+    sentence: str  # says so with the numbers
 
 
 @dataclass(frozen=True)
 class Order(ABC):
-    """``text``: the paper's statement. ``measure``: whose values. ``datasets``: where it is
-    claimed; everywhere if empty.
-    """
+    """What a paper says of the order of some values."""
 
-    text: str
-    measure: str
-    datasets: tuple[str, ...] = ()
+    text: str  # the paper's statement
+    measure: str  # whose values
+    datasets: tuple[str, ...] = ()  # where it is claimed; everywhere if empty
 
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
@@ -96,9 +92,7 @@ def _listed(numbers: Mapping[str, Measurement]) -> str:
 
 
 def relation(a: Measurement, b: Measurement) -> Relation:
-    """Is ``a`` below ``b`` beyond their intervals, only by value (or equal), or the other way
-    round?
-    """
+    """Is ``a`` below ``b`` beyond their intervals, only by value (or equal), or the other way?"""
     if a.highest < b.lowest:
         return "below"
     if a.lowest > b.highest:

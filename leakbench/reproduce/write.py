@@ -43,8 +43,9 @@ def title(rows: Sequence[Row]) -> str:
 
 
 def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
-    """Key -> heading of ``wide``'s columns: label, the paper's and our cell of each measure,
-    notes.
+    """{key: heading} of ``wide``'s columns.
+
+    They are the label, the paper's and our cell of each measure, and the notes.
     """
     out = {"label": "method"}
     for m in recipe.measures:
@@ -55,8 +56,9 @@ def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def wide(recipe: Recipe, rows: Sequence[Row]) -> list[dict[str, str]]:
-    """One line per case of one data set's ``rows``: cells as text. A dead run is marked beside each
-    of its numbers.
+    """One line per case of one data set's ``rows``: cells as text.
+
+    A dead run is marked beside each of its numbers.
     """
     cases: dict[str, dict[str, Row]] = {}
     for r in rows:
@@ -118,37 +120,31 @@ def _page(
         out += _differences(mine)
     out += [line for f in figures if f.endswith(".svg") for line in (f"![{recipe.about}]({f})", "")]
     if recipe.choices:
-        out += [
-            "## What the paper leaves open, decided by us",
-            "",
-            *(f"* {c}" for c in recipe.choices),
-            "",
-        ]
+        choices = [f"* {c}" for c in recipe.choices]
+        out += ["## What the paper leaves open, decided by us", "", *choices, ""]
     return out + _made(rows)
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:
     out = ["| " + " | ".join(heads.values()) + " |", "|" + "---|" * len(heads)]
-    return out + [
-        "| " + " | ".join(line[k].replace("|", "/") for k in heads) + " |" for line in lines
-    ]
+    for line in lines:
+        cells = [line[k].replace("|", "/") for k in heads]
+        out.append("| " + " | ".join(cells) + " |")
+    return out
 
 
 def _statements(found: Sequence[Statement]) -> list[str]:
     if not found:
         return []
-    return [
-        "What the paper says of the order, on our numbers:",
-        "",
-        *(f"* {s.sentence.replace(s.verdict, f'**{s.verdict}**', 1)}" for s in found),
-        "",
-    ]
+    lines = [f"* {s.sentence.replace(s.verdict, f'**{s.verdict}**', 1)}" for s in found]
+    return ["What the paper says of the order, on our numbers:", "", *lines, ""]
 
 
 def _differences(rows: Sequence[Row]) -> list[str]:
     """What differs in all rows once, then what differs in some."""
     each = {r.label: r.differs for r in rows}
-    common = [d for d in next(iter(each.values())) if all(d in own for own in each.values())]
+    shared = set.intersection(*map(set, each.values()))
+    common = [d for d in next(iter(each.values())) if d in shared]
     told = "; ".join(common) or "nothing that we know of"
     out = [f"What differs from the paper in all of these runs: {told}."]
     special: dict[str, list[str]] = {}
@@ -156,7 +152,9 @@ def _differences(rows: Sequence[Row]) -> list[str]:
         rest = "; ".join(d for d in own if d not in common)
         if rest:
             special.setdefault(rest, []).append(label)
-    return [*out, "", *(f"* {', '.join(labels)}: {rest}." for rest, labels in special.items()), ""]
+    out.append("")
+    out += [f"* {', '.join(labels)}: {rest}." for rest, labels in special.items()]
+    return [*out, ""]
 
 
 def _made(rows: Sequence[Row]) -> list[str]:

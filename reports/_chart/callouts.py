@@ -1,5 +1,6 @@
-"""The words in a chart: which settings are labelled and where, and where "lost to the stronger
-attacker" can be read.
+"""The words in a chart.
+
+Which settings are labelled and where, and where "lost to the stronger attacker" can be read.
 """
 
 from __future__ import annotations
@@ -68,9 +69,8 @@ def labels(
     crowded = [p for p in live if size.column and p.x > edge]
     margin = {p.index: cut(names[p.judged.setting.name], 22) for p in crowded}
     crowded.sort(key=lambda p: (p.y, margin[p.index]))
-    stacked = column(
-        [(margin[p.index], p.x, p.y) for p in crowded], right + 18.0, size.top - 6.0, bottom
-    )
+    places = [(margin[p.index], p.x, p.y) for p in crowded]
+    stacked = column(places, right + 18.0, size.top - 6.0, bottom)
     out: dict[int, Label | None] = {}
     for p, label in zip(crowded, stacked, strict=True):
         out[p.index] = label
@@ -94,8 +94,9 @@ def labels(
 def lost_place(
     plot: Plot, slabs: Sequence[Slab], taken: Sequence[Box]
 ) -> tuple[float, float] | None:
-    """Where "lost to the stronger attacker" begins (left, first baseline), clear of everything;
-    None where there is no room.
+    """Where "lost to the stronger attacker" begins (left, first baseline), or None.
+
+    It is clear of everything; None where there is no room.
     """
     wide = max(width(line, LOST_SIZE) for line in LOST) * 1.06 + 8  # it is set bold
     at = within(slab_boxes(plot, slabs), wide, 40.0, taken)
@@ -116,18 +117,23 @@ def worth_a_label(points: Sequence[PlotPoint], on_front: Sequence[int]) -> Seque
 
 
 def _neighbours(points: Sequence[PlotPoint], worthy: Sequence[PlotPoint]) -> list[list[PlotPoint]]:
-    """Live points of one family that lie close together, for one label; only groups with one that
-    is worth it.
+    """Live points of one family that lie close together, for one label.
+
+    Only groups with one that is worth it.
     """
     groups: list[list[PlotPoint]] = []
-    for p in sorted((p for p in points if not p.dead), key=lambda p: (p.family, p.y)):
+    live = [p for p in points if not p.dead]
+    for p in sorted(live, key=lambda p: (p.family, p.y)):
         mine = next((g for g in groups if _near(g[-1], p)), None)
         if mine is None:
             groups.append([p])
         else:
             mine.append(p)
-    wanted = {p.index for p in worthy}
-    return [g for g in groups if any(p.index in wanted for p in g)]
+    wanted, out = {p.index for p in worthy}, []
+    for group in groups:
+        if any(p.index in wanted for p in group):
+            out.append(group)
+    return out
 
 
 def _near(one: PlotPoint, other: PlotPoint) -> bool:
@@ -136,8 +142,9 @@ def _near(one: PlotPoint, other: PlotPoint) -> bool:
 
 
 def short_names(points: Sequence[PlotPoint]) -> dict[str, str]:
-    """Each name without the last parameters that no two live settings of its family need to be told
-    apart; wrappers stay.
+    """{name: the same without parameters that tell no two live settings of its family apart}.
+
+    Only the last parameters go; wrappers stay.
     """
     out: dict[str, str] = {}
     for family in {p.family for p in points}:

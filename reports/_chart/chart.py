@@ -1,5 +1,6 @@
-"""The trade-off chart of one question by one attacker: leakage across, utility up, better is up and
-left.
+"""The trade-off chart of one question by one attacker.
+
+Leakage goes across, utility up; better is up and left.
 """
 
 from __future__ import annotations
@@ -138,8 +139,9 @@ def _ends(rows: Sequence[Number]) -> list[tuple[str, str, float, float]]:
 
 
 def _lines(plot: Plot) -> Markup:
-    """Blind guess and control: a line, or a band where they differ between settings. They carry
-    their values, for zooming.
+    """Blind guess and control: a line, or a band where they differ between settings.
+
+    They carry their values, for zooming.
     """
     xs, ys = plot.xs, plot.ys
     out = []
@@ -171,8 +173,9 @@ def _line_names(plot: Plot) -> Markup:
 
 
 def _lost(at: tuple[float, float] | None) -> Markup:
-    """The words in the hatching; where they have no room they wait, unseen, for an attacker that
-    leaves them some.
+    """The words in the hatching.
+
+    Where they have no room they wait, unseen, for an attacker that leaves them some.
     """
     lines = [tag("text", line, y=16.0 * i) for i, line in enumerate(LOST)]
     place: dict[str, Any] = {"display": "none"}

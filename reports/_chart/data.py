@@ -1,5 +1,6 @@
-"""What the page's script is given: numbers, words and corners per attacker in data units, so that
-it only has to move things.
+"""What the page's script is given: numbers, words and corners per attacker.
+
+Corners are in data units, so that it only has to move things.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def chart_data(scenes: Mapping[str, Mapping[str, Sequence[Scene]]]) -> Json:
 
 
 def block(data: Json) -> str:
-    """JSON that can stand in a script element: plain ASCII, no `<`, hence neither an end tag nor a
-    line separator.
+    """JSON that can stand in a script element.
+
+    It is plain ASCII without `<`, so it holds neither an end tag nor a line separator.
 
     Its texts hide nothing either, for the script shows them as they are.
     """
@@ -103,8 +105,9 @@ def _height(found: Scene, point: PlotPoint) -> float:
 
 
 def _row(point: PlotPoint, row: Number, texts: Texts) -> list[Any]:
-    """Value, low, high, then what the tooltip says: number, blind guess, nothing defended, n,
-    attack, notes.
+    """Value, low, high, then what the tooltip says.
+
+    That is number, blind guess, nothing defended, n, attack, notes.
     """
     meaning, value = row.meaning, row.value
     noun, seeds = meaning.noun or "units", max(len(point.judged.setting.seeds), 1)
@@ -142,8 +145,9 @@ def _attacker(key: str, scenes: Sequence[Scene], texts: Texts) -> Json:
 
 
 def _label(label: Label, found: Scene, index: int) -> list[Any]:
-    """From the point in pixels: right, down, whether it ends there, the text, the corners of its
-    hair line.
+    """From the point in pixels: right, down, whether it ends there, the text, the hair line.
+
+    Of the hair line its corners.
     """
     p = next(p for p in found.points if p.index == index)
     hair = [[round(x - p.x, 1), round(y - p.y, 1)] for x, y in label.hair]

@@ -1,5 +1,6 @@
-"""Where a label goes: beside its point and clear of everything drawn, or in the right margin with a
-hair line.
+"""Where a label goes: beside its point, or in the right margin with a hair line.
+
+Beside its point it is clear of everything drawn.
 """
 
 from __future__ import annotations
@@ -22,15 +23,13 @@ SIDES = tuple((x, *at) for x in (1, -1) for at in ((0.35, 0), (1.35, 1), (-0.65,
 
 @dataclass(frozen=True)
 class Label:
-    """Text with its anchor at (x, y), the baseline; ``hair``: a line from there to the point, or
-    none.
-    """
+    """Text with its anchor at (x, y), the baseline."""
 
     text: str
     x: float
     y: float
     anchor: str
-    hair: tuple[tuple[float, float], ...] = ()
+    hair: tuple[tuple[float, float], ...] = ()  # a line from there to the point, or none
 
 
 def beside(
@@ -72,8 +71,9 @@ def beside(
 def column(
     points: list[tuple[str, float, float]], x: float, top: float, bottom: float
 ) -> list[Label]:
-    """Labels (text, px, py) stacked in one column at ``x``, from the highest point down, with hair
-    lines.
+    """Labels (text, px, py) stacked in one column at ``x``, with hair lines.
+
+    They go from the highest point down.
     """
     order = sorted(points, key=lambda p: (p[2], p[0]))
     step = min(HEIGHT, (bottom - top) / max(len(order), 1))
@@ -101,8 +101,9 @@ def overlap(boxes: NDArray[Any], taken: Sequence[Box]) -> NDArray[Any]:
 def within(
     inside: Sequence[Box], wide: float, high: float, taken: Sequence[Box], step: float = 6.0
 ) -> tuple[float, float] | None:
-    """Left and top of a box of this size that lies in the union of ``inside`` and touches nothing
-    of ``taken``; None if none does.
+    """Left and top of a box of this size that lies in the union of ``inside``, or None.
+
+    It touches nothing of ``taken``; None if no such box does.
 
     ``inside``: boxes that do not overlap. Of all such places the one with the most room to the
     sides and above.

@@ -1,5 +1,6 @@
-"""One small drawing of lines over rounds: bands for intervals, names at the ends, the blind guess
-dotted.
+"""One small drawing of lines over rounds.
+
+Bands for intervals, names at the ends, the blind guess dotted.
 """
 
 from __future__ import annotations
@@ -24,22 +25,20 @@ LOG_FROM = 100
 
 @dataclass(frozen=True)
 class CurveLine:
-    """``tone``: leak, part, held, none; ``name`` stands at its end."""
+    """A curve as it is drawn."""
 
     curve: Curve
-    name: str
-    tone: str
+    name: str  # stands at its end
+    tone: str  # leak, part, held, none
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What stands upright: its end where it has one, how a value is written, and a dotted line with
-    its name, such as chance.
-    """
+    """What stands upright."""
 
-    top: float | None
-    text: Callable[[float], str]
-    level: tuple[float, str] | None = None
+    top: float | None  # its end where it has one
+    text: Callable[[float], str]  # how a value is written
+    level: tuple[float, str] | None = None  # a dotted line with its name, such as chance
 
 
 def lines(title: str, shown: Sequence[CurveLine], last: int, axis: Axis) -> Markup:
@@ -49,7 +48,8 @@ def lines(title: str, shown: Sequence[CurveLine], last: int, axis: Axis) -> Mark
     """
     curves = [line.curve for line in shown]
     values = [v for c in curves for part in (c.value, c.low, c.high, c.floor) for v in part]
-    low, high = _heights([*values, *([axis.level[0]] if axis.level else [])], axis.top)
+    values += [axis.level[0]] if axis.level else []
+    low, high = _heights(values, axis.top)
     first = 1
     if any(len(c.rounds) > 1 for c in curves):
         first = min(c.rounds[0] for c in curves)

@@ -1,5 +1,6 @@
-"""Where everything stands in a chart: its scales, which hold for every attacker, and the settings'
-places by one of them.
+"""Where everything stands in a chart: its scales, and the settings' places.
+
+The scales hold for every attacker, the places are by one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from reports._chart.scale import AxisScale, domain, leakage, top_of
 
 @dataclass(frozen=True)
 class Size:
-    """A drawing's pixels and margins; ``column``: whether crowded labels go to the right margin."""
+    """A drawing's pixels and margins."""
 
     name: str
     wide: int
@@ -24,7 +25,7 @@ class Size:
     right: int
     top: int = 34
     bottom: int = 46
-    column: bool = True
+    column: bool = True  # do crowded labels go to the right margin?
 
 
 WIDE = Size("wide", 786, 424, 52, 148)
@@ -33,19 +34,15 @@ NARROW = Size("narrow", 358, 400, 38, 12, column=False)
 
 @dataclass(frozen=True)
 class PlotPoint:
-    """A setting in the chart, in pixels: by the chosen attacker, and by the paper's own attack if
-    that counts.
-
-    ``faint``: the chosen attacker has no number here, so ``row`` is the worst case.
-    """
+    """A setting in the chart, in pixels."""
 
     judged: Judged
     row: Number
     utility: Utility
-    x: float
+    x: float  # by the chosen attacker
     y: float
-    paper: float | None
-    faint: bool = False
+    paper: float | None  # by the paper's own attack if that counts
+    faint: bool = False  # the chosen attacker has no number here, so ``row`` is the worst case
 
     @property
     def index(self) -> int:
@@ -65,15 +62,13 @@ class PlotPoint:
 
 @dataclass(frozen=True)
 class Plot:
-    """One question in one size. ``strip``: the pixel where the grey strip of chance and of dead
-    runs begins.
-    """
+    """One question in one size."""
 
     question: Question
     size: Size
     xs: AxisScale
     ys: AxisScale
-    strip: float
+    strip: float  # the pixel where the grey strip of chance and of dead runs begins
     axes: Axes
 
     @property

@@ -17,8 +17,9 @@ def shapes(families: Sequence[str]) -> dict[str, str]:
 
 
 def glyph(judged: Judged, mark: str, x: float, y: float, r: float = 6.0) -> Markup:
-    """A mark filled by its verdict: full leaks, half in part, empty held, a cross dead, grey cannot
-    be judged.
+    """A mark filled by its verdict.
+
+    Full leaks, half in part, empty held, a cross dead, grey cannot be judged.
     """
     if judged.verdict.rule == 3 or judged.setting.dead:
         return shape("cross", x, y, r, class_="mk dead")
@@ -51,8 +52,9 @@ def tone(judged: Judged) -> str:
 
 
 def way(p: PlotPoint, plot: Plot, *, stressed: bool = False) -> Markup:
-    """The 95 % intervals, and the way from the paper's own attack on the same run to the chosen
-    one: the attacker's doing alone.
+    """The 95 % intervals, and the way from the paper's own attack to the chosen one.
+
+    Both are on the same run: the way is the attacker's doing alone.
 
     ``stressed``: not faint where there are many.
     """
@@ -71,8 +73,9 @@ def way(p: PlotPoint, plot: Plot, *, stressed: bool = False) -> Markup:
 
 
 def arrow(p: PlotPoint) -> list[tuple[float, float]]:
-    """The corners of an arrow; none where it would be too short to see, or where it would end in
-    another attacker's number.
+    """The corners of an arrow.
+
+    None where it would be too short to see, or where it would end in another attacker's number.
     """
     if p.paper is None or p.faint or abs(p.x - p.paper) < 14:
         return []

@@ -12,8 +12,9 @@ from leakbench.results import Number
 
 @dataclass(frozen=True)
 class AxisScale:
-    """``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down); values outside
-    are put on the edge.
+    """From values to pixels; values outside are put on the edge.
+
+    ``low`` lies at pixel ``start``, ``high`` at ``stop`` (an axis may run down).
     """
 
     low: float
@@ -63,8 +64,9 @@ def nice(step: float) -> float:
 def domain(
     values: Iterable[float], top: float | None, *, log: bool = False, full: bool = False
 ) -> tuple[float, float]:
-    """The stretch of an axis that holds all ``values``: from 0, at most to ``top`` (all of it if
-    ``full``); or padded, where there is no top.
+    """The stretch of an axis that holds all ``values``.
+
+    From 0, at most to ``top`` (all of it if ``full``); or padded, where there is no top.
     """
     found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     low, high = min(found), max(found)
@@ -80,8 +82,9 @@ def domain(
 
 
 def leakage(meaning: Meaning, numbers: Iterable[Number], start: float, stop: float) -> AxisScale:
-    """An axis that holds all of ``numbers``, their blind guesses and controls; towards ``stop`` is
-    more leakage.
+    """An axis that holds all of ``numbers``, their blind guesses and controls.
+
+    Towards ``stop`` is more leakage.
     """
     values: list[float] = []
     for n in numbers:

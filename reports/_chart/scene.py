@@ -1,5 +1,6 @@
-"""One chart before it is drawn: a question by one attacker in one size. The drawing and the page's
-data both come from here.
+"""One chart before it is drawn: a question by one attacker in one size.
+
+The drawing and the page's data both come from here.
 """
 
 from __future__ import annotations
@@ -19,24 +20,20 @@ CORNER, ROOM = 0.25, 0.03
 
 @dataclass(frozen=True)
 class Scene:
-    """``front``, ``claimed``, ``lost``: in data units. ``on``: the settings on the front, safest
-    first, by number.
-
-    ``start``: the setting that the keyboard begins with. ``labels``: by setting. ``lost_at``: where
-    the words stand, in pixels. ``crowd``: leakage from, to and utility from, to of the crowded
-    corner, in data units; None where nothing is crowded.
-    """
+    """Everything that a chart draws, in its place."""
 
     plot: Plot
     key: str
     points: tuple[PlotPoint, ...]
-    front: tuple[Corner, ...]
+    front: tuple[Corner, ...]  # this and the next two in data units
     claimed: tuple[Corner, ...]
     lost: tuple[Slab, ...]
-    on: tuple[int, ...]
-    start: int
-    labels: dict[int, Label]
-    lost_at: tuple[float, float] | None
+    on: tuple[int, ...]  # the settings on the front, safest first, by number
+    start: int  # the setting that the keyboard begins with
+    labels: dict[int, Label]  # by setting
+    lost_at: tuple[float, float] | None  # where the words stand, in pixels
+    # Leakage from, to and utility from, to of the crowded corner, in data units; None where nothing
+    # is crowded.
     crowd: tuple[float, float, float, float] | None
 
 

@@ -1,5 +1,6 @@
-"""A small line from the blind guess to the control: where the paper's own attack stands on it, and
-where the worst case does.
+"""A small line from the blind guess to the control.
+
+On it stand the paper's own attack and the worst case.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ MIDDLE = "50%"
 
 
 def track_scale(question: Question) -> AxisScale | None:
-    """The chart's own leakage axis, in percent of the width, so that one drawing serves all widths;
-    None without a chart.
+    """The chart's own leakage axis, in percent of the width; None without a chart.
+
+    One drawing serves all widths.
     """
     found = plot(question, WIDE)
     if found is None:
@@ -29,8 +31,9 @@ def track_scale(question: Question) -> AxisScale | None:
 
 
 def track(judged: Sequence[Judged], scale: AxisScale | None) -> Markup:
-    """One track for one setting or for a folded family: rings where papers' own attacks stand, dots
-    where the worst case does.
+    """One track for one setting or for a folded family.
+
+    Rings stand where papers' own attacks are, dots where the worst case is.
     """
     rows = [(j, row_of(j, PAPER), w) for j in judged if (w := j.verdict.worst)]
     if scale is None or not rows:

@@ -1,5 +1,6 @@
-"""SVG by hand: escaped tags, label widths of an Arial-metric face, the marks that stand for
-families and verdicts.
+"""SVG by hand.
+
+Escaped tags, label widths of an Arial-metric face, the marks that stand for families and verdicts.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ SHAPES = ("circle", "square", "triangle", "diamond", "plus", "star", "hexagon", 
 
 
 def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """One element; text and attribute values are escaped, `_` in attribute names stands for `-`,
-    None leaves one out.
+    """One element; text and attribute values are escaped.
+
+    `_` in attribute names stands for `-`, None leaves one out.
     """
     given = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
     spelt = "".join(f' {k}="{escape(_number(v))}"' for k, v in given.items())

@@ -1,5 +1,6 @@
-"""One line from the blind guess to nothing defended, with a dot per attacker: percent coordinates,
-so it serves every width.
+"""One line from the blind guess to nothing defended, with a dot per attacker.
+
+Its coordinates are in percent, so it serves every width.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ START, STOP = 1.5, 98.5
 
 @dataclass(frozen=True)
 class Dot:
-    """``kind``: an attacker's key, the class that gives it its look; ``name``: for those who do not
-    see it.
-    """
+    """An attacker's dot on a track."""
 
-    kind: str
-    name: str
+    kind: str  # the attacker's key, the class that gives it its look
+    name: str  # for those who do not see it
     row: Number
 
 
 def scale(question: Question) -> AxisScale:
-    """From values of the question's metric to percent of a track's width, the same for all its
-    settings; right leaks more.
+    """From values of the question's metric to percent of a track's width.
+
+    It is the same for all its settings; right leaks more.
     """
     cases = [j.evidence for j in question.judged]
     rows = [r for c in cases for r in (*c.attacks, c.cascade, c.any_attack) if r is not None]
@@ -40,8 +40,9 @@ def scale(question: Question) -> AxisScale:
 
 
 def track(to: AxisScale, dots: Iterable[Dot], *, bars: bool = False) -> Markup:
-    """Dots in their order, the last on top; floor and control are those of the last dot's row.
-    ``bars``: with 95 % intervals.
+    """Dots in their order, the last on top; ``bars``: with 95 % intervals.
+
+    Floor and control are those of the last dot's row.
     """
     shown = list(dots)
     last = shown[-1].row

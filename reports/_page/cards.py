@@ -1,5 +1,6 @@
-"""Method cards, one per family: what it says of itself, what leaves a client, its paper's number
-beside ours, who is worst off.
+"""Method cards, one per family.
+
+What it says of itself, what leaves a client, its paper's number beside ours, who is worst off.
 """
 
 from __future__ import annotations
@@ -37,16 +38,14 @@ class SentLine:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A paper's number beside ours, by the same measure; ``best``: what the best real attacker
-    reaches there.
-    """
+    """A paper's number beside ours, by the same measure."""
 
     name: str
     link: str
     measure: str
     paper: str
     ours: str
-    best: str
+    best: str  # what the best real attacker reaches there
     tone: str
     source: str
 
@@ -62,15 +61,13 @@ class Worst:
 
 @dataclass(frozen=True)
 class Card:
-    """``about``: the method's own words; ``read``: (attack, its own words) of what
-    reads it best.
-    """
+    """All that is said of one family."""
 
     family: str
     name: str
     icon: Markup
-    about: About
-    read: tuple[str, About] | None
+    about: About  # the method's own words
+    read: tuple[str, About] | None  # (attack, its own words) of what reads it best
     sent: tuple[SentLine, ...]
     claims: tuple[Claimed, ...]
     more_claims: int
@@ -89,26 +86,26 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
         settings = [r.setting for r in mine]
         judged = [j for q in final for j in q.judged if j.setting.family == family]
         claims = _claims(settings, judged)
-        out.append(
-            Card(
-                family=family,
-                name=settings[0].title,
-                icon=icon(None, marks[family]),
-                about=data.about.get(f"defenses/{family}", About(text="")),
-                read=_read(data.about, judged),
-                sent=tuple(_sent(settings)),
-                claims=tuple(claims[:MOST_CLAIMS]),
-                more_claims=max(len(claims) - MOST_CLAIMS, 0),
-                worst=tuple(_worst(final, settings)),
-                records=tuple(mine),
-            )
+        card = Card(
+            family=family,
+            name=settings[0].title,
+            icon=icon(None, marks[family]),
+            about=data.about.get(f"defenses/{family}", About(text="")),
+            read=_read(data.about, judged),
+            sent=tuple(_sent(settings)),
+            claims=tuple(claims[:MOST_CLAIMS]),
+            more_claims=max(len(claims) - MOST_CLAIMS, 0),
+            worst=tuple(_worst(final, settings)),
+            records=tuple(mine),
         )
+        out.append(card)
     return out
 
 
 def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, About] | None:
-    """The attack that most often reaches most among those that count, and what it says of itself;
-    none where nothing leaked.
+    """The attack that most often reaches most, and what it says of itself; or None.
+
+    Only attacks that count; None where nothing leaked.
     """
     best = Counter[str]()
     for j in judged:
@@ -181,7 +178,8 @@ def _claims(settings: Sequence[ShownSetting], judged: Sequence[Judged]) -> list[
     for s in settings:
         for n in s.numbers:
             if n.claim and n.stage in END:
-                out.append(_claimed(s, n, *_best(verdicts.get((s.index, n.metric)))))
+                best, tone = _best(verdicts.get((s.index, n.metric)))
+                out.append(_claimed(s, n, best, tone))
     for s in settings:
         if s.final and s.final.claim:
             out.append(_claimed(s, s.final, "no attack: utility", "none"))
@@ -212,8 +210,9 @@ def _claimed(setting: ShownSetting, found: Number | Utility, best: str, tone: st
 
 
 def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> list[Worst]:
-    """Of every question whose metric counts hits: over the live settings of the task that were
-    judged.
+    """One of every question whose metric counts hits.
+
+    Over the live settings of the task that were judged.
     """
     out = []
     for q in questions:
@@ -221,7 +220,8 @@ def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> l
         clients = [c for s in settings if s.index in sure for c in s.clients]
         found = [c for c in clients if (c.metric, c.probe) == (q.metric, q.probe)]
         if found and len({len(c.shares) for c in found}) == 1:
-            share = [_mean(of) for of in zip(*(c.shares for c in found), strict=True)]
+            by_client = zip(*[c.shares for c in found], strict=True)
+            share = list(map(_mean, by_client))
             text = worst_off(share, len(found), q.meaning.noun)
             out.append(Worst(f"{q.task}, {q.label}", bars(share), text))
     return out

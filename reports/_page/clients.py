@@ -1,5 +1,6 @@
-"""Client by client: how often the worst case hits each, as a strip of squares or a row of bars, and
-in words.
+"""Client by client: how often the worst case hits each.
+
+As a strip of squares or a row of bars, and in words.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ HIT = 0.5
 
 
 def strip(shares: Shares) -> Markup:
-    """A square per client, in the order of their numbers: full where it is hit in half of the cases
-    or more.
+    """A square per client, in the order of their numbers.
+
+    Full where it is hit in half of the cases or more.
     """
     if len(shares) > MOST:
         return Markup("")

@@ -1,5 +1,6 @@
-"""How much each stronger attacker gains: a track per setting, from its paper's own attack to the
-worst case, largest gain first.
+"""How much each stronger attacker gains: a track per setting, largest gain first.
+
+A track goes from its paper's own attack to the worst case.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ DOTS = tuple(a for a in ATTACKERS if a.key != CASCADE)
 
 @dataclass(frozen=True)
 class Step:
-    """A setting's line; ``before`` (empty without its paper's own attack) and ``after``: what that
-    and the worst case reach.
-    """
+    """A setting's line."""
 
     family: str
     name: str
@@ -35,34 +34,30 @@ class Step:
     icon: Markup
     reference: bool
     track: Markup
-    before: str
-    after: str
+    before: str  # what its paper's own attack reaches; empty without one
+    after: str  # what the worst case reaches
     gain: str
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """A question's lines: ``rows`` are shown, ``folded`` wait behind ``more``. ``gone``: who is not
-    here, and why.
-    """
+    """A question's lines."""
 
     ident: str
     task: str
     label: str
     title: str
     ends: Markup
-    rows: tuple[Step, ...]
-    folded: tuple[Step, ...]
+    rows: tuple[Step, ...]  # those that are shown
+    folded: tuple[Step, ...]  # wait behind ``more``
     more: str
-    gone: str
+    gone: str  # who is not here, and why
     keys: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class _Climb:
-    """From its paper's own attack to the worst case, and by how much, turned so that more is more
-    leakage; None without an attack of its paper.
-    """
+    """From its paper's own attack to the worst case."""
 
     judged: Judged
     paper: Number | None
@@ -70,6 +65,7 @@ class _Climb:
 
     @property
     def gain(self) -> float | None:
+        """How much more leaks, whichever way is up; None without an attack of its paper."""
         return None if self.paper is None else self.worst.leak - self.paper.leak
 
     @property
@@ -95,7 +91,7 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
     steps = tuple(_step(c, to, marks[c.judged.setting.family]) for c in here)
     settings = plural(len(left), "setting")
     gone = f"Not here: {settings} without a number that counts ({unjudged(left)})."
-    keys = [(a.key, a.name) for a in DOTS if any(row_of(c.judged, a.key) for c in here)]
+    drawn = {a.key for a in DOTS for c in here if row_of(c.judged, a.key)}
     return Ladder(
         ident=ident,
         task=question.task,
@@ -106,7 +102,7 @@ def ladder(ident: str, question: Question, marks: Mapping[str, str]) -> Ladder |
         folded=steps[SHOWN:],
         more=_more(meaning, here[SHOWN:]),
         gone=gone if left else "",
-        keys=tuple(keys),
+        keys=tuple((a.key, a.name) for a in DOTS if a.key in drawn),
     )
 
 

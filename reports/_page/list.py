@@ -1,5 +1,6 @@
-"""The list of settings by verdict: a line each, more than three of a family folded into one with
-ranges.
+"""The list of settings by verdict.
+
+A line each; more than three of a family are folded into one with ranges.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_OF_A_FAMILY = 3
 
 @dataclass(frozen=True)
 class ListLine:
-    """A setting in the list; ``found``: the worst case; ``why``: why it cannot be judged."""
+    """A setting in the list."""
 
     index: int
     family: str
@@ -35,9 +36,9 @@ class ListLine:
     icon: Markup
     reference: bool
     utility: str
-    found: str
+    found: str  # the worst case
     track: Markup
-    why: str
+    why: str  # why it cannot be judged
     tone: str
     also: str
 

@@ -1,5 +1,6 @@
-"""Maps: prototypes in the plane, who was named for whom, who holds what and what that
-gives away.
+"""Maps: prototypes in the plane, who was named for whom, who holds what.
+
+And what that gives away.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ ALONE = 0.9
 
 @dataclass(frozen=True)
 class Drawn:
-    """One map: ``sub`` beside its title, ``text`` below it."""
+    """One map."""
 
     family: str
     title: str
-    sub: str
+    sub: str  # beside its title
     drawing: Markup
-    text: str
+    text: str  # below it
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _heat(inside: Iterable[Markup], css: str, size: tuple[int, int], label: str)
 
 def _split(m: Split) -> Drawn:
     classes = len(m.counts[0]) if m.counts else 0
-    filled = accumulate(sum(n > 0 for n in row) for row in m.counts[:ACROSS])
+    filled = accumulate(map(_filled, m.counts[:ACROSS]))
     shown = m.counts[: max(sum(total <= CELLS for total in filled), 1)]
     most = max((n for row in shown for n in row), default=1) or 1
     shades: dict[int, list[str]] = defaultdict(list)
@@ -164,18 +165,19 @@ def _split(m: Split) -> Drawn:
 
 
 def gives_away(counts: Sequence[Sequence[int]]) -> str:
-    """What the split alone says, before any message: how far a client's number names
-    its classes.
+    """What the split alone says, before any message.
+
+    It is how far a client's number names its classes.
     """
     held = [sum(row) for row in counts]
-    kinds = [sum(n > 0 for n in row) for row in counts]
+    kinds = list(map(_filled, counts))
     clients = plural(len(counts), "client")
     text = (
         f"{clients}, {_span(held)} training examples and {_span(kinds)} of"
         f" {len(counts[0])} classes each."
     )
     if max(kinds) == 1:
-        owners = [sum(n > 0 for n in column) for column in zip(*counts, strict=True)]
+        owners = map(_filled, zip(*counts, strict=True))
         alone = " and no class belongs to two clients" if max(owners) == 1 else ""
         return (
             f"{text} So every message names its class by where it comes from{alone}: labels are no"
@@ -189,6 +191,11 @@ def gives_away(counts: Sequence[Sequence[int]]) -> str:
         " labels right"
     )
     return text + (f"; {sure} of {clients} hold almost nothing but one class." if sure else ".")
+
+
+def _filled(row: Sequence[int]) -> int:
+    """How many are not 0."""
+    return sum(n > 0 for n in row)
 
 
 def _span(values: Sequence[int]) -> str:

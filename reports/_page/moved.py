@@ -18,9 +18,7 @@ MOST = 12  # lines that are not folded
 
 @dataclass(frozen=True)
 class MovedLine:
-    """Cells of a row; ``tone`` colours ``word``; ``first``: worst case, best real attacker and
-    utility at the end of training.
-    """
+    """Cells of a row."""
 
     setting: str
     what: str
@@ -28,16 +26,16 @@ class MovedLine:
     new: str
     change: str
     word: str
-    tone: str
+    tone: str  # colours ``word``
     why: str
-    first: bool
+    first: bool  # worst case, best real attacker or utility, at the end of training
 
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows: the lines that matter, then all others. ``said``: of all of them."""
+    """What the page shows: the lines that matter, then all others."""
 
-    said: str
+    said: str  # of all of them
     first: tuple[MovedLine, ...]
     rest: tuple[MovedLine, ...]
 

@@ -12,8 +12,9 @@ from reports._words import STAGES, attack, claim, command, notes, span
 
 
 def number_rows(data: ReportData) -> list[dict[str, Any]]:
-    """Every number in words, by setting; attacks that ran with several parameters show those that
-    differ.
+    """Every number in words, by setting.
+
+    Attacks that ran with several parameters show those that differ.
     """
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     numbers = [(s, n) for s in data.settings for n in s.numbers]

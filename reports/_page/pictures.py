@@ -1,5 +1,6 @@
-"""Originals beside what was made of the messages: rows of small pictures over the same units,
-weakest to strongest defense.
+"""Originals beside what was made of the messages.
+
+Rows of small pictures over the same units, weakest to strongest defense.
 """
 
 from __future__ import annotations
@@ -66,52 +67,45 @@ class Store:
 
 @dataclass(frozen=True)
 class PictureCell:
-    """One picture (None: there is none), what stands under it, its text for those who do not see
-    it.
-    """
+    """One picture, and what is said of it."""
 
-    picture: Stored | None
-    under: str
-    alt: str
+    picture: Stored | None  # None: there is none
+    under: str  # what stands below
+    alt: str  # for those who do not see it
 
 
 @dataclass(frozen=True)
 class PictureRow:
-    """One row of pictures; ``tone`` colours ``found``. ``family`` is empty for rows that are
-    nobody's.
-    """
+    """One row of pictures."""
 
     title: str
     about: str
     cells: tuple[PictureCell, ...]
     found: str
-    tone: str
-    family: str = ""
+    tone: str  # colours ``found``
+    family: str = ""  # empty for rows that are nobody's
 
 
 @dataclass(frozen=True)
 class Album:
-    """All rows over the same units of a task. ``folded``: settings between those that are open;
-    ``left_out`` units are not shown.
-    """
+    """All rows over the same units of a task."""
 
     task: str
     attacks: str
     probe: bool
     strips: tuple[PictureRow, ...]
-    folded: tuple[PictureRow, ...]
+    folded: tuple[PictureRow, ...]  # settings between those that are open
     columns: int
-    left_out: int
+    left_out: int  # units that are not shown
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """``units`` of each album are shown; fewer than ``MOST_UNITS`` because the page would be too
-    large.
-    """
+    """All albums of a page."""
 
     albums: tuple[Album, ...]
     store: tuple[Stored, ...]
+    # Shown of each album; fewer than ``MOST_UNITS`` because the page would be too large.
     units: int
 
     @property
@@ -122,14 +116,13 @@ class Gallery:
 
 @dataclass(frozen=True)
 class _Source:
-    """What one attack made of one setting. ``tone``: of the verdict on the first question that the
-    attack answers with the same kind of message.
-    """
+    """What one attack made of one setting."""
 
     setting: ShownSetting
     attack: str
     params: dict[str, Any]
     pictures: list[Picture]
+    # Of the verdict on the first question that the attack answers with the same kind of message.
     tone: str
 
     @property
@@ -192,31 +185,32 @@ def _albums(sources: Sequence[_Source], store: Store, most: int) -> list[Album]:
     for (task, units), members in grouped.items():
         rows = _Rows(members, units[:most], store)
         opened, folded = rows.attacks()
-        out.append(
-            Album(
-                task=task,
-                attacks=" and ".join(dict.fromkeys(attack(s.attack) for s in members)),
-                probe=any(probe is not None for _, probe, _, _ in units),
-                strips=(*rows.shared(), *opened),
-                folded=tuple(folded),
-                columns=len(rows.units),
-                left_out=len(units) - len(rows.units),
-            )
+        names = dict.fromkeys(attack(s.attack) for s in members)
+        album = Album(
+            task=task,
+            attacks=" and ".join(names),
+            probe=any(probe is not None for _, probe, _, _ in units),
+            strips=(*rows.shared(), *opened),
+            folded=tuple(folded),
+            columns=len(rows.units),
+            left_out=len(units) - len(rows.units),
         )
+        out.append(album)
     return sorted(out, key=lambda a: (a.task, a.probe, a.attacks))
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of one album; ``members`` in the page's order."""
+    """The rows of one album."""
 
-    members: Sequence[_Source]
+    members: Sequence[_Source]  # in the page's order
     units: Units
     store: Store
 
     def shared(self) -> list[PictureRow]:
-        """Original, blind guess and control once: for each attack of a name those of the first
-        setting that it was made on, at its strongest.
+        """Original, blind guess and control once.
+
+        For each attack of a name those of the first setting that it was made on, at its strongest.
         """
         chosen: dict[str, _Source] = {}
         for s in self.members:
@@ -243,8 +237,9 @@ class _Rows:
         return self._strip(title, about, row, _found(row), tone)
 
     def attacks(self) -> tuple[list[PictureRow], list[PictureRow]]:
-        """Open and folded: the settings of which most was rebuilt first, the strongest defense
-        last.
+        """Open and folded: the settings of which most was rebuilt first.
+
+        The strongest defense is last.
         """
         by_setting: dict[int, list[_Source]] = defaultdict(list)
         for s in self.members:
@@ -308,9 +303,8 @@ def _found(row: Row) -> str:
 
 def _cell(picture: Picture | None, title: str, store: Store) -> PictureCell:
     if picture is None:
-        return PictureCell(
-            None, "no image", f"{title}: the attack gave no image, or it was not kept"
-        )
+        why = f"{title}: the attack gave no image, or it was not kept"
+        return PictureCell(None, "no image", why)
     told, alt = under(picture), f"{title}, {picture.unit.replace('/', ' ')}"
     if picture.sha256 is None:
         return PictureCell(None, told, f"{alt}: the attack gave no image")

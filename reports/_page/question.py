@@ -1,5 +1,6 @@
-"""What the page's template is given for one question: tables of words, nothing computed in the
-template.
+"""What the page's template is given for one question.
+
+It is tables of words; nothing is computed in the template.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from reports._words import about
 
 @dataclass(frozen=True)
 class QuestionView:
-    """A question as the page shows it. ``legend``: (icon, family, name). ``scenes``: attacker ->
-    its charts, wide and narrow.
-    """
+    """A question as the page shows it."""
 
     ident: str
     question: Question
@@ -34,9 +33,9 @@ class QuestionView:
     groups: tuple[Group, ...]
     utility: str
     meaning: str
-    legend: tuple[tuple[Markup, str, str], ...]
+    legend: tuple[tuple[Markup, str, str], ...]  # (icon, family, name)
     attackers: tuple[AttackerKind, ...]
-    scenes: Mapping[str, tuple[Scene, Scene]]
+    scenes: Mapping[str, tuple[Scene, Scene]]  # attacker -> its charts, wide and narrow
 
     @property
     def early(self) -> bool:

@@ -1,5 +1,6 @@
-"""The record of a setting: what was found on every question, by whom, on which clients, and the
-commands that make it again.
+"""The record of a setting.
+
+What was found on every question, by whom, on which clients, and the commands that make it again.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Said:
-    """What was found on one question. ``claim``: the paper's number beside ours, empty where it has
-    none.
-    """
+    """What was found on one question."""
 
     label: str
     tone: str
@@ -46,14 +45,14 @@ class Said:
     measure: str = ""
     rungs: tuple[Rung, ...] = ()
     ends: str = ""
-    claim: str = ""
+    claim: str = ""  # the paper's number beside ours, empty where it has none
     strip: str = ""
     clients: str = ""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything about one setting. ``proof``: (what, value) of its provenance."""
+    """Everything about one setting."""
 
     setting: ShownSetting
     word: str
@@ -64,13 +63,15 @@ class Record:
     params: str
     command: str
     attacks: tuple[str, ...]
-    proof: tuple[tuple[str, str], ...]
+    proof: tuple[tuple[str, str], ...]  # (what, value) of its provenance
 
 
 def records(data: ReportData) -> list[Record]:
     """One per setting, in their order."""
-    scales = [scale(q) if any(j.verdict.worst for j in q.judged) else None for q in data.questions]
-    asked = list(zip(data.questions, scales, strict=True))
+    asked: list[tuple[Question, AxisScale | None]] = []
+    for q in data.questions:
+        attacked = any(j.verdict.worst for j in q.judged)
+        asked.append((q, scale(q) if attacked else None))
     return [_record(s, asked) for s in data.settings]
 
 

@@ -1,5 +1,6 @@
-"""Small multiples over the rounds, a row of panels per task: utility, leakage, what runs say of
-themselves.
+"""Small multiples over the rounds, a row of panels per task.
+
+Utility, leakage, what runs say of themselves.
 """
 
 from __future__ import annotations
@@ -53,23 +54,21 @@ UNSAID = ("nothing to attack", "not attacked", "attack too weak")
 
 @dataclass(frozen=True)
 class Panel:
-    """``sub`` says what the drawing is of; ``gone``: which of the shown settings have no curve
-    here.
-    """
+    """One drawing with its words."""
 
     title: str
-    sub: str
+    sub: str  # what the drawing is of
     drawing: Markup
-    gone: str
+    gone: str  # which of the shown settings have no curve here
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """A task's panels; ``chosen``: which settings they show."""
+    """A task's panels."""
 
     task: str
     panels: tuple[Panel, ...]
-    chosen: str
+    chosen: str  # which settings they show
 
 
 def rounds(data: ReportData) -> list[Rounds]:
@@ -92,8 +91,10 @@ def rounds(data: ReportData) -> list[Rounds]:
 def _worth_it(
     settings: Sequence[ShownSetting], questions: Sequence[Question]
 ) -> list[ShownSetting]:
-    """At most ``MOST``: the front of the first question, references, one dead run, each family's
-    most useful, then the rest.
+    """At most ``MOST`` settings.
+
+    The front of the first question, references, one dead run, each family's most useful, then the
+    rest.
     """
     on = questions[0].fronts.get(WORST, []) if questions else []
     top: dict[str, ShownSetting] = {}

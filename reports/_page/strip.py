@@ -1,5 +1,6 @@
-"""The strip of `leakbench check`: one sentence, then the rows that keep it from passing, the most
-urgent first.
+"""The strip of `leakbench check`.
+
+One sentence, then the rows that keep it from passing, the most urgent first.
 """
 
 from __future__ import annotations
@@ -22,26 +23,24 @@ TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}
 
 @dataclass(frozen=True)
 class StripLine:
-    """A row: what is said of it, which it is, from what to what it moved, and by how much or why
-    that cannot be told.
-    """
+    """A row of the strip."""
 
     tone: str
-    word: str
-    where: str
-    moved: str
-    why: str
+    word: str  # what is said of it
+    where: str  # which it is
+    moved: str  # from what to what
+    why: str  # by how much, or why that cannot be told
 
 
 @dataclass(frozen=True)
 class CheckStrip:
-    """The whole strip; ``more``: how many rows it leaves out."""
+    """The whole strip."""
 
     tone: str
     head: str
     against: str
     lines: tuple[StripLine, ...]
-    more: int
+    more: int  # how many rows it leaves out
 
 
 def strip(check: Check | None) -> CheckStrip | None:

@@ -1,5 +1,6 @@
-"""The chart's text form: a table per question, a row per setting, every attacker's number with its
-interval.
+"""The chart's text form: a table per question, a row per setting.
+
+It holds every attacker's number with its interval.
 """
 
 from __future__ import annotations
@@ -24,37 +25,35 @@ NAMES = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "wor
 
 @dataclass(frozen=True)
 class TableCell:
-    """``text`` with small print below; ``value``: what it is sorted by, empty for words; ``css``:
-    its classes.
-    """
+    """A cell of the table."""
 
     text: str
-    small: str = ""
-    value: str = ""
-    css: str = ""
+    small: str = ""  # print below
+    value: str = ""  # what it is sorted by, empty for words
+    css: str = ""  # its classes
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A setting's row; ``cells`` stand under the table's ``heads``."""
+    """A setting's row."""
 
     family: str
     name: str
     link: str
     icon: Markup
     reference: bool
-    cells: tuple[TableCell, ...]
+    cells: tuple[TableCell, ...]  # stand under the table's ``heads``
 
 
 @dataclass(frozen=True)
 class Table:
-    """A question's table; ``heads``: (text, classes) of all columns but the first."""
+    """A question's table."""
 
     ident: str
     task: str
     label: str
     caption: str
-    heads: tuple[tuple[str, str], ...]
+    heads: tuple[tuple[str, str], ...]  # (text, classes) of all columns but the first
     lines: tuple[TableRow, ...]
 
 

@@ -1,5 +1,6 @@
-"""How sure is this: what a reader has to know before believing the numbers, each line marked fine,
-mind or wrong.
+"""How sure is this: what a reader has to know before believing the numbers.
+
+Each line is marked fine, mind or wrong.
 """
 
 from __future__ import annotations
@@ -25,22 +26,23 @@ NOTED = {
 
 @dataclass(frozen=True)
 class SureLine:
-    """``mark``: (class, sign)."""
+    """One thing to know, with how it stands."""
 
-    mark: tuple[str, str]
+    mark: tuple[str, str]  # (class, sign)
     head: str
     text: str
 
 
 @dataclass(frozen=True)
 class _Case:
-    """``rows``: of single attacks, at every stage; ``total``: how many, in words."""
+    """What the lines are told from."""
 
     data: ReportData
-    rows: Sequence[Number]
+    rows: Sequence[Number]  # of single attacks, at every stage
 
     @property
     def total(self) -> str:
+        """How many rows, in words."""
         return plural(len(self.rows), "row")
 
     def marked(self, *names: str) -> int:
