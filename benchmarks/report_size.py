@@ -25,9 +25,10 @@ REPORT = """
 import json, sys, time
 sys.path.insert(0, {root!r})
 begun = time.monotonic()
-from leakbench import api, runs
+from leakbench import api
+from leakbench.record.folders import find
 {before}
-api.report(runs.find([{runs!r}]), {out!r}, formats={formats!r}, **{more!r})
+api.report(find([{runs!r}]), {out!r}, formats={formats!r}, **{more!r})
 {after}
 status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
 kib = int(status["VmHWM"].split()[0])

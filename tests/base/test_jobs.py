@@ -108,6 +108,7 @@ def elsewhere(code):
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_fails_its_job_alone():
     process = elsewhere(
         "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3, 0), *t.jobs(t.double, 2, 3, 4)],"
@@ -151,6 +152,7 @@ def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
         run([*jobs(fault, 1), *jobs(double, 1)], workers=2)
 
 
+@pytest.mark.slow
 def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):

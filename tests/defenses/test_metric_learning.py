@@ -517,6 +517,7 @@ def test_feduv_leaves_the_codes_package_as_it_was():
     assert galois.GF2.ufunc_mode == before
 
 
+@pytest.mark.slow
 def test_feduv_leaves_the_number_of_threads_as_it_was():
     """The codes package sets it when it first makes a field, so this takes a process of its own."""
     code = (

@@ -195,6 +195,7 @@ linux = pytest.mark.skipif(
 
 
 @linux
+@pytest.mark.slow
 def test_memory_does_not_hold_pairs():
     assert rise(2560, 64) < 30  # one n x n matrix would be 50 MiB; dcor's n x n x d 3 GB
     assert rise(2560, 64, more=2560 * 2560) > 45  # and such a matrix would be seen
