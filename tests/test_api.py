@@ -32,6 +32,7 @@ def test_the_package_itself_has_the_commands(name):
     assert getattr(leakbench, name) is getattr(api, name)
 
 
+@pytest.mark.slow
 def test_a_command_is_no_module_whatever_was_imported_before():
     """No module may have a command's name: importing it would put it in the function's place."""
     lines = [

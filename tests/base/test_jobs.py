@@ -16,6 +16,7 @@ from leakbench.base.jobs import Outcome, run
 from leakbench.cli.commands import exit_code
 from leakbench.cli.console import Console
 
+pytestmark = pytest.mark.slow  # a worker imports torch
 BEFORE = signal.getsignal(signal.SIGINT)
 ALL = [
     *jobs(double, 1),
@@ -108,7 +109,6 @@ def elsewhere(code):
     )
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_fails_its_job_alone():
     process = elsewhere(
         "print(t.run([*t.jobs(t.killed, 1), *t.jobs(t.leaves, 3, 0), *t.jobs(t.double, 2, 3, 4)],"
@@ -129,9 +129,7 @@ def test_a_worker_that_is_killed_fails_its_job_alone():
     assert exit_code(outcomes, Console(quiet=True)) == 4
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_process_that_began_them(how):
     process = elsewhere("t.run(t.jobs(t.dreams, 1, 2), workers=2)")
     workers = []
@@ -152,7 +150,6 @@ def test_a_fault_of_ours_is_not_taken_for_a_failed_job_in_a_worker_either():
         run([*jobs(fault, 1), *jobs(double, 1)], workers=2)
 
 
-@pytest.mark.slow
 def test_no_file_of_the_working_folder_is_taken_for_a_module_of_pythons(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):

@@ -171,6 +171,7 @@ def test_a_file_of_at_most_forty_lines_is_a_method(tmp_path, dropped):
     assert last["floor"] == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_so_is_a_file_in_a_package_that_somebody_installed(tmp_path, installed):
     points = {
         "defenses": "others_work",
@@ -284,6 +285,7 @@ def test_a_folder_of_the_same_name_where_one_stands_is_said_with_its_path(tmp_pa
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_it_disturbs_only_those_who_need_it(tmp_path):
     done = shadowed(tmp_path, "attacks", ["list", "defenses"])
     assert done.returncode == 0

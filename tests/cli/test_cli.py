@@ -1022,6 +1022,7 @@ class TestTheProgramItself:
         assert code == 4
         assert "is not complete (status: running)" in err
 
+    @pytest.mark.slow
     def test_results_and_errors_of_a_real_process(self, made, tmp_path):
         process = apart("attack", made, "-a", "prototype_leakage", "--json", cwd=tmp_path)
         out, err = process.communicate(timeout=60)

@@ -140,6 +140,7 @@ def there(tmp_path_factory):
         yield runs_apart([*CASES, *CHEATING], tmp_path_factory.mktemp("there"), plugins)
 
 
+@pytest.mark.slow
 def test_parties_in_processes_of_their_own_end_in_the_same_bits_and_cheats_are_caught(there):
     """What a cheat passes outside the messages arrives here and does not arrive there: else this
     would test nothing. One test: what happened there takes as long for one case as for all.

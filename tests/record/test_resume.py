@@ -78,13 +78,8 @@ def check_killed_twice(trainings, spec, tmp_path, dice):
     assert [k for k in one if one[k] != two[k]] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        n if n == "fedhide" else pytest.param(getattr(n, "values", [n])[0], marks=pytest.mark.slow)
-        for n in each_defense()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", each_defense())
 def test_killed_twice_and_resumed_is_the_same_bytes(trainings, tmp_path, name):
     spec = spec_of(name, **{**short(name), "fraction": 0.5})
     check_killed_twice(trainings, spec, tmp_path, random.Random(name))

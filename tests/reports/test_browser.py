@@ -12,7 +12,7 @@ from helpers.report_data import again, built, report_data, row, setting
 
 from reports.html import Html
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 WIDE = "#q0 svg.wide"
 GENEROUS = 250  # ms; 50 are meant, but nothing is timed tightly where other tests run
 

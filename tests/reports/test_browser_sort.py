@@ -10,7 +10,7 @@ from helpers.report_data import report_data
 
 from reports.html import Html
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 TABLE = "#table .sheet table"
 
 
