@@ -138,8 +138,8 @@ class Decoder(Attack):
 
     def seconds(self, recording: Recording) -> float:
         shape, examples = recording.facts.shape, len(recording.known("aux_data"))
-        places = math.prod(shape[1:])
-        once = 6 * places * (22 * WIDTH**2)  # forward and twice that backward
+        positions = math.prod(shape[1:])
+        once = 6 * positions * (22 * WIDTH**2)  # forward and twice that backward
         networks = 2 if self.network == "relu" else 1
         trained = max(self.epochs * examples, self.steps * self.batch) * networks
         return len(recording.stages) * self.average * trained * once / SPEED

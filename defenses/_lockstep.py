@@ -126,8 +126,8 @@ class _Run:
         curved = _dot(bend, move)
         numbers = torch.stack([gradient.abs().amax(1), move.abs().amax(1), curved]).tolist()
         go, kept = [], []
-        places = zip(arrived, points, *numbers, strict=True)
-        for j, (i, point, largest, moved, curvature) in enumerate(places):
+        trials = zip(arrived, points, *numbers, strict=True)
+        for j, (i, point, largest, moved, curvature) in enumerate(trials):
             change, self.value[i] = abs(point.value - self.value[i]), point.value
             spent = self.steps[i] == self.most or self.evaluations[i] >= 2 * self.most
             if spent or largest <= FLAT or moved <= STILL or change < STILL:
@@ -170,15 +170,15 @@ class _Run:
         """
         written = self.written[rows]
         ages = range(1, min(HISTORY, int(written.max())) + 1)
-        places = [(rows, (written - age) % HISTORY) for age in ages]
+        slots = [(rows, (written - age) % HISTORY) for age in ages]
         weights = []
-        for place in places:
-            weights.append(_dot(self.moves[place], q) * self.inverse[place])
-            q = torch.addcmul(q, weights[-1][:, None], self.bends[place], value=-1)
+        for slot in slots:
+            weights.append(_dot(self.moves[slot], q) * self.inverse[slot])
+            q = torch.addcmul(q, weights[-1][:, None], self.bends[slot], value=-1)
         q = q * self.scale[rows][:, None]
-        for place, weight in zip(reversed(places), reversed(weights), strict=True):
-            back = _dot(self.bends[place], q) * self.inverse[place]
-            q = torch.addcmul(q, (weight - back)[:, None], self.moves[place])
+        for slot, weight in zip(reversed(slots), reversed(weights), strict=True):
+            back = _dot(self.bends[slot], q) * self.inverse[slot]
+            q = torch.addcmul(q, (weight - back)[:, None], self.moves[slot])
         return q
 
 

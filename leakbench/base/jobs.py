@@ -72,11 +72,11 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
                 busy[i].give(jobs[i])
             ready = wait([w.pipe for w in busy.values()])
             for i, worker in [(i, w) for i, w in busy.items() if w.pipe in ready]:
-                heard = worker.hear()
-                if isinstance(heard, tuple):
-                    tell(*heard)
+                received = worker.receive()
+                if isinstance(received, tuple):
+                    tell(*received)
                     continue
-                done[i] = heard
+                done[i] = received
                 del busy[i]
                 if worker.process.is_alive():
                     idle.append(worker)
@@ -113,28 +113,28 @@ class Worker:
         context = get_context("spawn")
         self.pipe, there = context.Pipe()
         self.process = context.Process(target=_serve, args=(there, *settings), daemon=True)
-        with _sheltered():
+        with _spawning():
             self.process.start()
         there.close()  # now the pipe ends when the process does
 
     def give(self, job: Job) -> None:
         """Let it do ``job``; the one before is done."""
         self.job = job
-        with suppress(OSError):  # it is gone: ``hear`` finds out
+        with suppress(OSError):  # it is gone: ``receive`` finds out
             self.pipe.send(job)
 
-    def hear(self) -> News | Outcome:
+    def receive(self) -> News | Outcome:
         """What it says next, waited for, or how it ended."""
         try:
-            heard: News | Outcome | str = self.pipe.recv()
+            received: News | Outcome | str = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join(5)
             code = self.process.exitcode or 0
             self.end()
-            return Outcome(self.job.name, error=_fate(code))
-        if isinstance(heard, str):
-            raise RuntimeError(f"{self.job.name}: {heard}")
-        return heard
+            return Outcome(self.job.name, error=_how_it_ended(code))
+        if isinstance(received, str):
+            raise RuntimeError(f"{self.job.name}: {received}")
+        return received
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -143,7 +143,7 @@ class Worker:
         self.pipe.close()
 
 
-def _fate(code: int) -> str:
+def _how_it_ended(code: int) -> str:
     """How a process ended without having done its job, in a sentence."""
     how = f"ended with exit status {code} before the job was done"
     if code < 0:
@@ -154,7 +154,7 @@ def _fate(code: int) -> str:
 
 
 @contextmanager
-def _sheltered() -> Iterator[None]:
+def _spawning() -> Iterator[None]:
     """Processes started in here never hear Ctrl-C, and see no module of the working folder.
 
     The one that started them ends them, without a traceback each; a file ``random.py`` that lies
@@ -178,7 +178,7 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_orphaned, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     if deterministic:  # nine hundred imports, even to say no
         torch.use_deterministic_algorithms(True)
@@ -195,12 +195,12 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
         except (EOFError, OSError):
             return
         try:
-            say(do(job, _sparing(say)))
+            say(do(job, _by_percent(say)))
         except Exception:  # raised again where the jobs were given out
             say(traceback.format_exc())
 
 
-def _orphaned() -> None:
+def _end_with_parent() -> None:
     """End this process as soon as the one that started it is gone, be it killed."""
     parent = parent_process()
     if parent is not None:
@@ -208,7 +208,7 @@ def _orphaned() -> None:
         os._exit(1)
 
 
-def _sparing(say: Callable[[News], None]) -> Tell:
+def _by_percent(say: Callable[[News], None]) -> Tell:
     """A hundred lines a job, not one a round."""
     last = -1.0
 

@@ -217,7 +217,7 @@ class _Settling:
 
     def __init__(self, settings: Sequence[Setting], baseline: Path | None) -> None:
         runs = [run for s in settings for run in s.every]
-        self.places = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
+        self.folders = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
         self.commands = {s.key: trains(s) for s in settings}
         named = baseline is not None and baseline != Path("leakage.json")
         self.baseline = ["--baseline", str(baseline)] if named else []
@@ -228,13 +228,13 @@ class _Settling:
         The last settles it only if the change is meant.
         """
         now, then = c.now, c.then
-        again = f"leakbench attack {self.places}".rstrip()
+        again = f"leakbench attack {self.folders}".rstrip()
         if now is None and then is not None:
             trained = then.configuration.key in self.commands and not then.is_utility
             return again if trained else f"{training(then, len(then.scores))} && {again}"
         if now is not None and c.seeds:
             return f"{self._more(now, c.seeds)} && {again}"
-        line = ["leakbench", "check", *shlex.split(self.places), *self.baseline]
+        line = ["leakbench", "check", *shlex.split(self.folders), *self.baseline]
         return shlex.join([*line, "--update", "--accept", c.name])
 
     def _more(self, row: GateRow, seeds: int) -> str:

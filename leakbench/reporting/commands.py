@@ -32,8 +32,8 @@ def attacks(setting: Setting, number: Number) -> str:
         return ""
     words = recorded(mine[-1].meta, "attack")
     options = words[words.index("-a") :] if "-a" in words else ["-a", number.attacker.name]
-    places = [str(r.path) for r in setting.every]
-    return shlex.join(["leakbench", "attack", *places, *options])
+    runs = [str(r.path) for r in setting.every]
+    return shlex.join(["leakbench", "attack", *runs, *options])
 
 
 def recorded(meta: Mapping[str, Any], command: str) -> list[str]:

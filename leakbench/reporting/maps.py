@@ -170,8 +170,8 @@ def _embedding(run: Run, folder: AttackFolder, number: Number) -> Embedding:
     stack = [pairs.true[order], pairs.proxy[order]]
     if with_guess:
         stack.append(torch.stack([made[c] for c in with_guess]))
-    places = prototype_pairs.tsne_positions(torch.cat(stack))
-    true, proxy, recovered = _sections(places, len(clients))
+    positions = prototype_pairs.tsne_positions(torch.cat(stack))
+    true, proxy, recovered = _sections(positions, len(clients))
     where = dict(zip(with_guess, recovered, strict=True))
     return Embedding(
         setting="",

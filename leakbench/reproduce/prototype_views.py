@@ -167,8 +167,8 @@ def draw_tsne(
             squares = {"ms": 2.4, "color": "#2f7d4f", "zorder": 2}
             axes.plot(*proxy.T.numpy(), "s", label="proxy", **squares)
             axes.set_title(title, fontsize=8, parse_math=False)
-            for what, places in (("true", true), ("proxy", proxy)):
-                for c, (x, y) in zip(found.clients, places, strict=True):
+            for what, positions in (("true", true), ("proxy", proxy)):
+                for c, (x, y) in zip(found.clients, positions, strict=True):
                     about = {"set": title, "client": int(c), "what": what}
                     rows.append({**about, "x": float(x), "y": float(y)})
         handles, names = grid[0].get_legend_handles_labels()

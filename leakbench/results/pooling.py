@@ -169,6 +169,6 @@ def _joined(
 
 
 def _where(probe: bool, *stages: str) -> str:
-    places = sorted(stages, key=STAGES.index)
-    named = ", ".join("final or all" if s == "final" else s for s in places)
+    ordered = sorted(stages, key=STAGES.index)
+    named = ", ".join("final or all" if s == "final" else s for s in ordered)
     return f"stage {named}, {'probes' if probe else 'real messages'}"
