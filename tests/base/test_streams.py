@@ -190,6 +190,7 @@ GOLDEN = (
 )
 
 
+@pytest.mark.slow
 def test_the_numbers_are_the_same_in_every_process_and_version():
     """SplitMix64 written out with Python's integers; and again in a process with another hash
     seed.

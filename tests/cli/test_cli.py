@@ -987,7 +987,8 @@ class TestTheProgramItself:
             ),
         )
 
-    @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("jobs", [1, 2])
     def test_ctrl_c_ends_in_130_and_the_same_command_goes_on(self, cli, tmp_path, jobs):
         """A real one, to the whole group of processes as a terminal sends it."""
         line = small(
