@@ -19,14 +19,13 @@ from leakbench.record import Message, Recording
 
 
 class AdversarialExamples(Attack):
-    """Makes the examples of Eq. 4 again, from the audited clients' models and label names, with
-    noise of the attacker's own.
+    """Makes the examples of Eq. 4 again, with noise of its own.
 
-    The server of FedAA makes them anyway; "as for an image classification task, ... it is
-    impossible to leak the details of any image through the shared label name" (Section 3.3) is what
-    is measured. A client's model is the one that opened the round plus its first update. Where
-    clients send images (the control, or ``sends`` = "images") the guess is those images as they
-    are.
+    From the audited clients' models and label names. The server of FedAA makes them anyway; "as for
+    an image classification task, ... it is impossible to leak the details of any image through the
+    shared label name" (Section 3.3) is what is measured. A client's model is the one that opened
+    the round plus its first update. Where clients send images (the control, or ``sends`` =
+    "images") the guess is those images as they are.
 
     Examples are matched to the images that the control sends (so many of each label, drawn once) by
     the optimal assignment with the least squared error, whatever their labels; there may be more

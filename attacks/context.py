@@ -30,9 +30,9 @@ CHUNK = 500
 
 
 class Context(Attack):
-    """Trains a classifier on auxiliary data, clear and marked, that went the way of what clients
-    share; then reads the clients'.
+    """Trains a classifier on auxiliary data, clear and marked; then reads what clients share.
 
+    The auxiliary data go the way of what is shared.
     ``features`` (FLea): through the last global model of the attacked round up to the method's
     ``layer``, in evaluation mode; only clients that sent in that round are attacked. ``mean_data``
     (FedMix): means of the method's ``size`` examples, all marked or all clear. ``data`` (FedData):

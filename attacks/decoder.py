@@ -34,15 +34,14 @@ class Reading:
 
 
 class Decoder(Attack):
-    """Sends auxiliary data through the model of the attacked round up to the method's ``layer`` and
-    learns the way back.
+    """Sends auxiliary data through the attacked round's model and learns the way back.
 
-    The model is the last one that was broadcast before the victims sent their features in that
-    round (FLea: the new one, line 15 of its Algorithm 1), in evaluation mode, so the decoder is
-    trained through the defense. It then decodes every client's features of the round; those of
-    other rounds, made by models that are not recorded, are left alone. The server is the attacker;
-    a client has the model and the features too, without the senders' names. Where ``layer`` is the
-    input (the control) the guess is the features themselves.
+    Up to the method's ``layer``. The model is the last one that was broadcast before the victims
+    sent their features in that round (FLea: the new one, line 15 of its Algorithm 1), in evaluation
+    mode, so the decoder is trained through the defense. It then decodes every client's features of
+    the round; those of other rounds, made by models that are not recorded, are left alone. The
+    server is the attacker; a client has the model and the features too, without the senders' names.
+    Where ``layer`` is the input (the control) the guess is the features themselves.
 
     From the paper: the network of Table 5, in the released code without any non-linearity
     (``network`` = "linear"); 20 epochs, rate 0.001, mean squared error. "relu" is the stronger

@@ -23,9 +23,9 @@ VANISHED = 1e-8  # norm of an update that holds nothing
 
 
 class GradientInversion(Attack):
-    """Solves for the images behind an update of SGD, through the method's own loss at the weights
-    the victim had received.
+    """Solves for the images behind an update of SGD, through the method's own loss.
 
+    At the weights that the victim had received.
     The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier
     message of the same name in their place, as FedHide's Table 2 does with the proxy; ``joint``
     solves for them together with the images.

@@ -16,13 +16,12 @@ from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE
 
 
 class PrototypeAveraging(Attack):
-    """Takes the mean of each client's last ``window`` messages, each at length 1 where prototypes
-    are compared by cosine.
+    """Takes the mean of each client's last ``window`` messages.
 
-    FedGN and FedCS draw afresh in every round (FedHide, Eq. 5 and 6), so an attacker who keeps what
-    it received does better than the paper's own, who looks at one message. A prototype still moves
-    while it is trained: a window that is too long averages over that, too. FedHide mixes in
-    neighbours, which do not cancel.
+    Each has length 1 where prototypes are compared by cosine. FedGN and FedCS draw afresh in every
+    round (FedHide, Eq. 5 and 6), so an attacker who keeps what it received does better than the
+    paper's own, who looks at one message. A prototype still moves while it is trained: a window
+    that is too long averages over that, too. FedHide mixes in neighbours, which do not cancel.
     """
 
     about: ClassVar[str] = "the mean of what a client sent over several rounds"

@@ -45,8 +45,12 @@ def main(pairs: int) -> None:
         for fed in feds.values():
             fed.begin()
             fed.step()
-        both = [{e: seconds(fed, 5) for e, fed in feds.items()} for _ in range(pairs)]
-        ms = {e: 1e3 * statistics.median(b[e] for b in both) for e in feds}
+        both = []
+        for _ in range(pairs):
+            both.append({e: seconds(fed, 5) for e, fed in feds.items()})
+        ms = {}
+        for e in feds:
+            ms[e] = 1e3 * statistics.median(b[e] for b in both)
         ratio = statistics.median(b["loop"] / b["fused"] for b in both)
         print(
             f"| {defense}, {task} | {len(feds['loop'].chosen)} | {ms['loop']:.1f} |"

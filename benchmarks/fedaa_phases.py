@@ -120,7 +120,7 @@ def both_ways(task: Any, examples: int) -> tuple[int, tuple[float, float], tuple
     net, together = Net(module, {}), stack(models)
     noise = torch.randn(n, examples, *facts.shape, generator=torch.Generator().manual_seed(0))
     labels = (torch.arange(n) % facts.classes)[:, None]
-    others = torch.tensor([[j for j in range(n) if j != k] for k in range(n)])
+    others = torch.arange(n).repeat(n, 1)[~torch.eye(n, dtype=torch.bool)].view(n, n - 1)
     x, y = noise[others].flatten(1, 2), labels.expand(n, examples)[others].flatten(1)
 
     def tuned_together() -> None:

@@ -60,7 +60,10 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Groups of modules that lead to each other."""
     reach = {n: reachable(graph, n) for n in graph}
-    groups = {frozenset(m for m in reach[n] if n in reach[m]) for n in graph if n in reach[n]}
+    groups = set()
+    for n in graph:
+        if n in reach[n]:
+            groups.add(frozenset(m for m in reach[n] if n in reach[m]))
     return sorted(sorted(g) for g in groups)
 
 

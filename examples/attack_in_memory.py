@@ -39,10 +39,10 @@ averages = vectors.attack("prototype_averaging", window=50)
 # How near it came: this needs the truth, which no attack was given.
 psnr = PSNR.score(image, KnownAnswer(x=x))[0].value
 answers = [KnownAnswer(client=c, prototypes=secret) for c in range(10)]
-named = [
-    sum(P_LEAK.score(g, a)[0].value for g, a in zip(found, answers, strict=True)) / 10
-    for found in (newest, averages)
-]
+named = []
+for found in (newest, averages):
+    hits = [P_LEAK.score(g, a)[0].value for g, a in zip(found, answers, strict=True)]
+    named.append(sum(hits) / len(hits))
 print(f"the label: {int(classes.tensors['shares'].argmax())}, and it is {int(y)}")
 print(f"the image: {psnr:.0f} dB")
 print(f"clients named by their newest message: {named[0]:.0%}, by the mean of 50: {named[1]:.0%}")
