@@ -164,7 +164,8 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
 
     try:
         with safe_open(path, "pt") as file:
-            leaves = {k: file.get_tensor(k) for k in file.keys()} if tensors else {}  # noqa: SIM118 (not a dict)
+            names = file.keys() if tensors else []
+            leaves = {name: file.get_tensor(name) for name in names}
             meta = _parsed((file.metadata() or {})["leakbench"])
     except FileNotFoundError:
         raise BrokenFile(f"{path} is missing. Make it again.") from None
