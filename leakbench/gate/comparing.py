@@ -65,6 +65,9 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "dtype": (then.dtype, now.dtype),
         "schema": (then.run_schema, now.run_schema),
         "version of the metric": (then.version, now.version),
+        "direction": (then.worse, now.worse),
+        "range of scores": (then.range, now.range),
+        "kind of score": (_scores(then), _scores(now)),
     }
     # Trained less or on an easier task, the same method may seem to leak less.
     if now.setting and then.setting:
@@ -72,6 +75,10 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
             name = "number of rounds" if k == "rounds" else f"value of {k}"
             both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def _scores(row: GateRow) -> str:
+    return "hit or miss" if row.share else "measured"
 
 
 def unchanged(now: GateRow, then: GateRow) -> bool:

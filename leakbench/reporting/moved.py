@@ -264,6 +264,7 @@ def _changed(now: GateRow, then: GateRow) -> dict[str, tuple[object, object]]:
         return dict(changed(now, then))
     rounds = [r.setting.get("rounds") for r in (then, now)]
     pairs: dict[str, tuple[object, object]] = {"number of rounds": (rounds[0], rounds[1])}
+    pairs["direction"] = then.worse, now.worse
     for what in ("engine", "dtype"):
         pairs[what] = (getattr(then, what), getattr(now, what))
     return {k: (a, b) for k, (a, b) in pairs.items() if a and b and a != b}

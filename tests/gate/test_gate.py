@@ -150,6 +150,9 @@ def test_a_guess_without_a_hash_is_never_the_same():
         ({"dtype": "float64"}, "another dtype"),
         ({"run_schema": 2}, "another schema"),
         ({"version": 2}, "another version of the metric"),
+        ({"worse": "down"}, "another direction (down) than in the baseline (up)"),
+        ({"range": (0.0, 100.0)}, "another range of scores"),
+        ({"share": False}, "another kind of score (measured) than in the baseline (hit or miss)"),
     ],
 )
 def test_what_makes_a_row_impossible_to_judge_is_exit_3_with_its_reason(change, reason):
