@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -113,6 +115,8 @@ class Transcript:
         at = None if self._model is None else next(self._model.parameters())
         self.device = "cpu" if at is None else str(at.device)
         self.dtype = torch.float32 if at is None else at.dtype
+        if not isinstance(shape, Sequence):
+            raise UsageError(f"shape = {shape!r}: expected the shape of one input, as (1, 28, 28).")
         self._shape, self._clients, self._context = tuple(shape), clients, context
         if aux_data is not None:
             x = payloads.tensors(aux_data[0], "aux_data", self.device)
@@ -216,7 +220,7 @@ class Transcript:
                 f"{name} found nothing to attack in round {view.round} of this transcript with"
                 f" its settings {settings}."
             )
-        return found
+        return [_own(guess) for guess in found]
 
     # what a view asks for -------------------------------------------------------------------------
     @property
@@ -386,6 +390,14 @@ def _method(
 ) -> Defense | None:
     if loss is not None and method is not None:
         raise UsageError("a transcript takes a loss of your own or a method, not both.")
+    if loss is not None and not callable(loss):
+        raise UsageError(
+            f"loss = {loss!r}: expected a function of (the model's output, labels), such as"
+            " torch.nn.functional.cross_entropy."
+        )
+    wrong = [k for k, v in fields.items() if isinstance(v, float) and not math.isfinite(v)]
+    if wrong:
+        raise UsageError(f"{wrong[0]} = {fields[wrong[0]]}: expected a finite number.")
     if loss is not None:
         return OwnLoss.of(loss, trains, fields)
     if isinstance(method, str):
@@ -397,6 +409,11 @@ def _method(
             " of a method."
         )
     return method
+
+
+def _own(guess: Guess) -> Guess:
+    """With tensors of its own: an attack may hand on the very message that is kept here."""
+    return replace(guess, tensors={k: v.clone() for k, v in guess.tensors.items()})
 
 
 def _numbers(model: nn.Module) -> dict[str, Tensor]:

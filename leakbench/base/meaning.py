@@ -114,6 +114,28 @@ class Meaning(Spec):
             )
         return self
 
+    @model_validator(mode="after")
+    def _fits_its_range(self) -> Self:
+        if self.scale == "log" and self.ends[0] < 1:
+            raise ValueError(
+                f"metric {self.name!r} is compared by logarithms, so its range has to begin at 1 or"
+                f" above, got {self.low}: nothing below 1 would ever be seen to change"
+            )
+        if self.share and self.ends != (0, 1):
+            raise ValueError(
+                f"metric {self.name!r} is a share, so its units score from 0 to 1, got"
+                f" {self.low} to {self.high}"
+            )
+        return self
+
+    def unlike(self, other: Meaning) -> str:
+        """What verdicts rest on and the two state differently, or nothing: "margin 0.05 and 1"."""
+        for what in ("direction", "low", "high", "unit", "share", "scale", "matters"):
+            one, two = getattr(self, what), getattr(other, what)
+            if one != two:
+                return f"{'margin' if what == 'matters' else what} {one} and {two}"
+        return ""
+
     @property
     def matters(self) -> float:
         """The margin."""

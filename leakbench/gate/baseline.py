@@ -229,13 +229,14 @@ def load(path: Path) -> Baseline:
         )
     value = read_json(path)
     rows = value.get("rows", []) if isinstance(value, dict) else None
-    if not isinstance(rows, list):
+    known = value.get("metrics", {}) if isinstance(value, dict) else None
+    if not isinstance(rows, list) or not isinstance(known, dict):
+        lacking = "no list of rows" if not isinstance(rows, list) else "metrics is no object"
         raise BrokenFile(
-            f"{path} is damaged (no list of rows). Take it from version control, or write it again"
+            f"{path} is damaged ({lacking}). Take it from version control, or write it again"
             " with --update."
         )
     try:
-        known = value.get("metrics", {})
         metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
         read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
         return Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
@@ -246,7 +247,7 @@ def load(path: Path) -> Baseline:
             f"{path} is damaged ({where}: {problem['msg']}). Take it from version control, or write"
             " it again."
         ) from None
-    except UsageError as error:
+    except (UsageError, ValueError) as error:
         raise BrokenFile(f"{path} is damaged ({error})") from None
 
 

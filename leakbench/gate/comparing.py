@@ -31,7 +31,7 @@ def difference(now: GateRow, then: GateRow) -> Difference | None:
 
 def _logarithms(now: GateRow, then: GateRow) -> bool:
     """Are differences taken of logarithms? An older baseline does not say so."""
-    return "log" in (now.means.scale, then.means.scale)
+    return (then.meaning or now.means).scale == "log"
 
 
 def blocked(now: GateRow, then: GateRow) -> str:
@@ -69,6 +69,8 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "range of scores": (then.range, now.range),
         "kind of score": (_scores(then), _scores(now)),
     }
+    if now.meaning and then.meaning:
+        both["scale"] = then.meaning.scale, now.meaning.scale
     # Trained less or on an easier task, the same method may seem to leak less.
     if now.setting and then.setting:
         for k in sorted(now.setting.keys() | then.setting.keys()):

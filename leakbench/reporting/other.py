@@ -80,8 +80,12 @@ def _meanings(folder: Path) -> Mapping[str, object]:
     """What the report's own report.json says of its metrics; nothing where it has none."""
     path = folder / "report.json"
     content = read_json(path, SCHEMA) if path.is_file() else {}
-    found = content.get("metrics", {}) if isinstance(content, dict) else {}
-    return found if isinstance(found, dict) else {}
+    found = content.get("metrics", {}) if isinstance(content, dict) else None
+    if not isinstance(found, dict):
+        raise BrokenFile(f"{path} is damaged (it is no report). Make it again.")
+    for metric in found:
+        _meaning(found, metric, {"leaks": "up"})
+    return found
 
 
 def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object]) -> Meaning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+from leakbench.base.errors import BrokenFile
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Folder, Run
@@ -70,7 +71,7 @@ class Lacking:
             if not folder.done:
                 yield folder.name, "", _why(folder)
             for metric, about in folder.meta.get("metrics", {}).items():
-                self._meanings[folder.name, metric] = Meaning.recorded(metric, about)
+                self._meanings[folder.name, metric] = _meaning(folder, metric, about)
             for m in folder.meta.get("missing", []):
                 yield folder.name, m["metric"], m["reason"]
         tried = {f.name for f in folders} | {m["attack"] for m in left_out if not m["metric"]}
@@ -83,6 +84,14 @@ class Lacking:
         for name, why in (self._unfit(run) if self._unfit else {}).items():
             if name not in tried:
                 yield name, "", why
+
+
+def _meaning(folder: Folder, metric: str, about: object) -> Meaning:
+    try:
+        return Meaning.recorded(metric, about)
+    except ValueError as error:
+        where = folder.path / "attack.json"
+        raise BrokenFile(f"{where} is damaged ({error}). Make it again.") from None
 
 
 def _why(folder: Folder) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leakbench.base.errors import UsageError
 from leakbench.base.files import write_csv
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
 from leakbench.record.folders import Run
@@ -86,13 +87,29 @@ def collect(
 
     Raises:
         BrokenFile: an artifact is missing, changed, damaged or of a newer schema.
-        UsageError: two runs are the same seed of one setting.
+        UsageError: two runs are the same seed of one setting, or two folders mean different things
+            by one metric.
     """
     lacking = Lacking(fitting, unfit)
     settings = [_read(setting, lacking) for setting in group(runs)]
+    _one_meaning([m for s in settings for m in s.measured])
     marked = iter(front.mark([n for s in settings for n in s.numbers], _about(settings)))
     done = [_marked(s, marked) for s in settings]
     return Tables(tuple(done), tuple(lacking.missing))
+
+
+def _one_meaning(measured: Iterable[Measured]) -> None:
+    """One attack folder's word about a metric must not decide for all the others."""
+    first: dict[tuple[str, int], Measured] = {}
+    for m in measured:
+        one = first.setdefault((m.meaning.name, m.meaning.version), m)
+        unlike = one.meaning.unlike(m.meaning)
+        if unlike:
+            raise UsageError(
+                f"{m.meaning.name} has two meanings ({unlike}): {one.attacker.name} of"
+                f" {one.run.path} and {m.attacker.name} of {m.run.path} state them. Score both"
+                " again with one leakbench, or give one of the metrics another name."
+            )
 
 
 def _about(settings: Sequence[Setting]) -> dict[str, str]:

@@ -91,7 +91,14 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
 def _measured(
     run: Run, folder: AttackFolder, row: Row, units: Mapping[str, tuple[Unit, ...]]
 ) -> Measured:
-    n, unit = row["n"], row["unit"]
+    n, unit, meaning = row["n"], row["unit"], _meaning(folder, row["metric"])
+    low, high = meaning.ends
+    for one in (u for own in units.values() for u in own):
+        if not low <= one.score <= high:
+            why = (
+                f"{one.name} scores {one.score} in {row['metric']}, whose range is {low} to {high}"
+            )
+            raise _damaged(folder, "units.csv", why)
 
     def beside(role: str) -> Estimate:
         low, high = row[f"{role}_low"], row[f"{role}_high"]
@@ -106,7 +113,7 @@ def _measured(
             observer=_several(row["observer"]),
             knowledge=_several(row["knowledge"]),
         ),
-        meaning=_meaning(folder, row["metric"]),
+        meaning=meaning,
         stage=row["stage"],
         round=row["round"],
         probe=row["probe"],

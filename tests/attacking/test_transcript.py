@@ -298,6 +298,10 @@ def test_prototypes_need_neither_model_nor_loss():
     )
     near = torch.cosine_similarity(newest, true), torch.cosine_similarity(mean, true)
     assert near[0].mean() < 0.6 < 0.8 < near[1].min()
+    for guess in seen.attack("prototype_leakage"):
+        guess.tensors["prototype"].zero_()  # the message that is kept is not theirs
+    again = [g.tensors["prototype"] for g in seen.attack("prototype_leakage")]
+    assert torch.equal(torch.stack(again), newest)
     early = seen.attack("prototype_averaging", window=60, round=3)
     assert {g.round for g in early} == {3}
     assert not torch.equal(early[0].tensors["prototype"], mean[0])
@@ -396,6 +400,12 @@ WRONG = {
     "wrong shape": (lambda: seen_by(small(), shape=(3, 4, 4)), r"takes no inputs of shape \(3,"),
     "no tensor out": (lambda: seen_by(nn.LSTM(4, 2), shape=(4,)), r"gives a tensor \(B, outputs"),
     "typing error": (lambda: seen_by(small(), setps=2), "'setps'. Did you mean 'steps'"),
+    "a shape of one": (
+        lambda: Transcript(small(), cross_entropy, shape=16),
+        "shape = 16: expected",
+    ),
+    "no function": (lambda: Transcript(small(), 3, shape=(1, 4, 4)), "loss = 3: expected a func"),
+    "no number": (lambda: seen_by(small(), lr=float("nan")), "lr = nan: expected a finite"),
     "out of range": (lambda: seen_by(small(), lr=-1.0), "lr = -1.0: input should be greater"),
     "fields alone": (lambda: Transcript(lr=0.1), "lr: of the local training, which goes with"),
     "two losses": (lambda: seen_by(small(), method="fedgn"), "a loss of your own or a method"),

@@ -61,6 +61,19 @@ def test_a_range_has_its_lower_end_first(ends):
         plain(low=ends[0], high=ends[1], margin=0.1)
 
 
+@pytest.mark.parametrize("low", [None, 0.0, 0.5])
+def test_logarithms_are_of_numbers_from_one_on(low):
+    """Below it nothing would be seen to change, and the gate would find every leak fine."""
+    with pytest.raises(ValidationError, match="begin at 1 or above"):
+        plain(low=low, high=1.0 if low is not None else None, margin=0.1, scale="log")
+
+
+@pytest.mark.parametrize("ends", [(0.0, 100.0), (-1.0, 1.0), (0.0, None)])
+def test_a_share_is_from_nought_to_one(ends):
+    with pytest.raises(ValidationError, match="is a share"):
+        plain(low=ends[0], high=ends[1], margin=0.1, share=True)
+
+
 @pytest.mark.parametrize(
     ("more", "drawn"),
     [
@@ -68,9 +81,9 @@ def test_a_range_has_its_lower_end_first(ends):
         ({"low": -1.0}, "unit"),
         ({"high": 2.0, "margin": 0.1}, "open"),
         ({"high": None, "margin": 0.1}, "open"),
-        ({"high": None, "margin": 0.1, "scale": "log"}, "log"),
+        ({"low": 1.0, "high": None, "margin": 0.1, "scale": "log"}, "log"),
         ({"high": None, "margin": 0.1, "axis": "unit"}, "unit"),
-        ({"scale": "log", "axis": "open"}, "open"),
+        ({"low": 1.0, "high": 2.0, "margin": 0.1, "scale": "log", "axis": "open"}, "open"),
     ],
 )
 def test_an_axis_follows_the_range_unless_it_is_stated(more, drawn):

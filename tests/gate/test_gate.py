@@ -234,6 +234,10 @@ def test_no_baseline_is_exit_2_naming_update_and_an_empty_one_exit_3(tmp_path):
         '{"rows": {}}',
         '{"rows": [{"task": "digits"}]}',
         '{"rows": [], "schema": 99}',
+        '{"rows": [], "metrics": []}',
+        '{"rows": [], "metrics": null}',
+        '{"rows": [], "metrics": {"p_leak": null}}',
+        '{"rows": [], "metrics": {"p_leak": {"direction": "up", "margin": "x"}}}',
         "\xff",
     ],
 )

@@ -195,6 +195,11 @@ def test_other_places_are_one_sentence(tmp_path):
             other.of_folder(tmp_path / place, {})
     both = made(tmp_path / "a", 3, seeds=[0])
     api.report(both, tmp_path / "old", formats=[])
+    for content in ("[]", '{"metrics": []}', '{"metrics": {"p_leak": 3}}'):
+        (tmp_path / "old" / "report.json").write_text(content)
+        with pytest.raises(UsageError, match=r"report\.json is damaged"):
+            other.of_folder(tmp_path / "old", {})
+    (tmp_path / "old" / "report.json").unlink()
     (tmp_path / "old" / "tradeoff.csv").write_text("task\nx,y\n")
     with pytest.raises(UsageError, match="damaged"):
         other.of_folder(tmp_path / "old", {})

@@ -9,6 +9,7 @@ import pytest
 from helpers.run_folders import add_attack, make_run, measure
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import read_json, write_json
 from leakbench.gate.gate import Baseline, check, load, save, update
 from leakbench.gate.rows import gate_rows
 from leakbench.record.columns import FLAGS
@@ -363,3 +364,45 @@ def _rehash(folder: Path, name: str) -> None:
 
     meta = read_json(folder / name)
     write_json(folder / name, meta | {"files": digests(folder, without=(name,))})
+
+
+def restate(folder: Path, **facts: object) -> None:
+    """What attack.json says of p_leak, changed."""
+    about = read_json(folder / "attack.json")
+    about["metrics"]["p_leak"] |= facts
+    write_json(folder / "attack.json", about)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"direction": "down", "leaks": "down"}, "direction down and up"),
+        ({"margin": 0.45}, r"margin 0\.05 and 0\.45"),
+        ({"unit": "image"}, "unit image and client"),
+    ],
+)
+def test_one_folders_word_about_a_metric_does_not_decide_for_all(
+    three: Path, facts: dict[str, object], said: str
+) -> None:
+    (folder,) = (find([three])[0].path / "attacks").iterdir()
+    restate(folder, **facts)
+    with pytest.raises(UsageError, match=f"p_leak has two meanings .{said}.: .* Score both again"):
+        collect(find([three]))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"direction": "down"},
+        {"margin": 0},
+        {"scale": "log"},
+        {"low": 0.6, "share": False},
+        {"high": 100.0, "margin": 5.0},
+    ],
+)
+def test_what_contradicts_itself_is_damaged(three: Path, facts: dict[str, object]) -> None:
+    for run in find([three]):
+        for folder in (run.path / "attacks").iterdir():
+            restate(folder, **facts)
+    with pytest.raises(BrokenFile, match="is damaged"):
+        collect(find([three]))
