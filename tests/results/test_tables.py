@@ -377,7 +377,7 @@ def restate(folder: Path, **facts: object) -> None:
     ("facts", "said"),
     [
         ({"direction": "down", "leaks": "down"}, "direction down and up"),
-        ({"margin": 0.45}, r"margin 0\.05 and 0\.45"),
+        ({"margin": 0.45}, "margin 0.45 and 0.05"),
         ({"unit": "image"}, "unit image and client"),
     ],
 )
