@@ -9,6 +9,7 @@ from pathlib import Path
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.meaning import Meaning
+from leakbench.federation.utility import MEANINGS
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.gate.rows import gate_rows
 from leakbench.record import columns
@@ -49,7 +50,9 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     """
     names = ("tradeoff", "results", "utility")
     tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}
-    meanings = {**_meanings(folder), **{k: m.parameters() for k, m in metrics.items()}}
+    # Of our utilities a report without report.json must not be read as if more were better.
+    installed = {k: m.parameters() for k, m in {**MEANINGS, **metrics}.items()}
+    meanings = {**_meanings(folder), **installed}
     final: dict[str, Utility] = {}
     for line in tables["utility"]:
         if line["statistic"] == "final":

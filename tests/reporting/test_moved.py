@@ -181,6 +181,16 @@ def test_a_report_folder_gives_the_same_rows_with_limits_from_the_intervals(tmp_
     assert row.low <= 0.55 <= row.high
 
 
+def test_an_error_rate_of_tables_alone_is_better_when_it_is_lower(tmp_path):
+    """Where report.json is gone and these runs have another utility."""
+    both = made(tmp_path / "a", 2, seeds=[0, 1])
+    out = api.report(both, tmp_path / "old", formats=[])
+    table = (out / "utility.csv").read_text().replace("accuracy", "eer")
+    (out / "utility.csv").write_text(table)
+    (row,) = [r for r in other.of_folder(out, {}) if r.attack == "utility"]
+    assert (row.metric, row.worse) == ("eer", "up")
+
+
 def test_equal_tables_are_not_taken_for_the_same_guesses(tmp_path):
     both = made(tmp_path / "a", 3)
     api.report(both, tmp_path / "old", formats=[])
