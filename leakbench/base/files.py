@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from leakbench.base.tree import Tree
 
 SCHEMA = 1
+SEALED_SCHEMA = 2  # of run.json and attack.json, which hold their own digest
+SEAL = "digest"
 # Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would
 # else read back as such a cell.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -76,6 +78,39 @@ def read_json(path: Path, schema: int = SCHEMA) -> Any:
         raise BrokenFile(
             f"{path} has schema {found}, this leakbench reads schema {schema} and older. Update"
             " leakbench."
+        )
+    return value
+
+
+def seal(value: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of ``value`` without its `digest`."""
+    plain = {k: v for k, v in value.items() if k != SEAL}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Sorted JSON with its own `digest`, by which a change is noticed."""
+    write_json(path, {**value, SEAL: seal(value)})
+
+
+def read_sealed(path: Path, schema: int = SEALED_SCHEMA) -> dict[str, Any]:
+    """A file of ``write_sealed``.
+
+    Raises:
+        BrokenFile: it is missing, damaged, of another schema, or not what was written.
+    """
+    value = read_json(path, schema)
+    if not isinstance(value, dict):
+        raise BrokenFile(f"{path} is damaged (not a JSON object). Make it again.")
+    if SEAL not in value:
+        raise BrokenFile(
+            f"{path} has no digest of itself, so nobody can tell whether it was changed: it was"
+            " edited, or an earlier leakbench wrote it. Make it again."
+        )
+    if value[SEAL] != seal(value):
+        raise BrokenFile(
+            f"{path} was changed or damaged: it does not fit its own digest. Make it again."
         )
     return value
 

@@ -1,0 +1,84 @@
+"""Which code a number came from: the digest of a module and of what it imports of its package."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from leakbench.base.errors import UsageError
+
+
+def digest(modules: Iterable[str]) -> str:
+    """SHA-256 over the sources of ``modules`` and of all that they import of their own packages.
+
+    ``modules``: dotted names; a package stands for every module in it. What they import of other
+    top-level packages is not followed: versions say what those are.
+
+    Raises:
+        UsageError: a module has no source file.
+    """
+    sha = hashlib.sha256()
+    for name, path in sorted(_reached(tuple(sorted(set(modules)))).items()):
+        # Line ends are those of the checkout, not of the code.
+        source = path.read_bytes().replace(b"\r\n", b"\n")
+        sha.update(f"{name}\0{len(source)}\0".encode() + source)
+    return sha.hexdigest()
+
+
+def _reached(modules: tuple[str, ...]) -> dict[str, Path]:
+    """{module: its file} of ``modules`` and of what they import of their own packages."""
+    found: dict[str, Path] = {}
+    todo = list(modules)
+    while todo:
+        name = todo.pop()
+        path = _file(name)
+        if name in found or path is None:
+            if path is None and name in modules:
+                raise UsageError(f"the module {name!r} has no source file that could be compared.")
+            continue
+        found[name] = path
+        if path.name == "__init__.py" and name in modules:
+            todo += [f"{name}.{p.stem}" for p in sorted(path.parent.glob("*.py"))]
+            todo += [f"{name}.{p.parent.name}" for p in sorted(path.parent.glob("*/__init__.py"))]
+        todo += _imports(name, path, path.stat().st_mtime_ns)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _imports(name: str, path: Path, _changed: int) -> tuple[str, ...]:
+    """What the module imports of its own top-level package, at the top or in a function."""
+    own = name.split(".")[0]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    out = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        out += [found for found in _named(node, package) if found.split(".")[0] == own]
+    return tuple(dict.fromkeys(out))
+
+
+def _named(node: ast.AST, package: str) -> Iterator[str]:
+    """The modules that an import may mean; a name imported from a package may be one of them."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            parts = package.split(".")
+            above = ".".join(parts[: len(parts) - node.level + 1])
+            base = f"{above}.{base}" if base else above
+        yield base
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _file(name: str) -> Path | None:
+    """The source of a module; None where there is no such module."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.has_location or not (spec.origin or "").endswith(".py"):
+        return None
+    return Path(spec.origin or "")
