@@ -139,10 +139,13 @@ def attack(
     name: str,
     *,
     device: str = "auto",
+    force: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
+
+    What other code of the attack made is, and with ``force`` whatever is there.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -150,7 +153,7 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, progress=progress)
+    folder = pipeline.attack(str(_path(run)), name, params, device, force, progress=progress)
     return Results(Path(folder))
 
 

@@ -88,7 +88,7 @@ def _file(name: str) -> Path | None:
     if spec is None:
         return None
     if not inner:
-        return Path(spec.origin) if (spec.origin or "").endswith(".py") else None
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
     for folder in spec.submodule_search_locations or []:
         path = Path(folder, *inner)
         for found in (path / "__init__.py", path.with_name(f"{path.name}.py")):

@@ -318,7 +318,7 @@ def test_a_damaged_recording_fails_no_attack(runs, tmp_path):
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(BrokenFile, match=r"round-000010.safetensors was changed or damaged"):
         api.attack(run, "prototype_leakage")
-    assert not (run.path / "attacks").exists()
+    assert load(run.path).attacks == ()
 
 
 def test_an_unfinished_run_is_not_attacked(runs, tmp_path):
