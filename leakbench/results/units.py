@@ -33,7 +33,7 @@ def of_run(run: Run) -> list[Measured]:
     for _ in range(TRIES):
         attacks = run.attacks
         try:
-            return [m for folder in attacks if folder.done for m in _of_folder(run, folder)]
+            return [m for folder in attacks if folder.done for m in of_folder(run, folder)]
         except BrokenFile as error:
             # One that is made again meanwhile is read again; what is damaged stays as it is.
             broken = error
@@ -78,7 +78,12 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     return out
 
 
-def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+    """Every number of one complete attack on ``run``.
+
+    Raises:
+        BrokenFile: as for ``of_run``.
+    """
     folder.check(*FILES)
     run.owns_guesses(folder)
     units = _units(folder)

@@ -83,6 +83,45 @@ def score(
     recording.run.owns(made)
     made.check(GUESS)
     recording.run.owns_guesses(made)
+    found = numbers(recording, name, attack, meta, truth=truth, folder=folder)
+    fresh = hidden(folder, "scored")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_csv(fresh / "units.csv", columns.UNITS, found.units)
+    write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
+    done = {
+        "status": "done",
+        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "missing": [{"metric": m, "reason": why} for m, why in found.missing],
+        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
+        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
+    }
+    write_sealed(fresh / NAME, {**meta, **done})
+    return put(fresh, folder, keep=(GUESS,))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What guesses and truth give: the lines of units.csv and results.csv, and what is missing."""
+
+    units: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    missing: list[tuple[str, str]]  # metric, reason
+
+
+def numbers(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    meta: dict[str, Any],
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Scored:
+    """Score the saved guesses of ``attack``, and write nothing.
+
+    ``meta``: of its attack.json. ``truth``, ``folder`` and what is raised: as for ``score``.
+    """
+    folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
@@ -100,19 +139,8 @@ def score(
     missing += [(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
-    fresh = hidden(folder, "scored")
-    shutil.rmtree(fresh, ignore_errors=True)
-    write_csv(fresh / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
-    write_csv(fresh / "results.csv", columns.RESULTS, rows)
-    done = {
-        "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
-        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
-        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
-    }
-    write_sealed(fresh / NAME, {**meta, **done})
-    return put(fresh, folder, keep=(GUESS,))
+    units = [u for line in lines for u in _units(line)]
+    return Scored(units, rows, list(dict.fromkeys(missing)))
 
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
