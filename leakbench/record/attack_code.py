@@ -63,10 +63,9 @@ def differ(
     return tuple(p for p in parts if one.get(p) and other.get(p) and one[p] != other[p])
 
 
-def stale(made: Mapping[str, str], name: str) -> bool | None:
-    """Was it guessed or scored by other code than is installed? None where none is installed."""
-    now = installed(name)
-    return bool(differ(made, now)) if now else None
+def stale(made: Mapping[str, str], name: str) -> bool:
+    """Was it guessed or scored by other code than is installed? Not, where none is installed."""
+    return bool(differ(made, installed(name)))
 
 
 @lru_cache(maxsize=256)

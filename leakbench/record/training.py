@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.base import provenance
+from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -26,7 +26,7 @@ from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.recorder import Recorder
 from leakbench.record.run_json import described
-from leakbench.record.runspec import RunSpec, parts
+from leakbench.record.runspec import Parts, RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
 # A method that keeps a model for every client has large ones: training takes so many times as long
@@ -55,7 +55,8 @@ def train(
     """Run ``spec`` into its folder below ``runs``: from its last checkpoint; not if it is complete.
 
     Raises:
-        UsageError: the place cannot be written, or holds another run under this name.
+        UsageError: the place cannot be written, or holds another run under this name, or somebody
+            else trains or attacks it.
         MethodError: the method broke its contract or diverged; run.json's status says so.
     """
     where = provenance.device(device)
@@ -73,6 +74,22 @@ def train(
     folder = runs / spec.folder()
     if _complete(folder, spec):
         return Trained(folder, skipped=True)
+    with locks.training(folder):
+        if _complete(folder, spec):  # somebody else has trained it meanwhile
+            return Trained(folder, skipped=True)
+        return _trained(spec, folder, made, data, federation, where, progress)
+
+
+def _trained(
+    spec: RunSpec,
+    folder: Path,
+    made: Parts,
+    data: TaskData,
+    federation: Callable[[Recorder], Federation],
+    where: str,
+    progress: Progress | None,
+) -> Trained:
+    """Run ``spec`` into ``folder``, which nobody else writes to."""
     fed = federation(Recorder(folder, spec.rounds, spec.record))
     saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
     meta = described(spec, made, fed, where)
@@ -202,7 +219,8 @@ def _finish(
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
-        part.unlink()
+        if part.is_file():  # not the guesses of an attack, for which `attack` cares
+            part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     done = {"status": "done", "sent": fed.traffic.table(), **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))

@@ -11,7 +11,6 @@ from typing import Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
-from leakbench.record import attack_code
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.results.number import Attacker, Environment, Measured, Unit
@@ -159,7 +158,7 @@ def _measured(
         value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
         floor=beside("floor"),
         control=beside("control"),
-        flags=frozenset(_flags(folder, row)),
+        flags=frozenset(flags.split(flags.today(row["flags"], folder))),
         order=int(folder.meta["order"]),
         units=units,
         exact=_exact(row),
@@ -169,14 +168,6 @@ def _measured(
             *(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))
         ),
     )
-
-
-def _flags(folder: AttackFolder, row: Row) -> set[str]:
-    """As scored, but whether other code made it is asked of what is installed now."""
-    found, stale = flags.split(row["flags"]), attack_code.stale(folder.meta["sources"], folder.name)
-    if stale is not None:
-        found -= {attack_code.STALE}
-    return found | ({attack_code.STALE} if stale else set())
 
 
 def _several(cell: str) -> tuple[str, ...]:

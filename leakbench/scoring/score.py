@@ -294,8 +294,6 @@ def _row(
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
-    now = attack_code.guessed_by(type(attack).__module__)
-    marks |= {attack_code.STALE} if attack_code.differ(meta["sources"], now) else set()
     return {**row, "flags": flags.join(marks)}
 
 
