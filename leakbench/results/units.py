@@ -18,7 +18,7 @@ from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, Seed, estimate, exact, pool
 
 ROLES = ("attack", "floor", "control")
-TRIES = 10  # while attacks are made
+TRIES = 50  # to read while attacks are made
 FILES = ("guess.safetensors", "units.csv", "results.csv")
 
 

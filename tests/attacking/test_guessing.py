@@ -160,7 +160,7 @@ def test_the_same_attack_again_is_the_same_bytes_and_is_not_run_again(runs, tmp_
     first, second = (tree_of(p) for p in paths)
     for name in ("guess.safetensors", "units.csv", "results.csv"):
         assert first[name] == second[name]
-    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("ran again"))
+    monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("ran again"))
     api.attack(one, "prototype_leakage")
     assert tree_of(paths[0]) == first
 
