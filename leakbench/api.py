@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leakbench.gate.baseline import GateRow
     from leakbench.gate.gate import CheckResult
     from leakbench.results.tables import Tables
+    from leakbench.verifying import Finding
 
 Runs = Iterable[Run | str | Path]
 
@@ -235,6 +236,25 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
     from leakbench.record import exporting
 
     return exporting.export(load(_path(run)), Path(out))
+
+
+def verify(
+    run: Run | str | Path, *, replay: int = 0, progress: Progress = lambda *_: None
+) -> tuple[Finding, ...]:
+    """Derive again what the folder of ``run`` claims; ``.outcome`` of each says what came of it.
+
+    Args:
+        run: a complete run; nothing is written to its folder.
+        replay: so many of the first rounds are trained again and compared byte for byte.
+        progress: called with (rounds done, rounds, what).
+
+    Raises:
+        UsageError: the run is not complete.
+        BrokenFile: run.json is missing or damaged.
+    """
+    from leakbench.verifying import verify as _verify
+
+    return _verify(load(_path(run)), replay=replay, progress=progress)
 
 
 def check(

@@ -301,6 +301,28 @@ def check(
 
 
 @app.command()
+def verify(
+    run: Runs,
+    replay: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="ROUNDS",
+            help="Train so many of the first rounds again, and compare byte for byte.",
+        ),
+    ] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Derive again what run folders claim.
+    What holds, what differs (exit 2), and what cannot be checked.
+    """
+    from leakbench.cli import verify as _verify
+
+    return _verify.run(run, replay=replay, console=Console(quiet), as_json=as_json)
+
+
+@app.command()
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A table or figure; --list names them.")

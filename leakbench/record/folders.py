@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import glob
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import inside, read_csv, read_sealed, read_tree, verify
+from leakbench.base.files import inside, pack_csv, read_csv, read_sealed, read_tree, verify
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row, typed
 
@@ -169,6 +170,12 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
         BrokenFile: it is missing, or a cell is not what its column says.
     """
     return [typed(row, path) for row in read_csv(path, columns)]
+
+
+def typed_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[Row]:
+    """Rows as ``read_table`` would read them from the CSV that they make."""
+    read = csv.DictReader(pack_csv(columns, rows).decode().splitlines(keepends=True))
+    return [typed(row, Path("table")) for row in read]
 
 
 def _below(path: Path) -> Iterator[Path]:

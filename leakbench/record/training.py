@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from leakbench.base import provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
@@ -170,6 +171,15 @@ def _finite(fed: Federation, scores: Evaluations) -> None:
         raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
 
 
+def utility_rows(metric: str, scores: Mapping[int, Tensor]) -> list[dict[str, Any]]:
+    """The lines of utility.csv, from {round: scores of the test units}."""
+    rows = []
+    for t, v in sorted(scores.items()):
+        e = METRICS[metric].estimate(v.double().tolist())
+        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
+    return rows
+
+
 def _finish(
     fed: Federation,
     spec: RunSpec,
@@ -179,19 +189,15 @@ def _finish(
     meta: dict[str, Any],
 ) -> None:
     """Everything that is written once, after the last round; run.json last."""
-    metric, rows = fed.task.metric, []
-    for t, v in sorted(scores.scores.items()):
-        e = METRICS[metric].estimate(v.double().tolist())
-        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
-    write_csv(folder / "utility.csv", RUN_UTILITY, rows)
+    metric = fed.task.metric
+    write_csv(folder / "utility.csv", RUN_UTILITY, utility_rows(metric, scores.scores))
     measured = {f"{t:06d}": v for t, v in scores.scores.items()}
     write_tree(folder / "utility.safetensors", measured, {"metric": metric})
     diagnostics = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
     write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostics)
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
-    aux = {"x": data.aux.stored, "y": data.aux.y}
-    write_tree(folder / "known" / "aux_data.safetensors", aux, {"task": spec.task.name})
+    private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ def of_run(run: Run) -> list[Measured]:
     Raises:
         BrokenFile: a file is missing, changed or damaged, or a number has no units.
     """
-    return [m for folder in run.attacks if folder.done for m in _of_folder(run, folder)]
+    return [m for folder in run.attacks if folder.done for m in of_folder(run, folder)]
 
 
 def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: bool) -> Estimate:
@@ -65,7 +65,12 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     return out
 
 
-def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+    """Every number of one complete attack on ``run``.
+
+    Raises:
+        BrokenFile: as for ``of_run``.
+    """
     folder.check(*FILES)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}

@@ -71,6 +71,41 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     meta = read_sealed(folder / "attack.json")
     if meta.get("files"):  # scored before: what is scored again must be what was guessed then
         AttackFolder(folder, meta).check("guess.safetensors")
+    made = numbers(recording, name, attack, meta, truth=truth)
+    write_csv(folder / "units.csv", columns.UNITS, made.units)
+    write_csv(folder / "results.csv", columns.RESULTS, made.rows)
+    done = {
+        "status": "done",
+        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "missing": [{"metric": m, "reason": why} for m, why in made.missing],
+    }
+    files = digests(folder, without=("attack.json",))
+    write_sealed(folder / "attack.json", {**meta, **done, "files": files})
+    return folder
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What guesses and truth give: the lines of units.csv and results.csv, and what is missing."""
+
+    units: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    missing: list[tuple[str, str]]  # metric, reason
+
+
+def numbers(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    meta: dict[str, Any],
+    *,
+    truth: Truth | None = None,
+) -> Scored:
+    """Score the saved guesses of ``attack``, and write nothing.
+
+    ``meta``: of its attack.json. ``truth``: as for ``score``, which says what is raised.
+    """
+    folder = folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
@@ -88,16 +123,8 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     missing += [(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
-    write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
-    write_csv(folder / "results.csv", columns.RESULTS, rows)
-    done = {
-        "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
-    }
-    files = digests(folder, without=("attack.json",))
-    write_sealed(folder / "attack.json", {**meta, **done, "files": files})
-    return folder
+    units = [u for line in lines for u in _units(line)]
+    return Scored(units, rows, list(dict.fromkeys(missing)))
 
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
