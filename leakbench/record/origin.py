@@ -7,16 +7,19 @@ else does.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from leakbench.base import provenance, registry, sources
-from leakbench.base.errors import LeakbenchError
+from leakbench.base.errors import LeakbenchError, UnknownName
 from leakbench.base.spec import canonical
 from leakbench.federation.task import Examples, TaskData
+from leakbench.record.runspec import RunSpec
 
 # What decides a run's bytes, besides its method, wrappers and task; each with what it imports.
 CORE = (
@@ -57,7 +60,12 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
     """
     named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
-    modules = {registry.load(kind, name).__module__ for kind, name in named}
+    modules = set()
+    for kind, name in named:
+        known = registry.names(kind)
+        if name not in known:
+            raise UnknownName(kind.removesuffix("s"), name, known)
+        modules.add(known[name])
     return {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
 
 
@@ -75,25 +83,35 @@ def data_digest(data: TaskData) -> str:
     return sha.hexdigest()
 
 
-def origin(
-    run: str, sources: Mapping[str, str], data: str, device: str, dtype: str
-) -> dict[str, Any]:
-    """Everything that decides the bytes of a run, for its checkpoint.
-
-    Args:
-        run: its folder's name, which stands for its spec and its seed.
-        sources: of ``code``.
-        data: of ``data_digest``.
-        device: as run.json names it.
-        dtype: of its numbers.
-    """
+def of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
+    """Everything that decides the bytes of a run, for its checkpoint; ``device`` of torch."""
     versions, (commit, dirty) = provenance.versions(), provenance.source()
-    where = {"device": device, "dtype": dtype, **machine()}
     known = {k: versions[k] for k in ("leakbench", "torch", "numpy")}
-    return {"run": run, **sources, "data": data, **where, **known, "commit": commit, "dirty": dirty}
+    return {
+        "run": spec.folder(),
+        **code(spec.model_dump(mode="json")),
+        "data": data_digest(data),
+        "device": provenance.device_name(device),
+        "dtype": spec.dtype,
+        **_machine(),
+        **known,
+        "commit": commit,
+        "dirty": dirty,
+    }
 
 
-def machine() -> dict[str, Any]:
+def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskData) -> Any:
+    """What run.json says of an origin."""
+    official = None if data.unofficial is None else not data.unofficial
+    said = {
+        "data": {"digest": origin["data"], "official": official},
+        "sources": {k: origin[k] for k in ("method", "core")},
+        "machine": {k: origin[k] for k in _machine()},
+    }
+    return said | ({"begun_by": begun_by} if begun_by else {})
+
+
+def _machine() -> dict[str, Any]:
     """What else changes the last bits: how many threads share a sum, and in which instructions."""
     return {
         "threads": torch.get_num_threads(),
@@ -140,12 +158,22 @@ def stale(meta: Mapping[str, Any]) -> list[str]:
 
 def flags(meta: Mapping[str, Any]) -> set[str]:
     """What a reader must know of the code and the data behind a run.json."""
+    return lasting(meta) | ({"stale_run"} if stale(meta) else set())
+
+
+def lasting(meta: Mapping[str, Any]) -> set[str]:
+    """Those of ``flags`` that do not depend on what is installed."""
     said = {
         "unofficial_data": meta.get("data", {}).get("official") is False,
         "mixed_code": bool(meta.get("begun_by")),
-        "stale_run": bool(stale(meta)),
     }
     return {flag for flag, holds in said.items() if holds}
+
+
+def apart(metas: Iterable[Mapping[str, Any]]) -> bool:
+    """Were some runs made by different code, or on different data, as far as they say so?"""
+    known = [(m["sources"], m["data"]["digest"]) for m in metas if "sources" in m and "data" in m]
+    return any(one != known[0] for one in known)
 
 
 def _short(origin: Mapping[str, Any], key: str) -> str:
@@ -158,16 +186,12 @@ def _short(origin: Mapping[str, Any], key: str) -> str:
 
 def _loaded(modules: set[str] | tuple[str, ...]) -> str:
     """The modules, each with its file: one of another folder may have the same name."""
-    import importlib
-
-    found = {name: importlib.import_module(name).__file__ for name in modules}
-    return canonical(found)
+    found = {name: find_spec(name) for name in modules}
+    return canonical({name: spec and spec.origin for name, spec in found.items()})
 
 
 @lru_cache(maxsize=256)
 def _digest(modules: str) -> str:
-    import json
-
     return sources.digest(json.loads(modules))
 
 

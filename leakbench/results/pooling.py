@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.record import origin
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims
 from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Utility
@@ -113,7 +114,11 @@ def claim(
         return None
     name, params = spec["defense"]["name"], spec["defense"]["params"]
     task, about = spec["task"]["name"], fields(setting)
-    return claims.find(name, params, task, metric, about, stage=stage, round=round)
+    found = claims.find(name, params, task, metric, about, stage=stage, round=round)
+    unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
+    if found is None or not unofficial:
+        return found
+    return found.model_copy(update={"source": f"ours on unofficial data; {found.source}"})
 
 
 def fields(setting: Setting) -> dict[str, Any]:
