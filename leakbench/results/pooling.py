@@ -116,9 +116,7 @@ def claim(
     task, about = spec["task"]["name"], fields(setting)
     found = claims.find(name, params, task, metric, about, stage=stage, round=round)
     unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
-    if found is None or not unofficial:
-        return found
-    return found.model_copy(update={"source": f"ours on unofficial data; {found.source}"})
+    return claims.beside(found, unofficial=unofficial)
 
 
 def fields(setting: Setting) -> dict[str, Any]:
