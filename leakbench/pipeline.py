@@ -41,13 +41,22 @@ FAULTS = (
 )
 
 
-def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trained:
-    """Train one spec into the folder ``out``."""
+def train(
+    spec: RunSpec,
+    out: str,
+    device: str,
+    *,
+    restart: bool = False,
+    mixed: bool = False,
+    progress: Progress,
+) -> Trained:
+    """Train one spec into the folder ``out``; what is worth knowing goes to stderr."""
 
     def say(text: str) -> None:
         sys.stderr.write(f"{spec.folder()}: {text}\n")
 
-    return _train(spec, Path(out), device=device, progress=progress, say=say)
+    how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress, "say": say}
+    return _train(spec, Path(out), device=device, **how)
 
 
 def attack(
