@@ -22,15 +22,9 @@ class Cifar100(ImageTask):
     shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 100
     rounds: ClassVar[int] = 100_000
-    _methods: ClassVar[tuple[str, ...]] = (
-        "fedhide",
-        "fedgn",
-        "fedcs",
-        "fedaws",
-        "fedavg",
-        "fedprox",
-    )
-    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys(_methods, {"fraction": 0.1})
+    _tenth: ClassVar[dict[str, Any]] = {"fraction": 0.1}
+    _methods: ClassVar[tuple[str, ...]] = ("fedhide", "fedgn", "fedcs", "fedaws", "fedavg")
+    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys((*_methods, "fedprox"), _tenth)
 
     clients: int = Field(100, ge=100, le=100, description="clients, one per class")
     model: str = Field("resnet18", description="network, one of `leakbench list models`")
