@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from leakbench.attacking import guessing
 from leakbench.attacking.choices import build
-from leakbench.base import provenance
+from leakbench.base import provenance, terminal
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.jobs import Progress
@@ -42,7 +41,7 @@ def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Traine
     """Train one spec into the folder ``out``."""
 
     def say(text: str) -> None:
-        sys.stderr.write(f"{spec.folder()}: {text}\n")
+        terminal.say(f"{spec.folder()}: {text}")
 
     return _train(spec, Path(out), device=device, progress=progress, say=say)
 
