@@ -2,8 +2,8 @@
 installed. And names that are wrong.
 """
 
-import shlex
 import os
+import shlex
 import subprocess
 import sys
 
@@ -270,6 +270,7 @@ def shadowed(folder, kind, words):
         [sys.executable, "-m", "leakbench", *words],
         capture_output=True,
         text=True,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
         check=False,
     )
