@@ -51,13 +51,17 @@ class Results:
         Raises:
             UsageError: the guesses were not scored, for the run was exported without its truth.
         """
+        from leakbench.base.files import read_sealed
         from leakbench.record import columns
+        from leakbench.scoring import flags
 
         if not self.scored:
             from leakbench.scoring.score import UNSCORED
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
-        return _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        folder = _runs.AttackFolder(self.path, read_sealed(self.path / "attack.json"))
+        rows = _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        return [{**row, "flags": flags.today(row["flags"], folder)} for row in rows]
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""
@@ -146,10 +150,13 @@ def attack(
     name: str,
     *,
     device: str = "auto",
+    force: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
+
+    What other code of the attack made is, and with ``force`` whatever is there.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -157,7 +164,7 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, progress=progress)
+    folder = pipeline.attack(str(_path(run)), name, params, device, force, progress=progress)
     return Results(Path(folder))
 
 

@@ -155,6 +155,9 @@ def attack(
     run: Runs,
     attack: Attacks = [],  # noqa: B006
     setting: Settings = [],  # noqa: B006
+    force: Annotated[
+        bool, typer.Option("--force", help="Run again what is there and up to date, too.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -168,6 +171,7 @@ def attack(
         run,
         attack,
         setting,
+        force=force,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),

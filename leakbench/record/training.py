@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakbench.base import provenance
+from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -70,7 +70,7 @@ def train(
 
     Raises:
         UsageError: the place cannot be written, or holds another run under this name, or one that
-            other code or other data began.
+            other code or other data began, or somebody else trains or attacks it.
         MethodError: the method broke its contract or diverged; run.json's status says so.
     """
     if restart and mixed:
@@ -92,18 +92,23 @@ def train(
     if _complete(folder, spec, restart=restart):
         _said(folder, now, say)
         return Trained(folder, skipped=True)
-    # If damaged, or another's, that is said before anything is written.
-    saved = None if restart else checkpoint.saved(folder)
-    begun_by = _begun_by(folder, saved, now, mixed=mixed)
-    if data.unofficial:
-        say(f"{data.unofficial}; every row of this run is flagged unofficial_data")
-    clearing.clear(folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1)
-    with _threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
-        now["threads"] = torch.get_num_threads()
-        fed = federation(Recorder(folder, spec.rounds, spec.record))
-        meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
-        keep = partial(checkpoint.write, fed, folder, origin=now, begun_by=begun_by)
-        _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
+    with locks.training(folder):
+        if not restart and _complete(folder, spec, restart=False):  # somebody else just did it
+            return Trained(folder, skipped=True)
+        # If damaged, or another's, that is said before anything is written.
+        saved = None if restart else checkpoint.saved(folder)
+        begun_by = _begun_by(folder, saved, now, mixed=mixed)
+        if data.unofficial:
+            say(f"{data.unofficial}; every row of this run is flagged unofficial_data")
+        clearing.clear(
+            folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
+        )
+        with _threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
+            now["threads"] = torch.get_num_threads()
+            fed = federation(Recorder(folder, spec.rounds, spec.record))
+            meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
+            keep = partial(checkpoint.write, fed, folder, origin=now, begun_by=begun_by)
+            _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
     return Trained(folder, skipped=False)
 
 
@@ -288,7 +293,8 @@ def _finish(
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
-        part.unlink()
+        if part.is_file():  # not the guesses of an attack, for which `attack` cares
+            part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     done = {"status": "done", "sent": fed.traffic.table(), **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))

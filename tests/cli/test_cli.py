@@ -555,7 +555,7 @@ class TestScore:
         from leakbench.attacking import guessing
 
         before, table = tree_of(made), cli("attack", made, "-a", "prototype_leakage")[1]
-        monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("attacked"))
+        monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("attacked"))
         code, out, err = cli("score", made)
         assert (code, out) == (0, table)
         assert err.startswith("[1/1] prototype_leakage on digits-fedgn-")
@@ -983,8 +983,8 @@ class TestTheProgramItself:
             130,
             "",
             (
-                "leakbench: interrupted. What was finished is kept; the same command goes on from"
-                " there.\n"
+                "leakbench: interrupted. Finished scores are kept; the same command scores all"
+                " again.\n"
             ),
         )
 
@@ -1014,8 +1014,8 @@ class TestTheProgramItself:
         assert gone(process.pid)
         assert (
             err.splitlines()[-1]
-            == "leakbench: interrupted. What was finished is kept; the same command goes on from"
-            " there."
+            == "leakbench: interrupted. Finished runs are kept, and an unfinished one up to its"
+            " last checkpoint; the same command goes on from there."
         )
         assert "Traceback" not in err
         for folder in (tmp_path / "runs").iterdir():
