@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from leakbench.attacking import guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.standing import standing
-from leakbench.base import locks, provenance
+from leakbench.base import locks, provenance, terminal
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
@@ -53,7 +52,7 @@ def train(
     """Train one spec into the folder ``out``; what is worth knowing goes to stderr."""
 
     def say(text: str) -> None:
-        sys.stderr.write(f"{spec.folder()}: {text}\n")
+        terminal.say(f"{spec.folder()}: {text}")
 
     how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress, "say": say}
     return _train(spec, Path(out), device=device, **how)

@@ -46,6 +46,8 @@ RUNGS = {
 }
 ATTACKS = {CASCADE: "best real attacker (cascade)", ANY: "worst case (any attack)"}
 STAGES = {
+    "before": "before the first round",
+    "after": "after the last round",
     "untrained": "before training",
     "early": "early",
     "middle": "half way",

@@ -61,6 +61,7 @@ class View:
             )
         self.threat, self.round, self.control = threat, round, control
         self._recording = recording
+        self.reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         passed = recording.control if control else recording.transcript
         self._seen = self._granted([m for m in passed if m.round <= round and self._sees(m)])
 
@@ -145,7 +146,9 @@ class View:
                 and phase in (None, m.phase)
             )
 
-        return [m for m in self._seen if wanted(m)]
+        found = [m for m in self._seen if wanted(m)]
+        self.reached |= {m.name for m in found}
+        return found
 
     def traffic(self, kind: str) -> Tensor:
         """(messages, 3) int32 round, sender, receiver of what the observer saw pass of this kind.
@@ -204,6 +207,11 @@ class View:
         """The public architecture (knows "method"), without trained numbers."""
         self.know("method")
         return self._recording.module()
+
+    @property
+    def last(self) -> int:
+        """The run's last round; what a method does after it is one round more."""
+        return self._recording.rounds
 
     @property
     def dtype(self) -> torch.dtype:

@@ -219,7 +219,8 @@ def report(
         emit_json({"report": str(made), "rows": tables.rows("tradeoff")})
     else:
         summary.tradeoff(tables.settings)
-        emit(f"\n{made}")
+        emit("")
+        emit(str(made))
     if open_it:
         import webbrowser
 

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakbench.base import terminal
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_files as files
@@ -111,7 +112,7 @@ def _fetched(name: str) -> Layout:
                 f"{lacking[0]} is missing beside the other files of {name}. Put it there too."
             )
     layout = LAYOUTS[name][0]
-    sys.stderr.write(f"{name} is not in {root}: torchvision fetches it\n")
+    terminal.say(f"{name} is not in {root}: torchvision fetches it")
     try:
         root.mkdir(parents=True, exist_ok=True)
         with (

@@ -15,7 +15,6 @@ BLOCKING = {
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
     "mixed_code": "resumed by other code than began it, so no one code made it",
     "stale_run": "trained by other code than what is installed; train it again with --restart",
-    "stale_attack": "attacked by other code than what is installed; attack it again",
 }
 
 

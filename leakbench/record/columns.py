@@ -67,7 +67,7 @@ BOOLEANS = _names("probe accepted on_front")
 
 # The attacker's strength, weakest first.
 RUNGS = _names("paper transcript method public")
-STAGES = _names("untrained early middle final all curve")
+STAGES = _names("untrained early middle final before after all curve")
 FLAGS = _names(
     """
     control_failed dead_run one_seed few_seeds few_units failed_units oracle_prototypes

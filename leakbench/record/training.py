@@ -164,7 +164,8 @@ def _begun_by(
         return past
     if not mixed or set(differs) & set(origins.UNMIXED):
         raise UsageError(origins.refusal(folder, then, now))
-    return [*past, {**then, "until": int(tree["federation"]["t"])}]
+    told = {k: v for k, v in then.items() if k != "run"}  # its name holds the seed
+    return [*past, {**told, "until": int(tree["federation"]["t"])}]
 
 
 def _said(folder: Path, now: Mapping[str, Any], say: Callable[[str], None]) -> None:

@@ -28,6 +28,7 @@ class Digits(SplitTask):
     local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
     local_under_shards: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
+    # One own_lr for all four: it turns their prototypes equally fast, FedAwS's too.
     _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         "fedhide": {**_prototypes, "k": 3},
