@@ -78,8 +78,8 @@ def _taken(path: Path, busy: str) -> BaseFileLock | None:
         if isinstance(error, OSError) and error.errno in _READ_ONLY:
             return None
         raise UsageError(
-            f"cannot write {path} ({error}), the lock that keeps two commands from spoiling each"
-            " other. Choose another folder with -o, or make room there."
+            f"cannot write {path}: {error}. Without a lock two commands could spoil each other"
+            " there. Choose another folder with -o."
         ) from None
     _sign(path)
     return lock

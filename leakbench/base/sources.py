@@ -90,9 +90,9 @@ def _file(name: str) -> Path | None:
         return None
     if not inner:
         return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
-    # A package that is imported may look into more folders than it was found in.
-    found_in = getattr(sys.modules.get(first), "__path__", spec.submodule_search_locations)
-    for folder in found_in or []:
+    # A package that is loaded may look into further folders, as for a method of one's own.
+    folders = getattr(sys.modules.get(first), "__path__", spec.submodule_search_locations)
+    for folder in folders or []:
         path = Path(folder, *inner)
         for found in (path / "__init__.py", path.with_name(f"{path.name}.py")):
             if found.is_file():
