@@ -138,7 +138,7 @@ def guessed(
             again = role == "control" and views[role].same_as(views["attack"])
             made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
-        reached |= views["attack"].reached if stage != "curve" else set()
+        reached |= views["attack"]._reached if stage != "curve" else set()
     if not any(g.role == "attack" for g in found):
         raise UsageError(
             f"{name} found nothing to attack in {run.id}: no message of the kinds"

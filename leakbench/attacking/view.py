@@ -61,7 +61,7 @@ class View:
             )
         self.threat, self.round, self.control = threat, round, control
         self._recording = recording
-        self.reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
+        self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         passed = recording.control if control else recording.transcript
         self._seen = self._granted([m for m in passed if m.round <= round and self._sees(m)])
 
@@ -147,7 +147,7 @@ class View:
             )
 
         found = [m for m in self._seen if wanted(m)]
-        self.reached |= {m.name for m in found}
+        self._reached |= {m.name for m in found}
         return found
 
     def traffic(self, kind: str) -> Tensor:

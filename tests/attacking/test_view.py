@@ -306,6 +306,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
     public = {n: v for n, v in told.items() if n not in methods}
     assert set(public) == {
         "threat",
+        "last",
         "round",
         "control",
         "method",
