@@ -122,7 +122,7 @@ def guessed(
     why = attack.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
-    code, begun = attack_code.guessed_by(type(attack).__module__), time.monotonic()
+    begun, code = time.monotonic(), attack_code.guessed_by(attack, run.spec)
     steps, found = len(rounds_of(recording, attack)), []
     reached: set[tuple[Any, ...]] = set()
     roles = ROLES if recording.controlled else ROLES[:2]
@@ -158,7 +158,7 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     folder = folder_of(recording, name, attack)
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
-    code = attack_code.guessed_by(type(attack).__module__)
+    code = attack_code.guessed_by(attack, recording.run.spec)
     meta = {**_meta(recording, name, attack, 0.0), "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from leakbench.record import attack_code
 from leakbench.record.columns import FLAGS
@@ -34,12 +35,14 @@ def split(flags: str) -> set[str]:
     return set(flags.split("|")) - {""}
 
 
-def today(flags: str, attack: AttackFolder) -> str:
+def today(flags: str, attack: AttackFolder, run: Mapping[str, Any]) -> str:
     """The flags of a row, and whether ``attack`` was made by other code than is installed now.
+
+    ``run``: the run.json of what it attacked.
 
     That is asked whenever a row is read: when it was scored nobody could know.
     """
-    old = attack_code.stale(attack.meta["sources"], attack.name)
+    old = attack_code.stale(attack.meta["sources"], attack.name, run)
     return join({*split(flags), attack_code.STALE} if old else split(flags))
 
 
