@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -9,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.base import shared
-from leakbench.data import split
+from leakbench.data import sklearn_digits, split
 from leakbench.federation import Examples, Task, TaskData, one_class_each
 
 PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
@@ -50,7 +51,8 @@ class DigitPairs(Task):
     def load(self) -> TaskData:
         """Images in [0, 1], float64."""
         train, test, aux = _pairs("train", PER_CLIENT), _pairs("test", 2), _pairs("aux", 4)
-        return one_class_each(train, test, aux, self.clients)
+        data = one_class_each(train, test, aux, self.clients)
+        return replace(data, unofficial=sklearn_digits.unofficial())
 
 
 def _pairs(part: str, each: int) -> Examples:

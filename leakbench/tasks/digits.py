@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.data import split
+from leakbench.data import sklearn_digits, split
 from leakbench.federation import Examples, TaskData
 from leakbench.tasks._split_task import FEDAA, FLEA, IMAGE_MARKER, SplitTask
 
@@ -56,4 +57,4 @@ class Digits(SplitTask):
             UsageError: they cannot be dealt to the clients as the fields ask.
         """
         train, test, aux = (Examples(*split()[k]) for k in ("train", "test", "aux"))
-        return self.dealt(train, test, aux)
+        return replace(self.dealt(train, test, aux), unofficial=sklearn_digits.unofficial())
