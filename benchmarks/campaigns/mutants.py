@@ -79,7 +79,7 @@ READ = {
     ),
 }
 # What somebody writes by hand, or reviews as code: another text is another question.
-ASKED = ("spec.toml", "plugin", "leakage.json")
+ASKED = ("spec.toml", "plugin", "leakage.json", "report")
 # How often each kind is tried.
 SHARES = {"runs": 14, "leakage.json": 4, "report": 2, "spec.toml": 2, "plugin": 1}
 
@@ -121,7 +121,7 @@ class Stage:
         if words not in self.answers:
             where = self.copy("sound")
             done = command(words, where, before=plugged(where))
-            self.answers[words] = done, numbers(where, done)
+            self.answers[words] = done, numbers(where, words, done)
         return self.answers[words]
 
 
@@ -136,10 +136,12 @@ def plugged(where: Path) -> Callable[[], None]:
     return plug
 
 
-def numbers(where: Path, done: Ended) -> dict[str, bytes]:
+def numbers(where: Path, words: tuple[object, ...], done: Ended) -> dict[str, bytes]:
     """What a reader takes from a command: its table, and the tables that it wrote."""
-    out = {"stdout": done.out.encode()}
-    for pattern in ("new/*.csv", "runs/*/attacks/*/results.csv", "runs/*/attacks/*/units.csv"):
+    out, written = {"stdout": done.out.encode()}, ["new/*.csv"]
+    if words[0] in ("attack", "score"):
+        written += [f"runs/*/attacks/*/{name}.csv" for name in ("results", "units")]
+    for pattern in written:
         for path in sorted(where.glob(pattern)):
             if path.is_file():
                 out[str(path.relative_to(where))] = path.read_bytes()
@@ -176,7 +178,7 @@ def mutant(stage: Stage, dice: random.Random, tally: Counter[str]) -> list[str]:
     wrong = judged(done, kind)
     sound, answer = stage.answer(words)
     if done.code in (0, 1, 3) and not wrong:
-        found = numbers(where, done)
+        found = numbers(where, words, done)
         if found == answer and done.code == sound.code:
             tally["read as if untouched"] += 1
         elif kind in ASKED:
