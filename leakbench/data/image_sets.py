@@ -13,6 +13,7 @@ from leakbench.base import terminal
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_files as files
+from leakbench.data import official
 from leakbench.data.image_files import Labelled, Reader
 
 
@@ -63,6 +64,18 @@ def found(name: str) -> Path | None:
     """The folder that holds all files of the set ``name``, or None; nothing is fetched."""
     layout = _layout(name)
     return data_folder() / layout.folder if layout else None
+
+
+def unofficial(name: str) -> str:
+    """Which file of the set that is there is not the official one, a clause; empty where all are.
+
+    Raises:
+        UsageError: the set is nowhere.
+    """
+    layout, root = _layout(name), data_folder()
+    if layout is None:
+        raise UsageError(f"{name} is not in {root}: put {layouts(name)} there.")
+    return official.unlike(name, layout.paths(root, layout.train + layout.test))
 
 
 def layouts(name: str) -> str:
