@@ -99,7 +99,8 @@ class Stage:
 
 def content(where: Path) -> dict[str, bytes]:
     """{name: bytes}, without times and the digests over them."""
-    return {name: timeless(name, data) for name, data in forked.files(where).items()}
+    found = forked.files(where).items()
+    return {name: timeless(name, data) for name, data in found if not name.endswith(".lock")}
 
 
 def timeless(name: str, data: bytes) -> bytes:

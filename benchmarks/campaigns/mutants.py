@@ -175,7 +175,7 @@ def mutant(stage: Stage, dice: random.Random, tally: Counter[str]) -> list[str]:
     tally["mutants"] += 1
     tally[f"of {file.suffix or file.name}"] += 1
     tally[f"exit {done.code}"] += 1
-    wrong = judged(done, kind)
+    wrong = judged(done, words)
     sound, answer = stage.answer(words)
     if done.code in (0, 1, 3) and not wrong:
         found = numbers(where, words, done)
@@ -207,10 +207,10 @@ def known(words: tuple[object, ...]) -> bool:
     return words[0] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
-def judged(done: Ended, kind: str) -> list[str]:
+def judged(done: Ended, words: tuple[object, ...]) -> list[str]:
     """What is wrong with how a command ended."""
     wrong = []
-    slow = kind == "spec.toml"  # who asks for 10^9 rounds gets them
+    slow = "spec.toml" in words  # who asks for 10^9 rounds gets them
     if done.hung and not slow:
         wrong.append(f"hung for {SECONDS:.0f} s")
     elif done.code not in (0, 1, 2, 3, 4) and not done.hung:
@@ -220,7 +220,9 @@ def judged(done: Ended, kind: str) -> list[str]:
     if done.bytes > LIMIT:
         wrong.append(f"{done.bytes / GIB:.1f} GiB")
     if done.code == 2 and not done.hung:
-        said = done.said
+        said = done.out.splitlines()[-1:] if words[0] == "verify" else done.said
+        if words[0] == "verify" and said:  # its answer is what it found
+            return wrong
         if not said or not said[-1].startswith("leakbench: ") or len(said) > 4:
             wrong.append(f"said {said}")
     if "\x1b" in done.out + done.err:
@@ -232,6 +234,8 @@ def kept(where: Path, file: Path) -> dict[Path, bytes]:
     """What no refusal may change: the files of the runs but for attacks, and the baseline."""
     out = {}
     for path in [*where.glob("runs/**/*"), where / "leakage.json"]:
+        if path.name == ".lock":  # says who is at work
+            continue
         if "attacks" not in path.parts and path.exists() and stat.S_ISREG(path.lstat().st_mode):
             out[path] = path.read_bytes()
     return out
