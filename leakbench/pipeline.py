@@ -61,7 +61,7 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
         folder = guessing.folder_of(recording, name, chosen.attack)
         folders.AttackFolder(folder, read_json(folder / "attack.json")).check()
         return str(folder)
-    why = chosen.attack.obstacle(recording)
+    why = chosen.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     try:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
@@ -54,7 +55,7 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         between = [t for t in range(1, last) if surveyed(t, last) and t not in stages.values()]
     step = max(1, -(-len(between) // CURVE))
     curve = [("curve", t) for t in between[::step]]
-    wanted = attack.stages_of(recording)
+    wanted = attack.stages_of(Outline(recording, attack.threat))
     chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
     if not chosen:  # a short run has fewer stages; the last is always there
         chosen = [("final", last)]
@@ -79,7 +80,7 @@ def guess(
             f"{run.path} is not complete (status: {run.status}). Train it first; the same command"
             " resumes it."
         )
-    why = attack.obstacle(recording)
+    why = attack.obstacle(Outline(recording, attack.threat))
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
     folder, begun = folder_of(recording, name, attack), time.monotonic()

@@ -32,6 +32,14 @@ class Source(Protocol):
         """The last round."""
 
     @property
+    def stages(self) -> Mapping[str, int]:
+        """{stage: round} of the audited rounds."""
+
+    @property
+    def audited(self) -> int:
+        """Clients of an audited round whose updates were kept, at most."""
+
+    @property
     def method(self) -> Defense:
         """The defense with its parameters."""
 

@@ -120,8 +120,8 @@ def attack(
             continue
         recording = Recording(run, where)
         for choice in chosen or choices.planned(recording):
-            name, obstacle = f"{choice.title} on {run.id}", choice.attack.obstacle(recording)
-            seconds = 0.0 if obstacle else choice.attack.seconds(recording)
+            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
+            seconds = 0.0 if obstacle else choice.seconds(recording)
             if not chosen and seconds > pipeline.LONGEST:
                 console.warn(
                     f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
