@@ -39,9 +39,9 @@ class Results:
 
         Of a run that was exported without its truth there are guesses alone.
         """
-        from leakbench.base.files import read_json
+        from leakbench.base.files import read_sealed
 
-        return bool(read_json(self.path / "attack.json")["status"] != "guessed")
+        return bool(read_sealed(self.path / "attack.json")["status"] != "guessed")
 
     @property
     def rows(self) -> list[dict[str, Any]]:

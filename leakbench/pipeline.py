@@ -10,7 +10,7 @@ from leakbench.attacking import guessing
 from leakbench.attacking.choices import build
 from leakbench.base import provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
 from leakbench.record import folders
 from leakbench.record.recording import Recording
@@ -59,7 +59,7 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     recording = Recording(folders.load(run), provenance.device(device))
     if guessing.complete(recording, name, chosen.attack):
         folder = guessing.folder_of(recording, name, chosen.attack)
-        folders.AttackFolder(folder, read_json(folder / "attack.json")).check()
+        folders.AttackFolder(folder, read_sealed(folder / "attack.json")).check()
         return str(folder)
     why = chosen.obstacle(recording)
     if why:

@@ -18,7 +18,7 @@ from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.files import SCHEMA, read_json, read_tree, write_json, write_tree
+from leakbench.base.files import SEALED_SCHEMA, read_sealed, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.spec import canonical
 from leakbench.base.version import __version__
@@ -105,7 +105,7 @@ def guess(
     fresh = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / "guess.safetensors", found)
-    write_json(fresh / "attack.json", _meta(recording, name, attack, time.monotonic() - begun))
+    write_sealed(fresh / "attack.json", _meta(recording, name, attack, time.monotonic() - begun))
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     return folder
@@ -114,7 +114,7 @@ def guess(
 def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     """Leave a note in the run folder that this attack failed, and why."""
     meta = {**_meta(recording, name, attack, 0.0), "status": f"failed: {why}"}
-    write_json(folder_of(recording, name, attack) / "attack.json", meta)
+    write_sealed(folder_of(recording, name, attack) / "attack.json", meta)
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
     for k, v in attack.parameters().items():
         words += ["-s", f"{name}.{k}={v if isinstance(v, str) else canonical(v)}"]
     return {
-        "schema": SCHEMA,
+        "schema": SEALED_SCHEMA,
         "status": "guessed",
         "attack": name,
         "params": attack.parameters(),
@@ -179,6 +179,6 @@ def complete(recording: Recording, name: str, attack: Attack) -> bool:
     path = folder_of(recording, name, attack) / "attack.json"
     if not path.exists():
         return False
-    meta = read_json(path)
+    meta = read_sealed(path)
     there = "guessed" if recording.exported else "done"
     return meta.get("status") == there and meta.get("versions", {}).get("leakbench") == __version__

@@ -55,10 +55,15 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         ) from None
 
 
-def write_json(path: Path, value: Any) -> None:
+def pack_json(value: Any) -> bytes:
     """Sorted JSON without NaN."""
     text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    return (text + "\n").encode()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``pack_json``."""
+    write_bytes(path, pack_json(value))
 
 
 def read_json(path: Path, schema: int = SCHEMA) -> Any:
@@ -89,9 +94,14 @@ def seal(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with its `digest`."""
+    return {**value, SEAL: seal(value)}
+
+
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     """Sorted JSON with its own `digest`, by which a change is noticed."""
-    write_json(path, {**value, SEAL: seal(value)})
+    write_json(path, sealed(value))
 
 
 def read_sealed(path: Path, schema: int = SEALED_SCHEMA) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import inside, read_csv, read_json, read_tree, verify
+from leakbench.base.files import inside, read_csv, read_sealed, read_tree, verify
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row, typed
 
@@ -110,6 +111,11 @@ class Run(Folder):
         return dict(self.meta["spec"])
 
     @property
+    def content(self) -> str:
+        """SHA-256 of the canonical JSON of the files that run.json lists, by their hashes."""
+        return hashlib.sha256(canonical(self.meta.get("files", {})).encode()).hexdigest()
+
+    @property
     def attacks(self) -> tuple[AttackFolder, ...]:
         """Its attack folders as they are on the disk now, whatever their status.
 
@@ -191,9 +197,7 @@ def _read(
     folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]
 ) -> dict[str, Any]:
     path = inside(folder, name)
-    meta = read_json(path)
-    if not isinstance(meta, dict):
-        raise BrokenFile(f"{path} is damaged (not a JSON object). Make it again.")
+    meta = read_sealed(path)
     for dotted in (*always, *(when_done if meta.get("status") == "done" else ())):
         at: Any = meta
         for key in dotted.split("."):

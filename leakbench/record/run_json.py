@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from leakbench.base import provenance
-from leakbench.base.files import SCHEMA
+from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.federation import Federation
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
@@ -22,7 +22,7 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
     """run.json before the first round, without its status."""
     task, facts = made.task, fed.facts
     return {
-        "schema": SCHEMA,
+        "schema": SEALED_SCHEMA,
         "id": spec.folder(),
         "spec": spec.model_dump(mode="json"),
         "method": made.method.display(),

@@ -13,7 +13,7 @@ import torch
 
 from leakbench.base import provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
 from leakbench.federation.evaluate import Evaluations, evaluated
@@ -75,16 +75,16 @@ def train(
     fed = federation(Recorder(folder, spec.rounds, spec.record))
     saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
     meta = described(spec, made, fed, where)
-    write_json(folder / "run.json", {**meta, "status": "running"})
+    write_sealed(folder / "run.json", {**meta, "status": "running"})
     at = evaluated(spec.rounds, made.task.evaluations)
     try:
         scores = _rounds(fed, spec, folder, saved, at, progress or (lambda *_: None))
     except LeakbenchError as error:
-        write_json(folder / "run.json", {**meta, "status": f"failed: {error}"})
+        write_sealed(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
     except FAULTS as error:
         why = f"{type(error).__name__}: {error}"
-        write_json(folder / "run.json", {**meta, "status": f"failed: {why}"})
+        write_sealed(folder / "run.json", {**meta, "status": f"failed: {why}"})
         raise MethodError(f"{spec.folder()} failed: {why}.") from error
     _finish(fed, spec, folder, data, scores, meta)
     return Trained(folder, skipped=False)
@@ -99,8 +99,8 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
                 " anew."
             )
         return False
-    meta = read_json(folder / "run.json")
-    found = meta.get("spec") if isinstance(meta, dict) else None
+    meta = read_sealed(folder / "run.json")
+    found = meta.get("spec")
     if not isinstance(found, dict):
         raise BrokenFile(
             f"{folder / 'run.json'} is damaged (no 'spec'). Delete the folder to train this run"
@@ -126,7 +126,7 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
         )
     # A command without attacks keeps those that are stored.
     if ours["attacks"] and found.get("attacks") != ours["attacks"]:
-        write_json(folder / "run.json", {**meta, "spec": ours})
+        write_sealed(folder / "run.json", {**meta, "spec": ours})
     return True
 
 
@@ -199,5 +199,5 @@ def _finish(
         part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     done = {"status": "done", "sent": fed.traffic.table(), **ran}
-    files = digests(folder, without=("attacks/", "checkpoint/", "run.json"))
-    write_json(folder / "run.json", {**meta, **done, "files": files})
+    files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))
+    write_sealed(folder / "run.json", {**meta, **done, "files": files})

@@ -15,7 +15,7 @@ from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
-from leakbench.base.files import digests, read_json, write_csv, write_json
+from leakbench.base.files import digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
 from leakbench.record import columns
 from leakbench.record.folders import AttackFolder, Run
@@ -69,7 +69,7 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     if recording.exported:
         raise UsageError(f"{recording.run.path} {UNSCORED}")
     folder = folder_of(recording, name, attack)
-    meta = read_json(folder / "attack.json")
+    meta = read_sealed(folder / "attack.json")
     if meta.get("files"):  # scored before: what is scored again must be what was guessed then
         AttackFolder(folder, meta).check("guess.safetensors")
     truth = truth or Truth(recording.run)
@@ -97,7 +97,7 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
         "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
     }
     files = digests(folder, without=("attack.json",))
-    write_json(folder / "attack.json", {**meta, **done, "files": files})
+    write_sealed(folder / "attack.json", {**meta, **done, "files": files})
     return folder
 
 

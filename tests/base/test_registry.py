@@ -13,7 +13,7 @@ import leakbench.api as leakbench
 from leakbench import cli
 from leakbench.base import registry
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.record import folders
 from leakbench.record.runspec import make_spec
 
@@ -383,7 +383,7 @@ def test_the_run_says_how_to_make_it_again(tmp_path, capsys):
         seed=3,
         wrappers=[("clip_noise", {"kinds": ["prototype"]})],
     )
-    words = read_json(run.path / "run.json")["command"]
+    words = read_sealed(run.path / "run.json")["command"]
     assert cli.run([*shlex.split(words)[1:], "-o", str(tmp_path)]) == 0
     assert "complete" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == [run.path.name]

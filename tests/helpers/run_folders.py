@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
@@ -20,6 +20,13 @@ METRICS = (P_LEAK, IDENTIFICATION, PSNR, MSE)
 SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
 # As if psnr had no least value.
 SCALES["psnr"]["low"] = None
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a sealed JSON and seal it again: what somebody does who knows of the seal."""
+    meta = read_sealed(path)
+    change(meta)
+    write_sealed(path, meta)
 
 
 def make_run(
@@ -95,7 +102,7 @@ def make_run(
         {"round": rounds},
     )
     meta = {
-        "schema": 1,
+        "schema": 2,
         "status": "done",
         "id": path.name,
         "spec": spec,
@@ -113,9 +120,9 @@ def make_run(
         "sent": [],
         "missing": [],
         "test_data": "t" * 64,
-        "files": digests(path, without=("attacks/", "checkpoint/", "run.json")),
+        "files": digests(path, without=("attacks/", "run.json")),
     }
-    write_json(path / "run.json", meta | more)
+    write_sealed(path / "run.json", meta | more)
     return path
 
 
@@ -171,7 +178,7 @@ def add_attack(
     folder: str = "",
 ) -> Path:
     """An attack folder on ``run`` with these rows."""
-    meta, params = read_json(run / "run.json"), dict(params or {"seed": 0})
+    meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
     path = run / "attacks" / (folder or f"{name}-{fingerprint(params)}")
     units, results = [], []
     for row in rows:
@@ -204,7 +211,7 @@ def add_attack(
         {"guesses": []},
     )
     about = {
-        "schema": 1,
+        "schema": 2,
         "status": status,
         "attack": name,
         "params": params,
@@ -220,7 +227,7 @@ def add_attack(
         "missing": list(missing),
         "files": digests(path, without=("attack.json",)),
     }
-    write_json(path / "attack.json", about)
+    write_sealed(path / "attack.json", about)
     return path
 
 
