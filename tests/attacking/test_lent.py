@@ -173,7 +173,7 @@ def test_messages_in_memory_stay_as_they_were_given():
         net, cross_entropy, shape=(4,), aux_data=(torch.rand(3, 4), [0] * 3)
     )
     seen.add("update", [torch.ones_like(p) for p in net.parameters()], labels=[1])
-    seen.add("prototype", torch.ones(3))
+    seen.add("prototype", torch.tensor([1.0, 2.0, 3.0]))
 
     for write, named in ((norm, "prototype"), (pop, "update"), WRITES["images"], WRITES["labels"]):
         with pytest.raises(MethodError, match=named):
