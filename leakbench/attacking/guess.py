@@ -53,7 +53,8 @@ def checked(
             raise MethodError(
                 f"{who}: the guess for {g.unit} is not finite; report it as failed instead."
             )
-        nobody = sorted(u for u in covers(g) if not view._exists(u))
+        named = [u for u in sorted(covers(g)) if u.startswith("client/")]
+        nobody = [u for u in named if not view._exists(u)]
         if nobody:
             raise MethodError(f"{who} guessed about {nobody[0]}, which does not exist.")
     return [_own(g) for g in guesses]
