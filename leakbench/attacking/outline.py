@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
-from leakbench.attacking.source import Source
+from leakbench.attacking.source import Source, passed
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.traffic import party
 
 if TYPE_CHECKING:
     from leakbench.attacking.view import ThreatModel
@@ -105,12 +103,3 @@ class Outline:
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Why what an attack reads is not all there, though it was sent; empty where it is."""
         return self._source.lacks(kinds, knows)
-
-
-def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
-    """(messages, 3) int32: the rows of ``kind`` that ``observer`` sends or receives; a copy."""
-    rows = traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
-    if observer == "outsider":
-        return rows[:0].clone()
-    me = party(observer)
-    return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]

@@ -15,8 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacking.lent import Lent
-from leakbench.attacking.outline import passed
-from leakbench.attacking.source import Source
+from leakbench.attacking.source import Source, passed
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.spec import Spec
 from leakbench.federation.defense import Defense
