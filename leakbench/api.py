@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leakbench.gate.baseline import GateRow
     from leakbench.gate.gate import CheckResult
     from leakbench.results.tables import Tables
+    from leakbench.verifying import Finding
 
 Runs = Iterable[Run | str | Path]
 
@@ -50,13 +51,17 @@ class Results:
         Raises:
             UsageError: the guesses were not scored, for the run was exported without its truth.
         """
+        from leakbench.base.files import read_sealed
         from leakbench.record import columns
+        from leakbench.scoring import flags
 
         if not self.scored:
             from leakbench.scoring.score import UNSCORED
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
-        return _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        folder = _runs.AttackFolder(self.path, read_sealed(self.path / "attack.json"))
+        rows = _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        return [{**row, "flags": flags.today(row["flags"], folder)} for row in rows]
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""
@@ -139,10 +144,13 @@ def attack(
     name: str,
     *,
     device: str = "auto",
+    force: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
+
+    What other code of the attack made is, and with ``force`` whatever is there.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -150,7 +158,7 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, progress=progress)
+    folder = pipeline.attack(str(_path(run)), name, params, device, force, progress=progress)
     return Results(Path(folder))
 
 
@@ -235,6 +243,25 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
     from leakbench.record import exporting
 
     return exporting.export(load(_path(run)), Path(out))
+
+
+def verify(
+    run: Run | str | Path, *, replay: int = 0, progress: Progress = lambda *_: None
+) -> tuple[Finding, ...]:
+    """Derive again what the folder of ``run`` claims; ``.outcome`` of each says what came of it.
+
+    Args:
+        run: a complete run; nothing is written to its folder.
+        replay: so many of the first rounds are trained again and compared byte for byte.
+        progress: called with (rounds done, rounds, what).
+
+    Raises:
+        UsageError: the run is not complete.
+        BrokenFile: run.json is missing or damaged.
+    """
+    from leakbench.verifying import verify as _verify
+
+    return _verify(load(_path(run)), replay=replay, progress=progress)
 
 
 def check(

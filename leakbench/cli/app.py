@@ -144,6 +144,9 @@ def attack(
     run: Runs,
     attack: Attacks = [],  # noqa: B006
     setting: Settings = [],  # noqa: B006
+    force: Annotated[
+        bool, typer.Option("--force", help="Run again what is there and up to date, too.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -157,6 +160,7 @@ def attack(
         run,
         attack,
         setting,
+        force=force,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),
@@ -298,6 +302,28 @@ def check(
         console=Console(quiet),
         as_json=as_json,
     )
+
+
+@app.command()
+def verify(
+    run: Runs,
+    replay: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="ROUNDS",
+            help="Train so many of the first rounds again, and compare byte for byte.",
+        ),
+    ] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Derive again what run folders claim.
+    What holds, what differs (exit 2), and what cannot be checked.
+    """
+    from leakbench.cli import verify as _verify
+
+    return _verify.run(run, replay=replay, console=Console(quiet), as_json=as_json)
 
 
 @app.command()

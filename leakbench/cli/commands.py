@@ -94,6 +94,7 @@ def attack(
     attacks: Sequence[str],
     given: Sequence[str],
     *,
+    force: bool,
     device: str,
     jobs: int,
     console: Console,
@@ -130,7 +131,9 @@ def attack(
                 continue
             say = console.detail if chosen else console.say
             say(f"{name}: about {math.ceil(seconds)} s")
-            asked = (str(run.path), choice.name, choice.attack.parameters(), where)
+            if not (force or obstacle):
+                _say_why(recording, choice, console)
+            asked = (str(run.path), choice.name, choice.attack.parameters(), where, force)
             todo.append(Job(name, pipeline.attack, asked))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
@@ -149,6 +152,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     from leakbench.base import registry
     from leakbench.base.errors import UnknownName
     from leakbench.record import folders
+    from leakbench.record.placing import GUESS
 
     known = registry.names("attacks")
     for name in attacks:
@@ -157,7 +161,8 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     todo = []
     for run in folders.find(names):
         for folder in run.attacks:
-            if (not attacks or folder.name in attacks) and not folder.status.startswith("failed"):
+            has_guesses = GUESS in folder.meta.get("files", {})
+            if (not attacks or folder.name in attacks) and has_guesses:
                 saved = (str(run.path), folder.name, folder.meta["params"])
                 todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
     if not todo:
@@ -277,6 +282,19 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
     if any(o.damaged for o in failed) or (nothing_done and all(o.wrong for o in failed)):
         return UsageError.exit_code
     return SOME_FAILED if failed else 0
+
+
+def _say_why(recording: Any, choice: Any, console: Console) -> None:
+    """Why an attack whose results are there is made again."""
+    from leakbench.attacking.standing import standing
+    from leakbench.base.errors import BrokenFile
+
+    try:
+        why = standing(recording, choice.name, choice.attack).why
+    except BrokenFile:  # its job says so
+        return
+    if why:
+        console.say(f"{choice.title} on {recording.run.id}: {why}")
 
 
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:

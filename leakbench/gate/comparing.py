@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
+from leakbench.record.attack_code import STALE
 from leakbench.statistics.differences import Difference, compare
 
 BLOCKING = {
@@ -50,6 +51,29 @@ def blocked(now: GateRow, then: GateRow) -> str:
             f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
         )
     return ""
+
+
+def other_code(now: GateRow, then: GateRow) -> str:
+    """Which attack was changed since the baseline, so that the numbers are not of one attack.
+
+    One that finds more would make the method look worse, and one that finds less better.
+    """
+    both = sorted(now.code.keys() & then.code.keys())
+    changed = [name for name in both if now.code[name] != then.code[name]]
+    if not changed:
+        return ""
+    return (
+        f"{then.value:.4g} -> {now.value:.4g}, but {', '.join(changed)} ran with other code than"
+        " in the baseline, so the attack may have changed and not the method; attack the"
+        " baseline's runs with this code, or if it is meant, --update"
+    )
+
+
+def outdated(now: GateRow) -> str:
+    """Why a row that is not worse is no news: an attack that is not the installed one."""
+    if STALE not in now.flags:
+        return ""
+    return "not worse, but attacked by other code than is installed; run leakbench attack first"
 
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:

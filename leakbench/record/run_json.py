@@ -43,7 +43,7 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
         },
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
-        "test_data": _digest(fed.data.test.stored, fed.data.test.y),
+        "test_data": digest_of(fed.data.test.stored, fed.data.test.y),
         "sent": [],
         "missing": [],
         "files": {},
@@ -52,7 +52,7 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
     }
 
 
-def _digest(*tensors: torch.Tensor) -> str:
+def digest_of(*tensors: torch.Tensor) -> str:
     """SHA-256 of tensors' bytes, by which the gate knows that test data are the same."""
     sha = hashlib.sha256()
     for t in tensors:

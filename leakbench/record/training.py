@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from leakbench.base import provenance
+from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -25,7 +26,7 @@ from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.recorder import Recorder
 from leakbench.record.run_json import described
-from leakbench.record.runspec import RunSpec, parts
+from leakbench.record.runspec import Parts, RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
 # A method that keeps a model for every client has large ones: training takes so many times as long
@@ -54,7 +55,8 @@ def train(
     """Run ``spec`` into its folder below ``runs``: from its last checkpoint; not if it is complete.
 
     Raises:
-        UsageError: the place cannot be written, or holds another run under this name.
+        UsageError: the place cannot be written, or holds another run under this name, or somebody
+            else trains or attacks it.
         MethodError: the method broke its contract or diverged; run.json's status says so.
     """
     where = provenance.device(device)
@@ -72,6 +74,22 @@ def train(
     folder = runs / spec.folder()
     if _complete(folder, spec):
         return Trained(folder, skipped=True)
+    with locks.training(folder):
+        if _complete(folder, spec):  # somebody else has trained it meanwhile
+            return Trained(folder, skipped=True)
+        return _trained(spec, folder, made, data, federation, where, progress)
+
+
+def _trained(
+    spec: RunSpec,
+    folder: Path,
+    made: Parts,
+    data: TaskData,
+    federation: Callable[[Recorder], Federation],
+    where: str,
+    progress: Progress | None,
+) -> Trained:
+    """Run ``spec`` into ``folder``, which nobody else writes to."""
     fed = federation(Recorder(folder, spec.rounds, spec.record))
     saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
     meta = described(spec, made, fed, where)
@@ -170,6 +188,15 @@ def _finite(fed: Federation, scores: Evaluations) -> None:
         raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
 
 
+def utility_rows(metric: str, scores: Mapping[int, Tensor]) -> list[dict[str, Any]]:
+    """The lines of utility.csv, from {round: scores of the test units}."""
+    rows = []
+    for t, v in sorted(scores.items()):
+        e = METRICS[metric].estimate(v.double().tolist())
+        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
+    return rows
+
+
 def _finish(
     fed: Federation,
     spec: RunSpec,
@@ -179,24 +206,21 @@ def _finish(
     meta: dict[str, Any],
 ) -> None:
     """Everything that is written once, after the last round; run.json last."""
-    metric, rows = fed.task.metric, []
-    for t, v in sorted(scores.scores.items()):
-        e = METRICS[metric].estimate(v.double().tolist())
-        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
-    write_csv(folder / "utility.csv", RUN_UTILITY, rows)
+    metric = fed.task.metric
+    write_csv(folder / "utility.csv", RUN_UTILITY, utility_rows(metric, scores.scores))
     measured = {f"{t:06d}": v for t, v in scores.scores.items()}
     write_tree(folder / "utility.safetensors", measured, {"metric": metric})
     diagnostics = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
     write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostics)
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
-    aux = {"x": data.aux.stored, "y": data.aux.y}
-    write_tree(folder / "known" / "aux_data.safetensors", aux, {"task": spec.task.name})
+    private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
-        part.unlink()
+        if part.is_file():  # not the guesses of an attack, for which `attack` cares
+            part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     done = {"status": "done", "sent": fed.traffic.table(), **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))

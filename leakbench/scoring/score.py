@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,10 +16,11 @@ from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
-from leakbench.base.files import digests, read_sealed, write_csv, write_sealed
+from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
-from leakbench.record import columns
+from leakbench.record import attack_code, columns
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.scoring import flags
 from leakbench.scoring.truth import Answer, Truth
@@ -55,23 +57,72 @@ class Line:
     remark: str = ""  # what a reader would miss in the row
 
 
-def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
+def score(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Path:
     """Score the saved guesses of ``attack`` on a run again.
 
     Writes units.csv, results.csv and attack.json. ``truth``: another run's, for the test that
-    leakage then falls to the floor.
+    leakage then falls to the floor. ``folder``: where the guesses lie, if not in the attack's own.
 
     Raises:
         UsageError: the run was exported without the truth.
-        BrokenFile: the guesses or the truth are missing or damaged.
+        BrokenFile: the guesses or the truth are missing or damaged, or another run's.
         MethodError: a score left its metric's range.
     """
     if recording.exported:
         raise UsageError(f"{recording.run.path} {UNSCORED}")
-    folder = folder_of(recording, name, attack)
-    meta = read_sealed(folder / "attack.json")
-    if meta.get("files"):  # scored before: what is scored again must be what was guessed then
-        AttackFolder(folder, meta).check("guess.safetensors")
+    folder = folder or folder_of(recording, name, attack)
+    meta = read_sealed(folder / NAME)
+    # What is scored must be what was guessed then, from these messages.
+    made = AttackFolder(folder, meta)
+    recording.run.owns(made)
+    made.check(GUESS)
+    recording.run.owns_guesses(made)
+    found = numbers(recording, name, attack, meta, truth=truth, folder=folder)
+    fresh = hidden(folder, "scored")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_csv(fresh / "units.csv", columns.UNITS, found.units)
+    write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
+    done = {
+        "status": "done",
+        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "missing": [{"metric": m, "reason": why} for m, why in found.missing],
+        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
+        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
+    }
+    write_sealed(fresh / NAME, {**meta, **done})
+    return put(fresh, folder, keep=(GUESS,))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What guesses and truth give: the lines of units.csv and results.csv, and what is missing."""
+
+    units: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    missing: list[tuple[str, str]]  # metric, reason
+
+
+def numbers(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    meta: dict[str, Any],
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Scored:
+    """Score the saved guesses of ``attack``, and write nothing.
+
+    ``meta``: of its attack.json. ``truth``, ``folder`` and what is raised: as for ``score``.
+    """
+    folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
@@ -89,16 +140,8 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     missing += [(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
-    write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
-    write_csv(folder / "results.csv", columns.RESULTS, rows)
-    done = {
-        "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
-    }
-    files = digests(folder, without=("attack.json",))
-    write_sealed(folder / "attack.json", {**meta, **done, "files": files})
-    return folder
+    units = [u for line in lines for u in _units(line)]
+    return Scored(units, rows, list(dict.fromkeys(missing)))
 
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:

@@ -555,7 +555,7 @@ class TestScore:
         from leakbench.attacking import guessing
 
         before, table = tree_of(made), cli("attack", made, "-a", "prototype_leakage")[1]
-        monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("attacked"))
+        monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("attacked"))
         code, out, err = cli("score", made)
         assert (code, out) == (0, table)
         assert err.startswith("[1/1] prototype_leakage on digits-fedgn-")

@@ -12,6 +12,7 @@ from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, 
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
+from leakbench.record.folders import load
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact
 
@@ -176,6 +177,7 @@ def add_attack(
     status: str = "done",
     missing: Sequence[Mapping[str, str]] = (),
     folder: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> Path:
     """An attack folder on ``run`` with these rows."""
     meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
@@ -208,11 +210,13 @@ def add_attack(
     write_tree(
         path / "guess.safetensors",
         {"0": {"x": torch.tensor([float(sum(map(sum, (r["scores"]["attack"] for r in rows))))])}},
-        {"guesses": []},
+        {"guesses": [], "transcript": load(run).transcript},
     )
     about = {
         "schema": 2,
         "status": status,
+        "of": load(run).named,
+        "sources": dict(sources or {}),
         "attack": name,
         "params": params,
         "threat": {

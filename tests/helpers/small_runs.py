@@ -21,7 +21,7 @@ from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
 from leakbench.attacking.outline import Outline
-from leakbench.base.files import read_csv, read_sealed, write_sealed
+from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
 from leakbench.record.recording import Recording
 
@@ -89,8 +89,11 @@ def write_guesses(
 ) -> Path:
     """An attack's folder with these (role, stage, guess), as if it had guessed them."""
     folder = folder_of(recording, name, attack)
-    _save(folder / "guess.safetensors", [Guessed(role, stage, g) for role, stage, g in found])  # type: ignore[arg-type]
-    write_sealed(folder / "attack.json", _meta(recording, name, attack, 0.0))
+    guesses = [Guessed(role, stage, g) for role, stage, g in found]  # type: ignore[arg-type]
+    _save(folder / "guess.safetensors", guesses, recording.run.transcript)
+    files = digests(folder, without=("attack.json", "units.csv", "results.csv"))
+    meta = {**_meta(recording, name, attack, 0.0), "files": files}
+    write_sealed(folder / "attack.json", meta)
     return folder
 
 

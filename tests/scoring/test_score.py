@@ -156,7 +156,7 @@ def test_scoring_twice_gives_the_same_bytes_and_runs_no_attack(fedgn, tmp_path, 
     run = copied(fedgn, tmp_path)
     folder = api.attack(run, "prototype_leakage").path
     first = tree_of(folder)
-    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("guessed again"))
+    monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("guessed again"))
     monkeypatch.setattr(Attack, "__call__", lambda *a, **k: pytest.fail("attacked again"))
     assert api.score(run, "prototype_leakage").path == folder
     assert tree_of(folder) == first
