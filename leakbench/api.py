@@ -145,12 +145,14 @@ def attack(
     *,
     device: str = "auto",
     force: bool = False,
+    isolated: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
 
-    What other code of the attack made is, and with ``force`` whatever is there.
+    What other code of the attack made is, and with ``force`` whatever is there. ``isolated``: each
+    guess is made in a process of its own, which has what the threat model grants and no more.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -158,7 +160,9 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, force, progress=progress)
+    folder = pipeline.attack(
+        str(_path(run)), name, params, device, force, isolated, progress=progress
+    )
     return Results(Path(folder))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -75,13 +76,22 @@ def guess(
     )
 
 
+# (name, attack, view, blind): what the attack makes of the view, somewhere else than here.
+Elsewhere = Callable[[str, Attack, View, bool], list[Guess]]
+
+
 def guessed(
-    recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    elsewhere: Elsewhere | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
     """Run the attack, its blind guess and its control; save them in a hidden folder.
 
     Each in every round that the attack looks at. Of a run that was exported there is no control,
-    unless nothing is defended in it.
+    unless nothing is defended in it. ``elsewhere``: calls the attack in isolation.
 
     Raises:
         UsageError: the attack does not fit what the run shared, or there was nothing to attack.
@@ -99,6 +109,10 @@ def guessed(
     code, begun = attack_code.guessed_by(type(attack).__module__), time.monotonic()
     todo, found = rounds_of(recording, attack), []
     roles = ROLES if recording.controlled else ROLES[:2]
+
+    def call(view: View, blind: bool) -> list[Guess]:
+        return elsewhere(name, attack, view, blind) if elsewhere else attack(view, blind=blind)
+
     for i, (stage, t) in enumerate(todo):
         views: dict[Role, View] = {}
         for role in roles:
@@ -108,7 +122,7 @@ def guessed(
         for role in roles:
             progress(len(roles) * i + roles.index(role), len(roles) * len(todo), f"{name}, {stage}")
             again = role == "control" and views[role].same_as(views["attack"])
-            made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
+            made[role] = made["attack"] if again else call(views[role], role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
     if not any(g.role == "attack" for g in found):
         raise UsageError(
@@ -119,8 +133,9 @@ def guessed(
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / GUESS, found, run.transcript)
     meta = _meta(recording, name, attack, time.monotonic() - begun)
+    meta |= {"sources": code, "isolated": elsewhere is not None}
     listed = {GUESS: digest(fresh / GUESS)}
-    write_sealed(fresh / NAME, {**meta, "sources": code, "files": listed})
+    write_sealed(fresh / NAME, {**meta, "files": listed})
     return fresh
 
 

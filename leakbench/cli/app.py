@@ -147,6 +147,9 @@ def attack(
     force: Annotated[
         bool, typer.Option("--force", help="Run again what is there and up to date, too.")
     ] = False,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Guess in processes that have what is granted alone.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -161,6 +164,7 @@ def attack(
         attack,
         setting,
         force=force,
+        isolated=isolated,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),

@@ -95,6 +95,7 @@ def attack(
     given: Sequence[str],
     *,
     force: bool,
+    isolated: bool,
     device: str,
     jobs: int,
     console: Console,
@@ -133,7 +134,8 @@ def attack(
             say(f"{name}: about {math.ceil(seconds)} s")
             if not (force or obstacle):
                 _say_why(recording, choice, console)
-            asked = (str(run.path), choice.name, choice.attack.parameters(), where, force)
+            given_to = (str(run.path), choice.name, choice.attack.parameters())
+            asked = (*given_to, where, force, isolated)
             todo.append(Job(name, pipeline.attack, asked))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")

@@ -295,6 +295,7 @@ def _row(
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
     return {**row, "flags": flags.join(marks)}
 
 
