@@ -166,6 +166,23 @@ def attack(
     return Results(Path(folder))
 
 
+def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -> Results:
+    """Score ``guesses``, an attack folder that somebody else made on an export of ``run``.
+
+    Its rows carry the flag `submitted`. The floor is made here, and the control where the attack
+    that is installed here is the one that they used; else they also carry `no_control`, and may
+    accuse but never acquit. ``force``: in place of results that were made here.
+
+    Raises:
+        UsageError: they were made on something else, or are not as ``leakbench attack`` writes
+            them, or the attack is not installed.
+        BrokenFile: a file is damaged.
+    """
+    from leakbench import pipeline
+
+    return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
+
+
 def score(run: Run | str | Path, name: str, **params: Any) -> Results:
     """Score the saved guesses of ``name`` on a run again; the attack is not rerun.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from leakbench.attacking import guessing
+from leakbench.attacking import guessing, submission
 from leakbench.attacking import isolated as apart
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
@@ -18,6 +19,7 @@ from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
+from leakbench.base.printable_text import one_line
 from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
@@ -137,6 +139,35 @@ def _failed(recording: Recording, name: str, chosen: Attack, why: str, made: Pat
     fail(made, why)
     if made != folder:
         put(made, folder)
+
+
+def submit(run: str, guesses: str, *, force: bool = False) -> str:
+    """Score guesses that somebody else made on an export of ``run``; returns the attack's folder.
+
+    Raises:
+        UsageError: they are not, or not as ``leakbench attack`` writes them; or results of our own
+            lie there, and not ``force``.
+        BrokenFile: a file of theirs, or of the run, is damaged.
+    """
+    recording = Recording(folders.load(run))
+    name, chosen, _ = submission.named(recording, Path(guesses))
+    folder = guessing.folder_of(recording, name, chosen)
+    with locks.attacking(recording.run.path, folder.name):
+        there = read_sealed(folder / NAME) if (folder / NAME).exists() else {"submitted": True}
+        if not there.get("submitted") and not force:
+            raise UsageError(
+                f"{folder} holds results of this attack with these parameters that were made here;"
+                " with --force the submission takes their place."
+            )
+        fresh = submission.taken(recording, Path(guesses))
+        try:
+            return str(put(scoring.score(recording, name, chosen, folder=fresh), folder))
+        except FAULTS as error:
+            raise UsageError(
+                f"{guesses} cannot be scored: {type(error).__name__}: {one_line(str(error))}."
+            ) from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
 
 
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:

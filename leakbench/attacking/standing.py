@@ -43,6 +43,8 @@ def standing(
     if not (folder / NAME).exists():
         return Standing(complete=False, guesses=_left(recording, name, attack))
     meta = read_sealed(folder / NAME)
+    if meta.get("no_control"):
+        return Standing(False, None, f"{name} was submitted, and is now made here")
     why = _outdated(recording, name, attack, meta)
     if why:
         return Standing(False, _left(recording, name, attack), f"{why}: run again")

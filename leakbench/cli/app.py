@@ -273,6 +273,24 @@ def export(
 
 
 @app.command()
+def submit(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run that was exported.")],
+    guesses: Annotated[
+        Path, typer.Argument(metavar="GUESSES", help="The attack folder that was sent back.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="In place of results that were made here, too.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Score guesses that somebody else made on an export of a run."""
+    from leakbench.cli import submit
+
+    return submit.submit(run, guesses, force=force, console=Console(quiet), as_json=as_json)
+
+
+@app.command()
 def check(
     run: Runs,
     baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
