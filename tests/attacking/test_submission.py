@@ -15,6 +15,7 @@ from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import digest, read_sealed, read_tree, write_tree
+from leakbench.cli import run as cli
 from leakbench.record import exporting
 
 NAME, LEAK = "guess.safetensors", "prototype_leakage"
