@@ -94,6 +94,8 @@ def train(
     record: str = "standard",
     device: str = "auto",
     out: str | Path = "runs",
+    restart: bool = False,
+    mixed: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Run:
     """Train ``defense`` on ``task`` and record what it shares.
@@ -114,13 +116,16 @@ def train(
         record: standard or all.
         device: auto, cpu or cuda.
         out: the folder that holds run folders.
+        restart: train it anew, whatever is there; its folder and its attacks are replaced.
+        mixed: go on with what other code began, too; its rows are flagged ``mixed_code``.
         progress: called with (rounds done, rounds, what).
 
     Raises:
-        UsageError: a name or value is wrong, or the place cannot be written.
+        UsageError: a name or value is wrong, the place cannot be written, or other code or other
+            data began this run.
         MethodError: the method broke its contract or diverged.
     """
-    from leakbench.record import training
+    from leakbench import pipeline
     from leakbench.record.runspec import make_spec
 
     spec = make_spec(
@@ -135,7 +140,8 @@ def train(
         dtype=dtype,
         record=record,
     )
-    trained = training.train(spec, Path(out), device=device, progress=progress)
+    how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress}
+    trained = pipeline.train(spec, str(out), device, **how)
     return load(trained.path)
 
 

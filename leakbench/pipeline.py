@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.outline import Outline
 from leakbench.attacking.standing import standing
 from leakbench.attacking.view import View
-from leakbench.base import locks, provenance
+from leakbench.base import locks, provenance, terminal
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
@@ -47,13 +46,22 @@ FAULTS = (
 )
 
 
-def train(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trained:
-    """Train one spec into the folder ``out``."""
+def train(
+    spec: RunSpec,
+    out: str,
+    device: str,
+    *,
+    restart: bool = False,
+    mixed: bool = False,
+    progress: Progress,
+) -> Trained:
+    """Train one spec into the folder ``out``; what is worth knowing goes to stderr."""
 
     def say(text: str) -> None:
-        sys.stderr.write(f"{spec.folder()}: {text}\n")
+        terminal.say(f"{spec.folder()}: {text}")
 
-    return _train(spec, Path(out), device=device, progress=progress, say=say)
+    how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress, "say": say}
+    return _train(spec, Path(out), device=device, **how)
 
 
 def attack(

@@ -76,8 +76,8 @@ def _taken(path: Path, busy: str) -> BaseFileLock | None:
         if isinstance(error, OSError) and error.errno in _READ_ONLY:
             return None
         raise UsageError(
-            f"{path.parent} cannot be locked ({error}), so two commands could spoil each other"
-            " there. Use another folder."
+            f"cannot write {path}: {error}. Without a lock two commands could spoil each other"
+            " there. Choose another folder with -o."
         ) from None
     _sign(path)
     return lock

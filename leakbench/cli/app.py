@@ -112,6 +112,15 @@ def train(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
         "runs"
     ),
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Train anew what is there; replaces its folder and its attacks."
+        ),
+    ] = False,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Go on with what other code began; flags its rows.")
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -134,6 +143,8 @@ def train(
         device=device,
         jobs=jobs,
         deterministic=deterministic,
+        restart=restart,
+        mixed=mixed,
         console=Console(quiet, verbose),
         as_json=as_json,
     )

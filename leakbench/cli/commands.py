@@ -40,6 +40,8 @@ def train(
     device: str,
     jobs: int,
     deterministic: bool,
+    restart: bool,
+    mixed: bool,
     console: Console,
     as_json: bool,
 ) -> int:
@@ -53,6 +55,8 @@ def train(
     from leakbench.record.runspec import make_spec, parts
 
     provenance.device(device)
+    if restart and mixed:
+        raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
     if deterministic:
         torch.use_deterministic_algorithms(True)
     plan.attacks = [
@@ -66,7 +70,8 @@ def train(
         # Its name is checked here: what is misspelt is said before anything is trained.
         made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
-    todo = [Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs]
+    one = partial(pipeline.train, restart=restart, mixed=mixed)
+    todo = [Job(s.folder(), one, (s, str(out), device)) for s in specs]
     done = _do(todo, jobs, console)
     rows = []
     for outcome in done:
@@ -216,7 +221,8 @@ def report(
         emit_json({"report": str(made), "rows": tables.rows("tradeoff")})
     else:
         summary.tradeoff(tables.settings)
-        emit(f"\n{made}")
+        emit("")
+        emit(str(made))
     if open_it:
         import webbrowser
 

@@ -13,6 +13,9 @@ from leakbench.statistics.differences import Difference, compare
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
+    "mixed_code": "resumed by other code than began it, so no one code made it",
+    "stale_run": "trained by other code than what is installed; train it again with --restart",
+    "stale_attack": "attacked by other code than what is installed; attack it again",
 }
 
 
@@ -90,6 +93,7 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "schema": (then.run_schema, now.run_schema),
         "version of the metric": (then.version, now.version),
         "direction": (then.worse, now.worse),
+        "set of data": (_data(then), _data(now)),
         "range of scores": (then.range, now.range),
         "kind of score": (_scores(then), _scores(now)),
     }
@@ -101,6 +105,10 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
             name = "number of rounds" if k == "rounds" else f"value of {k}"
             both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def _data(row: GateRow) -> str:
+    return "unofficial" if "unofficial_data" in row.flags else "official"
 
 
 def _scores(row: GateRow) -> str:

@@ -18,8 +18,10 @@ from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
 
-def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[str, Any]:
-    """run.json before the first round, without its status."""
+def described(
+    spec: RunSpec, made: Parts, fed: Federation, device: str, origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
     task, facts = made.task, fed.facts
     return {
         "schema": SEALED_SCHEMA,
@@ -48,6 +50,7 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
         "missing": [],
         "files": {},
         "command": command(spec),
+        **origin,
         **provenance.provenance(provenance.device_name(device), spec.dtype),
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.record import origin
 from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims
@@ -114,7 +115,9 @@ def claim(
         return None
     name, params = spec["defense"]["name"], spec["defense"]["params"]
     task, about = spec["task"]["name"], fields(setting)
-    return claims.find(name, params, task, metric, about, stage=stage, round=round)
+    found = claims.find(name, params, task, metric, about, stage=stage, round=round)
+    unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
+    return claims.beside(found, unofficial=unofficial)
 
 
 def fields(setting: Setting) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
-from leakbench.record import attack_code, columns
+from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
@@ -308,6 +308,7 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
+    found |= origin.lasting(run.meta)
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
     meant = attack.class_mean and line.metric.class_mean
     return found | ({"below_class_mean"} if meant and worse else set())

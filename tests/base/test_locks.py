@@ -107,7 +107,7 @@ def test_a_link_in_place_of_a_lock_leads_nowhere(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / ".lock").symlink_to(mine)
-    with pytest.raises(UsageError, match="cannot be locked"), locks.training(run):
+    with pytest.raises(UsageError, match="could spoil each other"), locks.training(run):
         pytest.fail("locked through a link")
     assert mine.read_text() == "dear diary\n"
 

@@ -983,8 +983,8 @@ class TestTheProgramItself:
             130,
             "",
             (
-                "leakbench: interrupted. What was finished is kept; the same command goes on from"
-                " there.\n"
+                "leakbench: interrupted. Finished scores are kept; the same command scores all"
+                " again.\n"
             ),
         )
 
@@ -1014,8 +1014,8 @@ class TestTheProgramItself:
         assert gone(process.pid)
         assert (
             err.splitlines()[-1]
-            == "leakbench: interrupted. What was finished is kept; the same command goes on from"
-            " there."
+            == "leakbench: interrupted. Finished runs are kept, and an unfinished one up to its"
+            " last checkpoint; the same command goes on from there."
         )
         assert "Traceback" not in err
         for folder in (tmp_path / "runs").iterdir():
