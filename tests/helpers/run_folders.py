@@ -130,12 +130,13 @@ def measure(
     probe: bool = False,
     accepted: Sequence[int] = (),
     failed: Sequence[int] = (),
+    unsettled: Sequence[int] = (),
     units: Sequence[str] | None = None,
     clusters: Sequence[str] | None = None,
     flag: str = "",
 ) -> dict[str, Any]:
-    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``:
-    places of units.
+    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``
+    and ``unsettled``: places of units.
     """
     names = list(units or [f"client/{i}" for i in range(len(attack))])
     fixed = not isinstance(floor, Sequence)
@@ -152,6 +153,7 @@ def measure(
         "exact": fixed,
         "accepted": set(accepted),
         "failed": set(failed),
+        "unsettled": set(unsettled),
         "units": names,
         "clusters": list(clusters or names),
         "flag": flag,
@@ -191,6 +193,7 @@ def add_attack(
                     "score": score,
                     "failed": mine and i in row["failed"],
                     "accepted": mine and i in row["accepted"],
+                    "settled": not (mine and i in row["unsettled"]),
                 }
                 units.append(
                     {"role": role, **{c: row[c] for c in ("metric", "round", "probe")}} | cells

@@ -14,10 +14,13 @@ from scipy.stats import binomtest
 from leakbench import metrics
 from leakbench.attacking.metric import Metric
 from leakbench.federation.utility import METRICS as UTILITIES
+from leakbench.judging.evidence import Evidence
+from leakbench.judging.needed import seeds_needed, strict
 from leakbench.judging.opening import counts, headline, lede, others
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.sentences import amount, count, plural, sentence
-from leakbench.judging.verdict import Evidence, judge, seeds_needed, strict
+from leakbench.judging.sentences import sentence
+from leakbench.judging.verdict import judge
+from leakbench.judging.wording import amount, count, plural
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results.number import Attacker, Evaluated, Number
