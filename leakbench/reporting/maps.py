@@ -25,6 +25,7 @@ from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.curves import chosen, in_words
 from leakbench.reporting.data import Embedding, Map, Naming, Position, Split
+from leakbench.results import front as _front
 from leakbench.results.number import ANY, END, Number
 from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
@@ -63,7 +64,7 @@ def _worth_it(
     tasks: dict[str, dict[str, list[Number]]] = defaultdict(dict)
     for s in settings:
         found = [n for n in s.numbers if n.metric == P_LEAK.name and not n.probe]
-        found = [n for n in found if n.stage in END and not n.weak and not s.dead]
+        found = [n for n in found if n.stage in END and _front.fit(n)]
         if found:
             tasks[s.task][s.key] = found
     known = {s.key: s for s in settings}
@@ -138,12 +139,8 @@ def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterat
         right, failed = _naming(setting.runs[0], folder, best)
         tried = failed + len({owner for owner, _ in right})
         named_right = math.fsum(share for (owner, who), share in right.items() if owner == who)
-        about: dict[str, Any] = {
-            "setting": setting.id,
-            "why": why,
-            "by": in_words(best.attacker, every),
-        }
-        about |= {"right": named_right, "tried": tried}
+        about: dict[str, Any] = {"setting": setting.id, "why": why, "right": named_right}
+        about |= {"by": in_words(best.attacker, every), "tried": tried}
         yield found_.model_copy(update=about)
 
 
