@@ -1,4 +1,4 @@
-"""What it takes to be acquitted, from units to the sentence: no attack that finds nothing anyway."""
+"""What it takes to be acquitted, from units to the sentence: an attack that would have found it."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_who_finds_13_of_100_with_nothing_defended_acquits_nobody(tmp_path):
     one = found(*two_seeds(tmp_path, measure("p_leak", NONE, 0.01, first(13))))
     assert (one.verdict.rule, one.verdict.word) == (9, "cannot tell")
     assert one.sentence.startswith(
-        "Cannot tell: attack too weak to acquit: with nothing defended it names 13 of 100 clients on"
-        " average, and half way to all there is would be 50 of 100 (another attack or more search"
-        " is needed, not more units)."
+        "Cannot tell: attack too weak to acquit: with nothing defended it names 13 of 100 clients"
+        " on average, and half way to all there is would be 50 of 100 (another attack or more"
+        " search is needed, not more units)."
     )
     assert one.short.startswith("cannot tell: attack too weak to acquit: with nothing defended")
     # Half way is enough.
@@ -103,7 +103,7 @@ def test_what_is_not_of_todays_code_may_accuse_and_never_acquits(tmp_path, flag,
 
 
 def test_nobody_ran_the_control_so_success_stands_for_it(tmp_path):
-    row = measure("p_leak", first(60), 0.01, [0.01] * N, flag="no_control")
+    row = measure("p_leak", first(75), 0.01, [0.01] * N, flag="no_control")
     assert found(*two_seeds(tmp_path, row)).verdict.word == "leaks"
 
 
@@ -132,7 +132,7 @@ def images(count: int, each: int = 4) -> tuple[list[str], list[str]]:
     return names, [f"client/{c}" for c in range(count) for _ in range(each)]
 
 
-@pytest.mark.parametrize("clients", [4, 5])
+@pytest.mark.parametrize("clients", [4, 5, 6])
 def test_a_perfect_control_on_few_clients_is_no_weak_attack(tmp_path, clients):
     names, clusters = images(clients, each=10)
     ones = [1.0] * len(names)
@@ -148,7 +148,8 @@ def test_a_perfect_control_on_few_clients_is_no_weak_attack(tmp_path, clients):
         assert one.short == "cannot tell: too few clients (4 of 5 needed)"
     else:
         assert one.verdict.counting
-        assert one.verdict.word == "leaks in part"
+        # The attack's own number, two-sided, takes one more.
+        assert one.verdict.word == ("cannot tell" if clients == 5 else "leaks in part")
 
 
 def _attacked(out: Path, row: dict) -> Path:
@@ -167,10 +168,10 @@ def test_one_flaw_in_forty_does_not_make_a_control_better_than_a_perfect_one(tmp
 
 
 def test_control_and_blind_guess_are_compared_on_the_same_units(tmp_path):
-    """Their intervals overlap, for clients differ; each client's images are better by a third."""
+    """Their intervals overlap, for clients differ; each client's images are better by a fifth."""
     names, clusters = images(8)
     blind = [0.1 + 0.07 * (i // 4) for i in range(32)]
-    better = [b + 0.3 + 0.001 * (i % 4) for i, b in enumerate(blind)]
+    better = [b + 0.2 + 0.001 * (i % 4) for i, b in enumerate(blind)]
     row = measure("p_leak", better, blind, better, units=names, clusters=clusters)
     run = _attacked(tmp_path, row)
     [setting] = collect([load(run)]).settings
