@@ -88,7 +88,7 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
         settings = [r.setting for r in mine]
         judged = [j for q in final for j in q.judged if j.setting.family == family]
         claims = _claims(settings, judged)
-        best = _read(judged)
+        best = _read(final, family)
         card = Card(
             family=family,
             name=settings[0].title,
@@ -106,17 +106,22 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
     return out
 
 
-def _read(judged: Sequence[Judged]) -> list[str]:
+def _read(questions: Sequence[Question], family: str) -> list[str]:
     """The attacks that most often reach most, equals together; none where nothing leaked.
 
-    Only attacks that count, each once with whatever parameters.
+    Of the first question on which something did: attacks on several are no rivals. Only attacks
+    that count, each once with whatever parameters.
     """
-    found = []
-    for j in judged:
-        if j.verdict.beyond_floor and j.verdict.counting and not j.setting.dead:
-            most = max(n.leak for n in j.verdict.counting)
-            found.append([n.attacker.name for n in j.verdict.counting if n.leak == most])
-    return most_often(found)
+    for q in questions:
+        found = []
+        for j in q.judged:
+            counting, mine = j.verdict.counting, j.setting.family == family and not j.setting.dead
+            if mine and counting and j.verdict.beyond_floor:
+                most = max(n.leak for n in counting)
+                found.append([n.attacker.name for n in counting if n.leak == most])
+        if found:
+            return most_often(found)
+    return []
 
 
 def _sent(settings: Sequence[ShownSetting]) -> list[SentLine]:
