@@ -119,17 +119,7 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     keep = f"keep nine tenths of the {name}"
     best = leaks_least(useful)
     if not best:
-        if len(useful) == 1:
-            alone = "The only setting that keeps nine tenths of the"
-            return (span(f"{alone} {name} "), span("leaks", "leak"), span(" most of it."))
-        if all(j.verdict.tone == "leak" for j in useful):
-            return (span(f"All {len(useful)} settings that {keep} "), span("leak", "leak"), MOST)
-        return (
-            span(
-                f"Of the settings that {keep}, none is best: the one with the lowest worst case"
-                " leaks most of what there is to leak."
-            ),
-        )
+        return _no_praise(useful, name)
     worst = best[0].verdict.worst
     assert worst  # noqa: S101 (it was judged)
     found = amount(best[0].evidence, worst, worst.value.value, full=True)
@@ -143,6 +133,22 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     alike = f"all {len(best)}" if len(best) == len(useful) else named(best)
     least = "" if len(best) == len(useful) else " least and"
     return (first, span(alike, "strong"), span(f" leak{least} alike: {found} at worst."))
+
+
+def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
+    """None of the settings that stay useful may be called the best."""
+    keep = f"keep nine tenths of the {name}"
+    if all(j.verdict.tone == "leak" for j in useful):
+        if len(useful) > 1:
+            return (span(f"All {len(useful)} settings that {keep} "), span("leak", "leak"), MOST)
+        alone = f"The only setting that keeps nine tenths of the {name} "
+        return (span(alone), span("leaks", "leak"), MOST)
+    least = min(useful, key=lambda j: j.verdict.worst.leak if j.verdict.worst else math.inf)
+    worst = least.verdict.worst
+    assert worst  # noqa: S101 (it was judged)
+    found = amount(least.evidence, worst, worst.value.value, full=True)
+    text = f"None of the settings that {keep} may be called the best: the lowest worst case is"
+    return (span(f"{text} {found}."),)
 
 
 def named(judged: Sequence[Judged], most: int = 3) -> str:

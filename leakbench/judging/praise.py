@@ -1,7 +1,8 @@
 """Who may be praised: the one rule behind every sentence that calls a setting the best of some.
 
 Praised is who leaks least at worst, of the live settings that claim to hide something, were judged,
-and do not give away most of what there is. Who cannot be judged is not praised for it, equals are
+and do not give away most of what there is: neither by their verdict nor, where few units make it a
+leak in part, by the number itself. Who cannot be judged is not praised for it, equals are
 named as equals, and the best of settings that all leak is not praised at all.
 """
 
@@ -14,7 +15,10 @@ from leakbench.judging.question import Judged
 
 def may_be(judged: Judged) -> bool:
     """May this setting be praised, if no other one is better?"""
-    return candidate(judged) and judged.verdict.tone in ("held", "part")
+    worst = judged.verdict.worst
+    if not candidate(judged) or worst is None or judged.verdict.tone == "leak":
+        return False
+    return worst.leak < worst.half
 
 
 def candidate(judged: Judged) -> bool:

@@ -49,7 +49,8 @@ def test_the_best_of_settings_that_all_leak_is_not_praised():
     )
     alone = text_of(lede(question(FREE, judged("leaks", "a", 0.57))))
     assert alone.endswith(
-        "The only setting that keeps nine tenths of the accuracy leaks most of it."
+        "The only setting that keeps nine tenths of the accuracy leaks most of what there is to"
+        " leak."
     )
     assert "least" not in said + alone
 
@@ -73,7 +74,8 @@ def test_a_leak_with_a_lower_number_does_not_pass_the_praise_on():
     part = judged("part", "b", 0.56)
     assert leaks_least([leak, part]) == ()
     assert text_of(lede(question(FREE, leak, part))).endswith(
-        "none is best: the one with the lowest worst case leaks most of what there is to leak."
+        "None of the settings that keep nine tenths of the accuracy may be called the best: the"
+        " lowest worst case is 25 of 100 clients on average."
     )
 
 
@@ -113,3 +115,13 @@ def test_a_map_praises_by_the_same_rule(settings, why):
     found = list(maps._worth_it([j.setting for j in numbered], [q]))
     assert [w for w, _, _ in found] == [why]
     assert found[0][1].name == "a"
+
+
+def test_four_of_four_is_no_praise_though_so_few_make_it_a_leak_in_part():
+    c = case(number(1.0, low=0.4, n=4, control=1.0), seeds=1)
+    every = Judged(setting=known("FedGN", 0.57), evidence=c, verdict=judge(c), sentence="x")
+    assert every.verdict.word == "leaks in part"
+    assert not may_be(every)
+    assert text_of(lede(question(FREE, every))).endswith(
+        "may be called the best: the lowest worst case is 4 of 4 clients."
+    )
