@@ -82,7 +82,10 @@ _MARKED = {
     "stand_in_data": (
         "On stand-in data, so it speaks of the method's mechanism, not of the paper's numbers"
     ),
-    "control_failed": "An attack that finds nothing undefended either is too weak to judge",
+    "control_failed": (
+        "Where the control's interval does not leave the blind guess's, the attack is too weak to"
+        " judge, or has too few clients"
+    ),
     "one_seed": "One seed",
 }
 

@@ -82,19 +82,16 @@ def shown(parts: Sequence[Measured], floor: Estimate, control: Estimate) -> bool
 def needed(parts: Sequence[Measured], floor: Estimate, interval: str) -> int:
     """How many clusters it takes to show that even a perfect attack works.
 
-    Of a share of independent units that is where the interval of nothing but hits leaves the blind
-    guess behind; of other metrics in [0, 1] it is ``FEWEST``. Elsewhere units spread, and two do.
+    Of a metric in [0, 1] that is where nothing but hits in every cluster is no luck of the blind
+    guess, and ``FEWEST`` at most, for then clusters that agree are none. Elsewhere two do.
     """
     meaning = parts[0].meaning
     if meaning.ends != (0, 1) or interval == "exact":
         return 2
-    alone = all(u.cluster == u.name for m in parts for u in m.units["attack"])
-    if not (meaning.share and alone):
-        return FEWEST
     blind = floor.high if meaning.direction == "up" else 1 - floor.low
-    if blind <= 0:
-        return 1
-    return math.floor(math.log(TAIL) / math.log(blind)) + 1 if blind < 1 else FEWEST
+    if not 0 < blind < 1:
+        return 1 if blind <= 0 else FEWEST
+    return min(math.floor(math.log(TAIL) / math.log(blind)) + 1, FEWEST)
 
 
 def unsettled(m: Measured) -> int:
@@ -109,7 +106,7 @@ def unsettled(m: Measured) -> int:
 def as_good(m: Measured) -> int:
     """Units whose guess is as good as the original, where the blind guess is not.
 
-    None where the metric does not say what is.
+    None are where the metric does not say what is.
     """
     limit, blind = m.meaning.as_good, m.by_name["floor"]
     if limit is None:

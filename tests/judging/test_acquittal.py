@@ -187,9 +187,14 @@ def test_no_seed_is_lost_and_no_attack_is_weak_for_a_share_that_is_perfect(tmp_p
     """4 of 4 where luck names 1 of 100 is no accident."""
     row = measure("p_leak", [1.0] * 4, 0.01, [1.0] * 4)
     assert found(_attacked(tmp_path, row)).verdict.rule not in (4, 9)
+    names, clusters = images(4, each=5)
+    found_all = measure(
+        "identification", [1.0] * 20, 0.0173, [1.0] * 20, units=names, clusters=clusters
+    )
+    assert found(_attacked(tmp_path / "images", found_all)).verdict.word == "leaks in part"
     coin = measure("p_leak", [1.0] * 2, 0.5, [1.0] * 2)
     one = found(_attacked(tmp_path / "coin", coin))
-    assert "too few clients (2 of 6 needed)" in one.sentence
+    assert "too few clients (2 of 5 needed)" in one.sentence
 
 
 def test_runs_that_are_not_finished_are_no_sign_of_anything(tmp_path):
