@@ -12,10 +12,16 @@ from typing import Literal
 from leakbench.base.part import Part
 from leakbench.judging.evidence import Evidence
 from leakbench.results.number import Number
-from leakbench.scoring.flags import NEVER_ACQUIT
 
 # A share of units that failed or did not settle above which nothing is acquitted.
 MOST_FAILED = 0.1
+# What a row with one of these says of a leak counts; that it found none does not.
+NEVER_ACQUIT = {
+    "mixed_code": "the run was resumed by other code",
+    "stale_run": "the run was made by another version of the method",
+    "stale_attack": "it was made by another version of the attack",
+    "no_control": "nobody ran it where nothing is defended",
+}
 SEEDS = 2  # with fewer, an interval says nothing of another run
 
 Lack = Literal["control", "success", "units", "seeds", "origin"]

@@ -335,8 +335,10 @@ class Number(Part):
 
         As good as the original, or else the end of the range. None where the metric has neither.
         """
-        good, (low, high) = self.meaning.as_good, self.meaning.ends
-        end = (high if self.meaning.direction == "up" else low) if good is None else good
+        low, high = self.meaning.ends
+        end = high if self.meaning.direction == "up" else low
+        if self.meaning.as_good is not None:
+            end = self.meaning.as_good
         return None if math.isinf(end) else self.turned(end)
 
     @property

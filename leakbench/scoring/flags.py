@@ -16,13 +16,6 @@ CARRIED |= {"unofficial_data", "mixed_code", "stale_run", "stale_attack"}
 CARRIED |= {"isolated", "submitted", "no_control"}
 # With these an attack says of a guess that its search did not converge.
 UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
-# What a row with one of these says of a leak counts; that it found none does not.
-NEVER_ACQUIT = {
-    "mixed_code": "the run was resumed by other code",
-    "stale_run": "the run was made by another version of the method",
-    "stale_attack": "it was made by another version of the attack",
-    "no_control": "nobody ran it where nothing is defended",
-}
 
 
 def ordered(flags: Iterable[str]) -> list[str]:
