@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.shortfall import copied, doubted, settle, too_few
+from leakbench.judging.shortfall import copied, doubted, exact_units, settle, too_few
 from leakbench.judging.verdict import Verdict
 from leakbench.judging.wording import amount, between, plural
 from leakbench.results.number import Number
@@ -117,6 +117,7 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
         gap = got.leak - paper.leak - 2 * evidence.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
         out.append(f"Its paper's own attack {verb} {amount(evidence, paper, paper.value.value)}.")
+    out += exact_units(evidence, verdict)
     if evidence.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
     if 0 < evidence.dead_seeds < evidence.seeds:

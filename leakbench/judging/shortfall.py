@@ -48,6 +48,21 @@ def copied(evidence: Evidence, row: Number, worst: Number) -> str:
     )
 
 
+def exact_units(evidence: Evidence, verdict: Verdict) -> list[str]:
+    """Units as good as the original that only the paper's own attack, or the truth, picked out."""
+    rows = (*verdict.counting, *evidence.joined)
+    if verdict.rule not in (6, 9):
+        return []
+    count, whole = 0, 0
+    for n in rows:
+        if n.power and n.power.as_good > count:
+            count, whole = n.power.as_good, max(n.tried, n.value.n)
+    if not count:
+        return []
+    units = f"{count} of {whole} {evidence.meaning.unit}s"
+    return [f"But {units} come out as good as the original: that is no sign of privacy."]
+
+
 def doubted(evidence: Evidence, doubt: Doubt) -> str:
     """What an acquittal lacks, and what it would take."""
     row, verb, attack = doubt.row, evidence.meaning.does, doubt.row.attacker.name.replace("_", " ")

@@ -120,6 +120,12 @@ def test_a_tenth_of_the_images_exact_is_a_leak_whatever_the_mean(tmp_path):
     nothing = [9.0 + 0.01 * i for i in range(N)]
     held = measure("psnr", nothing, floor, [90.0 - 0.01 * i for i in range(N)], units=names)
     assert found(*two_seeds(tmp_path / "held", held)).verdict.word == "held"
+    runs = [make_run(tmp_path / "own", seed=seed) for seed in (0, 1)]
+    for run in runs:
+        add_attack(run, "its_own", [row], rung="paper")
+    own = found(*runs)
+    assert own.verdict.word == "cannot tell"
+    assert "But 20 of 200 images come out as good as the original" in own.sentence
     # Where the blind guess is as good, too, nothing was copied.
     blank = [60.0] * 10 + floor[10:]
     same = measure("psnr", low, blank, [90.0 - 0.01 * i for i in range(N)], units=names)
