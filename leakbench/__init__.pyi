@@ -8,6 +8,7 @@ from .api import score as score
 from .api import tables as tables
 from .api import train as train
 from .api import update as update
+from .api import verify as verify
 from .attacking.attack import Attack as Attack
 from .attacking.guess import Guess as Guess
 from .attacking.metric import Metric as Metric

@@ -30,6 +30,13 @@ FLAGS = {
     "restarts_disagree": "restarts disagree",
     "other_engine": "seeds ran on different engines",
     "stand_in_data": "stand-in data",
+    "unofficial_data": "unofficial data: not the files of the official set",
+    "mixed_code": "begun by other code or on other data, and resumed on request",
+    "stale_run": "trained by other code than what is installed",
+    "stale_attack": "attacked by other code than what is installed",
+    "isolated": "guessed by a process that had nothing but what the attack may read",
+    "submitted": "guessed elsewhere and handed in",
+    "no_control": "never tried with nothing defended: it may accuse, not acquit",
 }
 RUNGS = {
     "paper": "the paper's own",

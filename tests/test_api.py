@@ -13,7 +13,7 @@ from helpers.small_runs import TASK, copied, tree_of
 import leakbench
 from leakbench import api
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.record import columns, folders
 
 COMMANDS = ("train", "attack", "score", "tables", "report", "check", "update", "load", "export")
@@ -120,7 +120,7 @@ def test_a_run_may_be_named_by_its_path(made):
 def test_parameters_of_an_attack_are_keywords(made, tmp_path):
     run = copied(made, tmp_path)
     path = api.attack(run, "prototype_leakage", candidates="public", seed=3).path
-    assert read_json(path / "attack.json")["params"] == {"candidates": "public", "seed": 3}
+    assert read_sealed(path / "attack.json")["params"] == {"candidates": "public", "seed": 3}
     with pytest.raises(
         UsageError, match=r"unknown parameter 'candidate'. Did you mean 'candidates'"
     ):

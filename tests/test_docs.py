@@ -445,21 +445,21 @@ def test_keys_of_json_files(tmp_path):
 
     run = leakbench.train("fedgn", out=tmp_path, **TINY)
     attacked = leakbench.attack(run, "prototype_leakage").path
-    from leakbench.base.files import read_json
+    from leakbench.base.files import read_sealed
 
     sections = {
         part.split("\n", 1)[0]: part
         for part in re.split(r"^#{2,3} ", DOCS["formats.md"], flags=re.MULTILINE)
     }
     for found, section in (
-        (read_json(run.path / "run.json"), "run.json"),
-        (read_json(attacked / "attack.json"), "The attack folder"),
+        (read_sealed(run.path / "run.json"), "run.json"),
+        (read_sealed(attacked / "attack.json"), "The attack folder"),
         ([k for k, f in GateRow.model_fields.items() if not f.exclude], "leakage.json"),
     ):
         lacking = [key for key in found if f"`{key}`" not in sections[section]]
         assert not lacking, section
     for key in ("sent", "utility", "facts"):
-        value = read_json(run.path / "run.json")[key]
+        value = read_sealed(run.path / "run.json")[key]
         for name in value[0] if isinstance(value, list) else value:
             assert f"`{name}`" in sections["run.json"], f"{key}.{name}"
 

@@ -1,4 +1,4 @@
-"""attack: run one attack on one run folder, save its guesses, then score them.
+"""attack: run one attack on one run folder, and save its guesses.
 
 Guessing never opens the truth.
 """
@@ -17,10 +17,11 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.files import SCHEMA, read_json, read_tree, write_json, write_tree
+from leakbench.base.files import SEALED_SCHEMA, digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.spec import canonical
-from leakbench.base.version import __version__
+from leakbench.record import attack_code
+from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 
 Role = Literal["attack", "floor", "control"]
@@ -64,7 +65,19 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
 def guess(
     recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
 ) -> Path:
-    """Run the attack, its blind guess and its control; save ``guess.safetensors``.
+    """Run the attack, its blind guess and its control; save them in the attack's folder.
+
+    What is there is replaced. Raises as ``guessed``.
+    """
+    return put(
+        guessed(recording, name, attack, progress=progress), folder_of(recording, name, attack)
+    )
+
+
+def guessed(
+    recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
+) -> Path:
+    """Run the attack, its blind guess and its control; save them in a hidden folder.
 
     Each in every round that the attack looks at. Of a run that was exported there is no control,
     unless nothing is defended in it.
@@ -82,7 +95,7 @@ def guess(
     why = attack.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
-    folder, begun = folder_of(recording, name, attack), time.monotonic()
+    code, begun = attack_code.guessed_by(type(attack).__module__), time.monotonic()
     todo, found = rounds_of(recording, attack), []
     roles = ROLES if recording.controlled else ROLES[:2]
     for i, (stage, t) in enumerate(todo):
@@ -101,19 +114,24 @@ def guess(
             f"{name} found nothing to attack in {run.id}: no message of the kinds"
             f" {list(attack.threat.kinds)} was kept."
         )
-    fresh = folder.with_name(f".{folder.name}.part")
+    fresh = hidden(folder_of(recording, name, attack), "part")
     shutil.rmtree(fresh, ignore_errors=True)
-    _save(fresh / "guess.safetensors", found)
-    write_json(fresh / "attack.json", _meta(recording, name, attack, time.monotonic() - begun))
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)
-    return folder
+    _save(fresh / GUESS, found, run.transcript)
+    meta = _meta(recording, name, attack, time.monotonic() - begun)
+    listed = {GUESS: digest(fresh / GUESS)}
+    write_sealed(fresh / NAME, {**meta, "sources": code, "files": listed})
+    return fresh
 
 
 def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
-    """Leave a note in the run folder that this attack failed, and why."""
-    meta = {**_meta(recording, name, attack, 0.0), "status": f"failed: {why}"}
-    write_json(folder_of(recording, name, attack) / "attack.json", meta)
+    """Leave a note in the run folder that this attack failed, and why; it has no guesses then."""
+    folder = folder_of(recording, name, attack)
+    fresh = hidden(folder, "part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    code = attack_code.guessed_by(type(attack).__module__)
+    meta = {**_meta(recording, name, attack, 0.0), "sources": code}
+    write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
+    put(fresh, folder)
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -122,8 +140,10 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
     for k, v in attack.parameters().items():
         words += ["-s", f"{name}.{k}={v if isinstance(v, str) else canonical(v)}"]
     return {
-        "schema": SCHEMA,
+        "schema": SEALED_SCHEMA,
         "status": "guessed",
+        "of": recording.run.named,
+        "sources": {},
         "attack": name,
         "params": attack.parameters(),
         "threat": threat.parameters(),
@@ -138,7 +158,8 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
     }
 
 
-def _save(path: Path, found: list[Guessed]) -> None:
+def _save(path: Path, found: list[Guessed], transcript: str) -> None:
+    """Write the guesses; ``transcript``: the digest of the messages that they were made from."""
     table = [
         {
             "role": g.role,
@@ -152,7 +173,8 @@ def _save(path: Path, found: list[Guessed]) -> None:
         }
         for g in found
     ]
-    write_tree(path, {str(i): g.guess.tensors for i, g in enumerate(found)}, {"guesses": table})
+    tensors = {str(i): g.guess.tensors for i, g in enumerate(found)}
+    write_tree(path, tensors, {"guesses": table, "transcript": transcript})
 
 
 def saved(folder: Path) -> list[Guessed]:
@@ -161,23 +183,10 @@ def saved(folder: Path) -> list[Guessed]:
     Raises:
         BrokenFile: the file is damaged.
     """
-    tree, meta = read_tree(folder / "guess.safetensors")
+    tree, meta = read_tree(folder / GUESS)
     out = []
     for i, g in enumerate(meta["guesses"]):
         about = {k: g[k] for k in ("unit", "round", "accepted", "probe", "failed")}
         guess = Guess(**about, tensors=tree.get(str(i), {}), flags=tuple(g["flags"]))
         out.append(Guessed(g["role"], g["stage"], guess))
     return out
-
-
-def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Are this attack's results on this run there, made by this version of leakbench?
-
-    Scored, if they can be.
-    """
-    path = folder_of(recording, name, attack) / "attack.json"
-    if not path.exists():
-        return False
-    meta = read_json(path)
-    there = "guessed" if recording.exported else "done"
-    return meta.get("status") == there and meta.get("versions", {}).get("leakbench") == __version__

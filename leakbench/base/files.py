@@ -8,10 +8,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.interrupts import heed, undisturbed
 
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
@@ -34,9 +36,14 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses
     nothing, and what a power cut damages is found by its SHA-256.
 
+    Nothing is written once the user wants the command to end: what an interruption broke off is no
+    result.
+
     Raises:
         UsageError: the place cannot be written.
+        KeyboardInterrupt: a signal was heard.
     """
+    heed()
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,18 +54,27 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
                 os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        if part.parent.is_dir():
+        with suppress(OSError):
             part.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or"
             " make room there."
         ) from None
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def pack_json(value: Any) -> bytes:
+    """Sorted JSON without NaN."""
+    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    return (text + "\n").encode()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Sorted JSON without NaN."""
-    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    """Write ``pack_json``."""
+    write_bytes(path, pack_json(value))
 
 
 def read_json(path: Path, schema: int = SCHEMA) -> Any:
@@ -89,9 +105,14 @@ def seal(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with its `digest`."""
+    return {**value, SEAL: seal(value)}
+
+
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     """Sorted JSON with its own `digest`, by which a change is noticed."""
-    write_json(path, {**value, SEAL: seal(value)})
+    write_json(path, sealed(value))
 
 
 def read_sealed(path: Path, schema: int = SEALED_SCHEMA) -> dict[str, Any]:
@@ -198,7 +219,7 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
     from leakbench.base.tree import unflat
 
     try:
-        with safe_open(path, "pt") as file:
+        with undisturbed(), safe_open(path, "pt") as file:
             names = file.keys() if tensors else []
             leaves = {name: file.get_tensor(name) for name in names}
             meta = _parsed((file.metadata() or {})["leakbench"])

@@ -112,6 +112,15 @@ def train(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
         "runs"
     ),
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Train anew what is there; replaces its folder and its attacks."
+        ),
+    ] = False,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Go on with what other code began; flags its rows.")
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -134,6 +143,8 @@ def train(
         device=device,
         jobs=jobs,
         deterministic=deterministic,
+        restart=restart,
+        mixed=mixed,
         console=Console(quiet, verbose),
         as_json=as_json,
     )
@@ -144,6 +155,9 @@ def attack(
     run: Runs,
     attack: Attacks = [],  # noqa: B006
     setting: Settings = [],  # noqa: B006
+    force: Annotated[
+        bool, typer.Option("--force", help="Run again what is there and up to date, too.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -157,6 +171,7 @@ def attack(
         run,
         attack,
         setting,
+        force=force,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),
@@ -298,6 +313,28 @@ def check(
         console=Console(quiet),
         as_json=as_json,
     )
+
+
+@app.command()
+def verify(
+    run: Runs,
+    replay: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="ROUNDS",
+            help="Train so many of the first rounds again, and compare byte for byte.",
+        ),
+    ] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Derive again what run folders claim.
+    What holds, what differs (exit 2), and what cannot be checked.
+    """
+    from leakbench.cli import verify as _verify
+
+    return _verify.run(run, replay=replay, console=Console(quiet), as_json=as_json)
 
 
 @app.command()

@@ -7,11 +7,15 @@ from collections.abc import Collection
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
+from leakbench.record.attack_code import STALE
 from leakbench.statistics.differences import Difference, compare
 
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
+    "mixed_code": "resumed by other code than began it, so no one code made it",
+    "stale_run": "trained by other code than what is installed; train it again with --restart",
+    "stale_attack": "attacked by other code than what is installed; attack it again",
 }
 
 
@@ -52,6 +56,29 @@ def blocked(now: GateRow, then: GateRow) -> str:
     return ""
 
 
+def other_code(now: GateRow, then: GateRow) -> str:
+    """Which attack was changed since the baseline, so that the numbers are not of one attack.
+
+    One that finds more would make the method look worse, and one that finds less better.
+    """
+    both = sorted(now.code.keys() & then.code.keys())
+    changed = [name for name in both if now.code[name] != then.code[name]]
+    if not changed:
+        return ""
+    return (
+        f"{then.value:.4g} -> {now.value:.4g}, but {', '.join(changed)} ran with other code than"
+        " in the baseline, so the attack may have changed and not the method; attack the"
+        " baseline's runs with this code, or if it is meant, --update"
+    )
+
+
+def outdated(now: GateRow) -> str:
+    """Why a row that is not worse is no news: an attack that is not the installed one."""
+    if STALE not in now.flags:
+        return ""
+    return "not worse, but attacked by other code than is installed; run leakbench attack first"
+
+
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
     """On how many units of these seeds the attack failed, and of how many."""
     failed = sum(row.failed.get(seed, 0) for seed in seeds)
@@ -66,6 +93,7 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "schema": (then.run_schema, now.run_schema),
         "version of the metric": (then.version, now.version),
         "direction": (then.worse, now.worse),
+        "set of data": (_data(then), _data(now)),
         "range of scores": (then.range, now.range),
         "kind of score": (_scores(then), _scores(now)),
     }
@@ -77,6 +105,10 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
             name = "number of rounds" if k == "rounds" else f"value of {k}"
             both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def _data(row: GateRow) -> str:
+    return "unofficial" if "unofficial_data" in row.flags else "official"
 
 
 def _scores(row: GateRow) -> str:

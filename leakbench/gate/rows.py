@@ -15,7 +15,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.record.folders import Run
-from leakbench.results.number import Evaluated, Number, Unit, Utility
+from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
 from leakbench.results.settings import Setting
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
@@ -63,6 +63,7 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         failed=failed,
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
+        code=_code(seeds),
         truths={m.run.seed: [_truth(m.run)] for m in seeds},
     )
 
@@ -97,6 +98,13 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
         "range": (meaning.low, meaning.high),
         "version": meaning.version,
     }
+
+
+def _code(seeds: Sequence[Measured]) -> dict[str, str]:
+    """One digest for each attack; seeds whose attacks differ are not pooled."""
+    known = {name: of for m in seeds for name, of in m.code.items() if of}
+    digests = {n: hashlib.sha256(canonical(of).encode()).hexdigest() for n, of in known.items()}
+    return {name: sha[:16] for name, sha in sorted(digests.items())}
 
 
 def _truth(run: Run) -> str:

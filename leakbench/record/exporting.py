@@ -33,6 +33,7 @@ KEPT = (
     *("schema", "status", "method", "hides", "distance", "engine", "phases", "fallbacks"),
     *("device", "dtype", "versions", "commit", "dirty"),
     *("utility", "facts", "stages", "sent", "missing", "stand_in", "test_data"),
+    *("data", "sources", "begun_by"),
 )
 LEFT_OUT = (
     "private data and every other answer",

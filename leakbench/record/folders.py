@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import csv
 import glob
+import hashlib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import inside, pack_csv, read_csv, read_json, read_tree, verify
+from leakbench.base.files import (
+    inside,
+    pack_csv,
+    read_csv,
+    read_meta,
+    read_sealed,
+    read_tree,
+    verify,
+)
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row, typed
+from leakbench.record.placing import GUESS, REPLACING
 
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
 _SPEC = ("task.name", "task.params", "defense.name", "defense.params", "wrappers", "rounds", "seed")
 _ALWAYS = ("status", "id", *(f"spec.{name}" for name in _SPEC))
 _DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
-_ATTACK = ("status", "attack", "params")
+_ATTACK = ("status", "attack", "params", "of.run", "of.content", "sources")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
 
 
@@ -111,17 +122,65 @@ class Run(Folder):
         return dict(self.meta["spec"])
 
     @property
+    def content(self) -> str:
+        """SHA-256 of the canonical JSON of the files that run.json lists, by their hashes."""
+        return hashlib.sha256(canonical(self.meta.get("files", {})).encode()).hexdigest()
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What an attack's `of` says: this run, and what it holds."""
+        return {"run": self.id, "content": self.content}
+
+    @property
+    def transcript(self) -> str:
+        """SHA-256 of the canonical JSON of the messages' files, by their hashes."""
+        files = self.meta.get("files", {})
+        listed = {name: sha for name, sha in files.items() if name.startswith("transcript/")}
+        return hashlib.sha256(canonical(listed).encode()).hexdigest()
+
+    @property
     def attacks(self) -> tuple[AttackFolder, ...]:
         """Its attack folders as they are on the disk now, whatever their status.
 
         Raises:
-            BrokenFile: an attack.json is missing or damaged.
+            BrokenFile: an attack.json is missing or damaged, or an attack was made from other
+                messages than this run's.
         """
         out = []
         for folder in _folders(self.path / "attacks"):
-            name = f"attacks/{folder.name}/attack.json"
-            out.append(AttackFolder(folder, _read(self.path, name, _ATTACK, _ATTACK_DONE)))
+            found = AttackFolder(folder, _settled(self.path, folder.name))
+            self.owns(found)
+            out.append(found)
         return tuple(out)
+
+    def owns(self, attack: AttackFolder) -> None:
+        """The guesses of ``attack`` were made from what this run holds.
+
+        Raises:
+            BrokenFile: they were made from another run, or from this one before it was trained
+                again.
+        """
+        of = attack.meta["of"]
+        if of != self.named:
+            was = f"{of['run']} (content {str(of['content'])[:8]})"
+            raise BrokenFile(
+                f"{attack.path} was made from {was}, and this run is {self.id} (content"
+                f" {self.content[:8]}), so its numbers are not this run's: leakbench attack makes"
+                " it again, or delete the folder."
+            )
+
+    def owns_guesses(self, attack: AttackFolder) -> None:
+        """The same, by what the file of guesses says of itself.
+
+        Raises:
+            BrokenFile: it cannot be read, or was made from other messages.
+        """
+        made = read_meta(attack.path / GUESS)
+        if not isinstance(made, dict) or made.get("transcript") != self.transcript:
+            raise BrokenFile(
+                f"{attack.path / GUESS} was made from other messages than {self.id} holds:"
+                " leakbench attack --force makes it again, or delete the folder."
+            )
 
 
 def load(path: str | Path) -> Run:
@@ -194,13 +253,21 @@ def _folders(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
+def _settled(run: Path, attack: str) -> dict[str, Any]:
+    """attack.json; where its folder is being replaced, as it is afterwards."""
+    for _ in range(40):  # two seconds; it takes as long as renaming four files
+        meta = _read(run, f"attacks/{attack}/attack.json", _ATTACK, _ATTACK_DONE)
+        if meta["status"] != REPLACING:
+            break
+        time.sleep(0.05)
+    return meta
+
+
 def _read(
     folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]
 ) -> dict[str, Any]:
     path = inside(folder, name)
-    meta = read_json(path)
-    if not isinstance(meta, dict):
-        raise BrokenFile(f"{path} is damaged (not a JSON object). Make it again.")
+    meta = read_sealed(path)
     for dotted in (*always, *(when_done if meta.get("status") == "done" else ())):
         at: Any = meta
         for key in dotted.split("."):

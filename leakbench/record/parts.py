@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import UsageError
-from leakbench.base.files import inside, pack_tree, read_meta, write_bytes, write_json
+from leakbench.base.files import (
+    inside,
+    pack_json,
+    pack_tree,
+    read_meta,
+    sealed,
+    write_bytes,
+    write_sealed,
+)
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run, load
 
 AUX_DATA = "known/aux_data.safetensors"
-UNLISTED = "checkpoint/"  # run.json lists no hashes of these
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,10 @@ class RunPart:
         """A file as it is."""
 
         def make() -> bytes:
-            if not name.startswith(UNLISTED):
-                self.run.check(name)
+            self.run.check(name)
             return inside(self.run.path, name).read_bytes()
 
-        if name in self.run.meta["files"] or (self.run.path / name).is_file():
+        if name in self.run.meta["files"]:
             self.put(name, make)
 
     def tensors(self, name: str, keep: Callable[[str], bool]) -> None:
@@ -102,7 +107,7 @@ class RunPart:
     def described(self, meta: Mapping[str, Any], kind: str, about: Any, gone: str) -> Row:
         """What run.json says: ``meta``, the files, ``about`` under ``kind``, and what is gone."""
         missing = [*meta.get("missing", ()), {"attack": "", "metric": "", "reason": gone}]
-        listed = {n: f.sha256 for n, f in self.files.items() if not n.startswith(UNLISTED)}
+        listed = {n: f.sha256 for n, f in self.files.items()}
         return {**meta, kind: about, "missing": missing, "files": listed}
 
     def folder(self, out: Path, meta: Row, more: Callable[[Run], Row]) -> Run:
@@ -118,7 +123,7 @@ class RunPart:
         try:
             for name, file in self.files.items():
                 write_bytes(fresh / name, file.make(), sync=False)
-            write_json(fresh / "run.json", {**meta, **more(Run(fresh, meta))})
+            write_sealed(fresh / "run.json", {**meta, **more(Run(fresh, meta))})
             shutil.rmtree(out, ignore_errors=True)
             fresh.rename(out)
         finally:
@@ -132,11 +137,10 @@ class RunPart:
             UsageError: the place cannot be written.
         """
         fresh = out.with_name(f".{out.name}.part")
-        text = json.dumps(meta, sort_keys=True, indent=1, allow_nan=False) + "\n"
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
-                _add(tar, f"{meta['id']}/run.json", text.encode())
+                _add(tar, f"{meta['id']}/run.json", pack_json(sealed(meta)))
                 for name, file in sorted(self.files.items()):
                     _add(tar, f"{meta['id']}/{name}", file.make())
             fresh.replace(out)

@@ -11,18 +11,20 @@ from typing import Any
 import torch
 
 from leakbench.base import provenance
-from leakbench.base.files import SCHEMA
+from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.federation import Federation
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
 
-def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[str, Any]:
-    """run.json before the first round, without its status."""
+def described(
+    spec: RunSpec, made: Parts, fed: Federation, device: str, origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
     task, facts = made.task, fed.facts
     return {
-        "schema": SCHEMA,
+        "schema": SEALED_SCHEMA,
         "id": spec.folder(),
         "spec": spec.model_dump(mode="json"),
         "method": made.method.display(),
@@ -48,6 +50,7 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
         "missing": [],
         "files": {},
         "command": command(spec),
+        **origin,
         **provenance.provenance(provenance.device_name(device), spec.dtype),
     }
 

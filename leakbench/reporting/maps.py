@@ -133,8 +133,8 @@ def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterat
                 failed=sum(failed for _, failed in names),
             )
     best = chosen(made)[-1]
-    folder = _folder(setting.runs[0], best)
-    if folder is not None and setting.runs[0] in runs:
+    folder = _folder(setting.runs[0], best) if setting.runs[0] in runs else None
+    if folder is not None:
         found_ = _embedding(setting.runs[0], folder, best)
         right, failed = _naming(setting.runs[0], folder, best)
         tried = failed + len({owner for owner, _ in right})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, read_json
+from leakbench.base.files import digest, read_sealed
 from leakbench.record import excerpts
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run
@@ -46,7 +46,7 @@ def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
             f"{run.id}: its clients share no prototypes, so there is nothing to make an excerpt of."
         )
     there = out / "run.json"
-    if out.exists() and not (there.is_file() and "excerpt" in read_json(there)):
+    if out.exists() and not (there.is_file() and "excerpt" in read_sealed(there)):
         raise UsageError(f"{out} is there and is no excerpt; give another folder.")
     return excerpts.write(run, out, rounds, more=partial(attacks, run))
 
@@ -54,7 +54,7 @@ def excerpt(run: Run, out: Path, rounds: int = 50) -> Run:
 def is_of(out: Path, run: Run) -> bool:
     """Does the folder ``out`` hold an excerpt of this very run?"""
     there = out / "run.json"
-    about = read_json(there).get("excerpt", {}) if there.is_file() else {}
+    about = read_sealed(there).get("excerpt", {}) if there.is_file() else {}
     return bool(about.get("run_json") == digest(run.path / "run.json"))
 
 

@@ -35,6 +35,7 @@ Cells = dict[str, Any]  # of a row, by their names
 NOT_ASKED = "not asked of this method"
 # What the runs say of a number that no attack gave.
 _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
+_OF_RUNS |= {"unofficial_data", "mixed_code", "stale_run"}
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,9 @@ class _OfRuns:
             found = self._viewed(m, m.view)
         else:
             found = self._attacked(m) if m.attack else self._gained(m)
-        return row.model_copy(update={**self.made, **found})
+        unofficial = "unofficial_data" in found.get("flags", ())
+        claim = claims.beside(row.claim, unofficial=unofficial)
+        return row.model_copy(update={**self.made, **found, "claim": claim})
 
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:

@@ -74,6 +74,7 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
         order=0,
         exact=frozenset(ROLES).intersection(*(m.exact for m in behind)),
         guesses={name: sha for m in parts for name, sha in m.guesses.items()},
+        code={name: of for m in parts for name, of in m.code.items()},
         made=_made(parts),
     )
     if alone:  # then it is that attack

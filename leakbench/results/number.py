@@ -132,6 +132,7 @@ class Measured:
     units: Mapping[str, tuple[Unit, ...]]  # by role (attack, floor, control)
     exact: frozenset[str]  # the roles whose number a formula gave, so that it has no width
     guesses: Mapping[str, str]  # SHA-256 of what it was scored from, by attack folder
+    code: Mapping[str, Mapping[str, str]]  # digests of what guessed and scored it, likewise
     made: Environment
 
     @property

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.record import origin
+from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims, paired
 from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Power, Utility
@@ -133,7 +135,9 @@ def claim(
         return None
     name, params = spec["defense"]["name"], spec["defense"]["params"]
     task, about = spec["task"]["name"], fields(setting)
-    return claims.find(name, params, task, metric, about, stage=stage, round=round)
+    found = claims.find(name, params, task, metric, about, stage=stage, round=round)
+    unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
+    return claims.beside(found, unofficial=unofficial)
 
 
 def fields(setting: Setting) -> dict[str, Any]:
@@ -159,8 +163,23 @@ def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Mea
                 f"{name} was scored by different versions in the seeds of {m.run.id}: score these"
                 " runs again."
             )
+        for other in seeds.values():
+            _made_by_the_same(other, m)
         seeds[m.run.seed] = m
     return dict(sorted(out.items()))
+
+
+def _made_by_the_same(one: Measured, two: Measured) -> None:
+    """Seeds of a number differ by their dice, not by the attack."""
+    (first, of), (second, by) = *one.code.items(), *two.code.items()
+    parts = differ(of, by)
+    if parts:
+        raise UsageError(
+            f"{one.run.path}/attacks/{first} and {two.run.path}/attacks/{second} were"
+            f" {'scored' if parts == ('scoring',) else 'made'} by different code of"
+            f" {one.attacker.name}, so they are not seeds of one number: leakbench attack brings"
+            " both up to date."
+        )
 
 
 def _joined(

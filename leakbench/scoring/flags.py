@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from leakbench.record import attack_code
 from leakbench.record.columns import FLAGS
+from leakbench.record.folders import AttackFolder
 from leakbench.statistics.intervals import Estimate
 
 FEW_UNITS, FEW_CLUSTERS = 50, 10
@@ -32,6 +34,15 @@ def join(flags: Iterable[str]) -> str:
 def split(flags: str) -> set[str]:
     """Inverse of ``join``."""
     return set(flags.split("|")) - {""}
+
+
+def today(flags: str, attack: AttackFolder) -> str:
+    """The flags of a row, and whether ``attack`` was made by other code than is installed now.
+
+    That is asked whenever a row is read: when it was scored nobody could know.
+    """
+    old = attack_code.stale(attack.meta["sources"], attack.name)
+    return join({*split(flags), attack_code.STALE} if old else split(flags))
 
 
 def of_seeds(count: int) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -14,10 +15,11 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
-from leakbench.base.files import digests, read_json, write_csv, write_json
+from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
-from leakbench.record import columns
+from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.scoring import flags
 from leakbench.scoring.truth import Answer, Truth
@@ -70,34 +72,47 @@ class Line:
     remark: str = ""  # what a reader would miss in the row
 
 
-def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
+def score(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Path:
     """Score the saved guesses of ``attack`` on a run again.
 
     Writes units.csv, results.csv and attack.json. ``truth``: another run's, for the test that
-    leakage then falls to the floor.
+    leakage then falls to the floor. ``folder``: where the guesses lie, if not in the attack's own.
 
     Raises:
         UsageError: the run was exported without the truth.
-        BrokenFile: the guesses or the truth are missing or damaged.
+        BrokenFile: the guesses or the truth are missing or damaged, or another run's.
         MethodError: a score left its metric's range.
     """
     if recording.exported:
         raise UsageError(f"{recording.run.path} {UNSCORED}")
-    folder = folder_of(recording, name, attack)
-    meta = read_json(folder / "attack.json")
-    if meta.get("files"):  # scored before: what is scored again must be what was guessed then
-        AttackFolder(folder, meta).check("guess.safetensors")
-    made = numbers(recording, name, attack, meta, truth=truth)
-    write_csv(folder / "units.csv", columns.UNITS, made.units)
-    write_csv(folder / "results.csv", columns.RESULTS, made.rows)
+    folder = folder or folder_of(recording, name, attack)
+    meta = read_sealed(folder / NAME)
+    # What is scored must be what was guessed then, from these messages.
+    made = AttackFolder(folder, meta)
+    recording.run.owns(made)
+    made.check(GUESS)
+    recording.run.owns_guesses(made)
+    found = numbers(recording, name, attack, meta, truth=truth, folder=folder)
+    fresh = hidden(folder, "scored")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_csv(fresh / "units.csv", columns.UNITS, found.units)
+    write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
     done = {
         "status": "done",
         "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": [{"metric": m, "reason": why} for m, why in made.missing],
+        "missing": [{"metric": m, "reason": why} for m, why in found.missing],
+        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
+        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
     }
-    files = digests(folder, without=("attack.json",))
-    write_json(folder / "attack.json", {**meta, **done, "files": files})
-    return folder
+    write_sealed(fresh / NAME, {**meta, **done})
+    return put(fresh, folder, keep=(GUESS,))
 
 
 @dataclass(frozen=True)
@@ -116,12 +131,13 @@ def numbers(
     meta: dict[str, Any],
     *,
     truth: Truth | None = None,
+    folder: Path | None = None,
 ) -> Scored:
     """Score the saved guesses of ``attack``, and write nothing.
 
-    ``meta``: of its attack.json. ``truth``: as for ``score``, which says what is raised.
+    ``meta``: of its attack.json. ``truth``, ``folder`` and what is raised: as for ``score``.
     """
-    folder = folder_of(recording, name, attack)
+    folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
@@ -309,6 +325,7 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
+    found |= origin.lasting(run.meta)
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
     meant = attack.class_mean and line.metric.class_mean
     return found | ({"below_class_mean"} if meant and worse else set())

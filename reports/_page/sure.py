@@ -21,6 +21,11 @@ NOTED = {
     "gradient_vanished": "Vanished updates.",
     "other_engine": "Engines differ.",
     "stand_in_data": "Stand-in data.",
+    "unofficial_data": "Unofficial data.",
+    "mixed_code": "Mixed code.",
+    "stale_run": "Older code.",
+    "stale_attack": "Older attacks.",
+    "no_control": "Handed-in guesses.",
 }
 
 

@@ -28,7 +28,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import read_json, write_json
+from leakbench.base.files import read_sealed, write_sealed
 from leakbench.record.folders import load
 from leakbench.scoring import score
 from leakbench.scoring.truth import Truth
@@ -87,11 +87,11 @@ def test_guesses_are_the_same_bytes_without_truth_and_seed(runs, tmp_path, name,
     with_all = (folder / "guess.safetensors").read_bytes()
     shutil.rmtree(run.path / "truth")
     shutil.rmtree(run.path / "attacks")
-    meta = read_json(run.path / "run.json")
+    meta = read_sealed(run.path / "run.json")
     meta["spec"]["seed"] = None
     meta["id"] = meta["command"] = ""
     meta["files"] = {k: v for k, v in meta["files"].items() if not k.startswith("truth/")}
-    write_json(run.path / "run.json", meta)
+    write_sealed(run.path / "run.json", meta)
     folder = guessing.guess(again(run), name, attack)
     assert (folder / "guess.safetensors").read_bytes() == with_all
 
@@ -160,7 +160,7 @@ def test_the_same_attack_again_is_the_same_bytes_and_is_not_run_again(runs, tmp_
     first, second = (tree_of(p) for p in paths)
     for name in ("guess.safetensors", "units.csv", "results.csv"):
         assert first[name] == second[name]
-    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("ran again"))
+    monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("ran again"))
     api.attack(one, "prototype_leakage")
     assert tree_of(paths[0]) == first
 
@@ -187,7 +187,7 @@ def test_what_is_saved_comes_back(runs, tmp_path):
     # Surveyed: every round of a short run.
     assert per_round == {(r, t) for r in guessing.ROLES for t in range(1, 11)}
     assert len(found) == 3 * 10 * 10
-    meta = read_json(folder / "attack.json")
+    meta = read_sealed(folder / "attack.json")
     assert (meta["status"], meta["threat"]["rung"], meta["threat"]["kinds"]) == (
         "guessed",
         "paper",
@@ -318,12 +318,12 @@ def test_a_damaged_recording_fails_no_attack(runs, tmp_path):
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(BrokenFile, match=r"round-000010.safetensors was changed or damaged"):
         api.attack(run, "prototype_leakage")
-    assert not (run.path / "attacks").exists()
+    assert load(run.path).attacks == ()
 
 
 def test_an_unfinished_run_is_not_attacked(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
-    write_json(run.path / "run.json", {**run.meta, "status": "running"})
+    write_sealed(run.path / "run.json", {**run.meta, "status": "running"})
     with pytest.raises(UsageError, match=r"is not complete .status: running.. Train it first"):
         api.attack(run, "prototype_leakage")
 
@@ -352,7 +352,7 @@ def test_which_attacks_are_planned_and_which_do_not_fit(runs):
 
 def test_a_planned_attack_that_does_not_fit_is_not_called_fitting(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
-    write_json(
+    write_sealed(
         run.path / "run.json",
         {
             **run.meta,

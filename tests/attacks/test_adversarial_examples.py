@@ -21,7 +21,7 @@ from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.metrics import examples
 from leakbench.metrics.examples import NEAREST_PSNR, RECOGNISED, Recogniser
 from leakbench.metrics.images import IDENTIFICATION_MATCHED
@@ -375,7 +375,7 @@ class TestWhereItFits:
 
     def test_its_time_is_predicted_and_lpips_is_missing_with_its_reason(self, runs, attacked):
         assert 1 < build("adversarial_examples").seconds(again(runs["one"])) < 60
-        (why,) = read_json(attacked["one"] / "attack.json")["missing"]
+        (why,) = read_sealed(attacked["one"] / "attack.json")["missing"]
         assert why["metric"] == "lpips"
         row = results(attacked["one"], "psnr")
         assert (row["rung"], row["knowledge"], row["observer"]) == (

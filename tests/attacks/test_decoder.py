@@ -30,7 +30,7 @@ from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
-from leakbench.base.files import read_json, write_json
+from leakbench.base.files import read_sealed, write_sealed
 from leakbench.federation.parties import Net
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.record.folders import load
@@ -249,7 +249,7 @@ class TestAttack:
         assert {u.rpartition("/")[0] for u in found} == {f"client/{c}" for c in range(10)}
         assert not any(
             "newest features" in m["reason"]
-            for m in read_json(attacked["relu"] / "attack.json")["missing"]
+            for m in read_sealed(attacked["relu"] / "attack.json")["missing"]
         )
 
     def test_the_score_of_a_row_is_that_of_its_own_image(self, runs, attacked):
@@ -431,7 +431,7 @@ class TestSignals:
             assert mse["control"] == pytest.approx(0, abs=1e-12)
             assert results(folder, "identification")["value"] > 0.9
             missing = {
-                m["metric"]: m["reason"] for m in read_json(folder / "attack.json")["missing"]
+                m["metric"]: m["reason"] for m in read_sealed(folder / "attack.json")["missing"]
             }
             assert {"psnr", "ssim", "lpips"} == set(missing)
             assert all("standardised signals" in reason for reason in missing.values())
@@ -458,7 +458,7 @@ class TestObstacles:
             )
         run = copied(runs["flea"], tmp_path)
         files = {k: v for k, v in run.meta["files"].items() if not k.startswith("known/aux")}
-        write_json(run.path / "run.json", {**run.meta, "files": files})
+        write_sealed(run.path / "run.json", {**run.meta, "files": files})
         assert (
             build("decoder").obstacle(again(run))
             == "the run holds no auxiliary data to train a decoder on"

@@ -2,6 +2,7 @@
 installed. And names that are wrong.
 """
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import leakbench.api as leakbench
 from leakbench import cli
 from leakbench.base import registry
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.record import folders
 from leakbench.record.runspec import make_spec
 
@@ -262,7 +263,7 @@ def test_a_file_defines_exactly_one_public_class(dropped, text):
 
 
 def shadowed(folder, kind, words):
-    """The command in a folder that has a package of its own under one of our names."""
+    """The command where a package under one of our names comes first on the path."""
     (folder / kind).mkdir()
     (folder / kind / "__init__.py").write_text("SECRET = 1\n")
     return subprocess.run(
@@ -270,13 +271,13 @@ def shadowed(folder, kind, words):
         capture_output=True,
         text=True,
         cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
         check=False,
     )
 
 
 @pytest.mark.parametrize("kind", ["attacks", "defenses"])
 def test_a_folder_of_the_same_name_where_one_stands_is_said_with_its_path(tmp_path, kind):
-    """`python -m` looks into the current folder first, so `attacks/` there hides ours."""
     done = shadowed(tmp_path, kind, ["list", kind])
     assert done.returncode == 2
     assert done.stdout == ""
@@ -383,7 +384,7 @@ def test_the_run_says_how_to_make_it_again(tmp_path, capsys):
         seed=3,
         wrappers=[("clip_noise", {"kinds": ["prototype"]})],
     )
-    words = read_json(run.path / "run.json")["command"]
+    words = read_sealed(run.path / "run.json")["command"]
     assert cli.run([*shlex.split(words)[1:], "-o", str(tmp_path)]) == 0
     assert "complete" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == [run.path.name]

@@ -18,13 +18,14 @@ import pytest
 import torch
 from helpers.federations import digits as small_digits
 from helpers.federations import uneven
+from helpers.run_folders import edited
 from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, source, trained, tree_of
 
 import leakbench
 from leakbench import api, pipeline
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
-from leakbench.base.files import read_csv, read_json, write_json
+from leakbench.base.files import read_csv, read_json, read_sealed, write_json
 from leakbench.base.meaning import Meaning, Topic
 from leakbench.cli import keys, options, run, summary
 from leakbench.record import folders
@@ -123,7 +124,7 @@ class TestTrain:
             *small("-s", "sigma=0.1,0.3", "--seeds", "0-1", "-o", tmp_path, rounds=1)
         )
         assert (code, len(out.splitlines())) == (0, 5)
-        specs = [read_json(f / "run.json")["spec"] for f in tmp_path.iterdir()]
+        specs = [read_sealed(f / "run.json")["spec"] for f in tmp_path.iterdir()]
         assert sorted((s["defense"]["params"]["sigma"], s["seed"]) for s in specs) == [
             (0.1, 0),
             (0.1, 1),
@@ -167,7 +168,7 @@ class TestTrain:
         code, _, err = cli(*line, "--dtype", "float64", "--engine", "loop", "-o", tmp_path)
         assert code == 0
         (folder,) = tmp_path.iterdir()
-        spec = read_json(folder / "run.json")["spec"]
+        spec = read_sealed(folder / "run.json")["spec"]
         assert spec["wrappers"] == [
             {"name": "clip_noise", "params": {"clip": 0.5, "kinds": ["prototype"], "noise": 0.1}}
         ]
@@ -178,14 +179,14 @@ class TestTrain:
     def test_the_users_value_wins_over_the_tasks_and_that_over_the_methods(self, cli, tmp_path):
         cli(*small("-s", "own_lr=0.5", "-o", tmp_path, rounds=1))
         (folder,) = tmp_path.iterdir()
-        params = read_json(folder / "run.json")["spec"]["defense"]["params"]
+        params = read_sealed(folder / "run.json")["spec"]["defense"]["params"]
         assert (params["own_lr"], params["lam"], params["sigma"]) == (0.5, 1.0, 0.1)
 
     def test_one_failing_run_does_not_stop_the_others(self, cli, tmp_path):
         code, out, err = cli(*small("-s", "lr=1e38,0.1", "-o", tmp_path, d="fedavg"))
         assert code == 4
         assert len(out.splitlines()) == 2
-        status = {f.name: read_json(f / "run.json")["status"] for f in tmp_path.iterdir()}
+        status = {f.name: read_sealed(f / "run.json")["status"] for f in tmp_path.iterdir()}
         assert sorted(s == "done" for s in status.values()) == [False, True]
         (why,) = [s for s in status.values() if s != "done"]
         assert why.startswith("failed: training diverged by round")
@@ -252,7 +253,7 @@ class TestSpecFiles:
         )
         assert cli("train", spec, "-o", out)[0] == 0
         (folder,) = out.iterdir()
-        stored = read_json(folder / "run.json")["spec"]["attacks"]
+        stored = read_sealed(folder / "run.json")["spec"]["attacks"]
         assert stored == [
             {"name": "prototype_leakage", "params": {"candidates": c, "seed": 0}}
             for c in ("true", "public")
@@ -269,7 +270,7 @@ class TestSpecFiles:
         code, _, err = cli("train", spec, "-o", out)
         assert code == 0
         assert "not trained again" in err
-        assert read_json(folder / "run.json")["spec"]["attacks"] == [
+        assert read_sealed(folder / "run.json")["spec"]["attacks"] == [
             {"name": "prototype_leakage", "params": {"candidates": "public", "seed": 4}}
         ]
         assert {n: b for n, b in tree_of(folder).items() if n != "run.json"} == before
@@ -294,7 +295,7 @@ class TestSpecFiles:
             == 0
         )
         (folder,) = (tmp_path / "r").iterdir()
-        found = read_json(folder / "run.json")["spec"]
+        found = read_sealed(folder / "run.json")["spec"]
         assert (
             found["defense"]["name"],
             found["defense"]["params"]["cos_theta"],
@@ -533,7 +534,7 @@ class TestAttack:
 
     def test_an_unfinished_run_is_said_and_the_others_are_attacked(self, cli, made, tmp_path):
         one = copied(folders.find([made])[0], tmp_path)
-        write_json(one.path / "run.json", {**one.meta, "status": "running"})
+        edited(one.path / "run.json", lambda meta: meta.update(status="running"))
         code, out, err = cli("attack", made, one.path, "-a", "prototype_leakage")
         assert code == 4
         assert "is not complete (status: running)" in err
@@ -554,7 +555,7 @@ class TestScore:
         from leakbench.attacking import guessing
 
         before, table = tree_of(made), cli("attack", made, "-a", "prototype_leakage")[1]
-        monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("attacked"))
+        monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("attacked"))
         code, out, err = cli("score", made)
         assert (code, out) == (0, table)
         assert err.startswith("[1/1] prototype_leakage on digits-fedgn-")
@@ -982,8 +983,8 @@ class TestTheProgramItself:
             130,
             "",
             (
-                "leakbench: interrupted. What was finished is kept; the same command goes on from"
-                " there.\n"
+                "leakbench: interrupted. Finished scores are kept; the same command scores all"
+                " again.\n"
             ),
         )
 
@@ -1013,12 +1014,12 @@ class TestTheProgramItself:
         assert gone(process.pid)
         assert (
             err.splitlines()[-1]
-            == "leakbench: interrupted. What was finished is kept; the same command goes on from"
-            " there."
+            == "leakbench: interrupted. Finished runs are kept, and an unfinished one up to its"
+            " last checkpoint; the same command goes on from there."
         )
         assert "Traceback" not in err
         for folder in (tmp_path / "runs").iterdir():
-            assert read_json(folder / "run.json")["status"] == "running"
+            assert read_sealed(folder / "run.json")["status"] == "running"
         code, _, err = cli("attack", tmp_path / "runs", "-a", "prototype_leakage")
         assert code == 4
         assert "is not complete (status: running)" in err

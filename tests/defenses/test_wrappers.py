@@ -11,7 +11,7 @@ from scipy import stats
 
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import LeakbenchError, MethodError, UsageError
-from leakbench.base.files import read_json, read_tree
+from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.tree import flat
 from leakbench.record.folders import load
 from leakbench.record.messages import read_messages
@@ -189,7 +189,7 @@ def test_uplinks_that_no_wrapper_covers_are_listed(tmp_path):
     folder = trained(tmp_path, "fedhide", [("secure_sum", {})], average="weighted")
     sent = {
         (s["kind"], s["sender"], s["receiver"]): s["covered"]
-        for s in read_json(folder / "run.json")["sent"]
+        for s in read_sealed(folder / "run.json")["sent"]
     }
     assert sent == {
         ("count", "client", "server"): False,
@@ -199,10 +199,10 @@ def test_uplinks_that_no_wrapper_covers_are_listed(tmp_path):
         ("model", "server", "client/*"): False,
         ("prototype", "server", "client/*"): False,
     }
-    assert read_json(folder / "run.json")["hides"] is True
-    assert read_json(trained(tmp_path, "fedavg", []) / "run.json")["hides"] is False
+    assert read_sealed(folder / "run.json")["hides"] is True
+    assert read_sealed(trained(tmp_path, "fedavg", []) / "run.json")["hides"] is False
     assert (
-        read_json(trained(tmp_path, "fedavg", [("secure_sum", {})]) / "run.json")["hides"] is True
+        read_sealed(trained(tmp_path, "fedavg", [("secure_sum", {})]) / "run.json")["hides"] is True
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from helpers.run_folders import add_attack, make_run, measure
+from helpers.run_folders import add_attack, edited, make_run, measure
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, Role, _save
-from leakbench.base.files import digests, read_json, write_json, write_tree
+from leakbench.base.files import digests, write_tree
 
 CLIENTS, IMAGES, SIDE, ROUNDS = 20, 8, 32, 300
 STAGES = {"untrained": 1, "early": 30, "middle": 150, "final": ROUNDS}
@@ -115,9 +115,8 @@ def _truth(run: Path, originals: torch.Tensor) -> None:
     write_tree(
         run / "truth" / f"round-{ROUNDS:06d}.safetensors", {"client": tree}, {"round": ROUNDS}
     )
-    meta = read_json(run / "run.json")
-    meta["files"] = digests(run, without=("attacks/", "checkpoint/", "run.json"))
-    write_json(run / "run.json", meta)
+    files = digests(run, without=("attacks/", "run.json"))
+    edited(run / "run.json", lambda meta: meta.update(files=files))
 
 
 def _inversion(
@@ -151,5 +150,5 @@ def _inversion(
             for i, x in enumerate(images)
         ]
     _save(folder / "guess.safetensors", guesses)
-    meta = read_json(folder / "attack.json")
-    write_json(folder / "attack.json", meta | {"files": digests(folder, without=("attack.json",))})
+    files = digests(folder, without=("attack.json",))
+    edited(folder / "attack.json", lambda meta: meta.update(files=files))

@@ -429,6 +429,7 @@ def _measured(n: Number, run: Run) -> Measured:
         units={"attack": (unit,), "floor": (unit,), "control": (unit,)},
         exact=frozenset(),
         guesses={f"{name}-1": GUESSES.get(name, "ab" * 32)},
+        code={f"{name}-1": {}},
         made=number.Environment(*HOW),
     )
 

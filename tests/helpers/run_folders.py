@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from leakbench.base.files import digests, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
+from leakbench.record.folders import load
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact
 
@@ -21,6 +22,13 @@ SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
 ACCEPTED = {"attack": "accepted", "control": "accepted_control"}
 # As if psnr had no least value.
 SCALES["psnr"]["low"] = None
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a sealed JSON and seal it again: what somebody does who knows of the seal."""
+    meta = read_sealed(path)
+    change(meta)
+    write_sealed(path, meta)
 
 
 def make_run(
@@ -97,7 +105,7 @@ def make_run(
         {"round": rounds},
     )
     meta = {
-        "schema": 1,
+        "schema": 2,
         "status": "done",
         "id": path.name,
         "spec": spec,
@@ -115,9 +123,9 @@ def make_run(
         "sent": [],
         "missing": [],
         "test_data": "t" * 64,
-        "files": digests(path, without=("attacks/", "checkpoint/", "run.json")),
+        "files": digests(path, without=("attacks/", "run.json")),
     }
-    write_json(path / "run.json", meta | more)
+    write_sealed(path / "run.json", meta | more)
     return path
 
 
@@ -175,9 +183,10 @@ def add_attack(
     status: str = "done",
     missing: Sequence[Mapping[str, str]] = (),
     folder: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> Path:
     """An attack folder on ``run`` with these rows."""
-    meta, params = read_json(run / "run.json"), dict(params or {"seed": 0})
+    meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
     path = run / "attacks" / (folder or f"{name}-{fingerprint(params)}")
     units, results = [], []
     for row in rows:
@@ -208,11 +217,13 @@ def add_attack(
     write_tree(
         path / "guess.safetensors",
         {"0": {"x": torch.tensor([float(sum(map(sum, (r["scores"]["attack"] for r in rows))))])}},
-        {"guesses": []},
+        {"guesses": [], "transcript": load(run).transcript},
     )
     about = {
-        "schema": 1,
+        "schema": 2,
         "status": status,
+        "of": load(run).named,
+        "sources": dict(sources or {}),
         "attack": name,
         "params": params,
         "threat": {
@@ -227,7 +238,7 @@ def add_attack(
         "missing": list(missing),
         "files": digests(path, without=("attack.json",)),
     }
-    write_json(path / "attack.json", about)
+    write_sealed(path / "attack.json", about)
     return path
 
 

@@ -20,7 +20,7 @@ from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
-from leakbench.base.files import read_csv, read_json, write_json
+from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
 from leakbench.record.recording import Recording
 
@@ -71,7 +71,7 @@ def listed(run: Run, **files: Callable[[Path], None]) -> Run:
     """Change files of a run and its list of hashes with them: a run that was made so, not a damaged
     one. Names: `a__b` is a/b.
     """
-    meta = read_json(run.path / "run.json")
+    meta = read_sealed(run.path / "run.json")
     for name, change in files.items():
         path = run.path / (name.replace("__", "/") + ".safetensors").replace("round_", "round-")
         change(path)
@@ -79,7 +79,7 @@ def listed(run: Run, **files: Callable[[Path], None]) -> Run:
         meta["files"].pop(key, None)
         if path.exists():
             meta["files"][key] = hashlib.sha256(path.read_bytes()).hexdigest()
-    write_json(run.path / "run.json", meta)
+    write_sealed(run.path / "run.json", meta)
     return load(run.path)
 
 
@@ -88,8 +88,11 @@ def write_guesses(
 ) -> Path:
     """An attack's folder with these (role, stage, guess), as if it had guessed them."""
     folder = folder_of(recording, name, attack)
-    _save(folder / "guess.safetensors", [Guessed(role, stage, g) for role, stage, g in found])  # type: ignore[arg-type]
-    write_json(folder / "attack.json", _meta(recording, name, attack, 0.0))
+    guesses = [Guessed(role, stage, g) for role, stage, g in found]  # type: ignore[arg-type]
+    _save(folder / "guess.safetensors", guesses, recording.run.transcript)
+    files = digests(folder, without=("attack.json", "units.csv", "results.csv"))
+    meta = {**_meta(recording, name, attack, 0.0), "files": files}
+    write_sealed(folder / "attack.json", meta)
     return folder
 
 

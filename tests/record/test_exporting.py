@@ -13,7 +13,7 @@ from helpers.small_runs import FEATURES, again, copied, plugged, trained
 from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import digest, read_json, read_tree, write_tree
+from leakbench.base.files import digest, read_sealed, read_tree, write_tree
 from leakbench.base.tree import flat
 from leakbench.cli import run as cli
 from leakbench.record import exporting
@@ -144,7 +144,7 @@ def test_nothing_but_the_listed_files_and_no_trace_of_the_seed(run, archive):
     assert meta["command"] == ""
     assert meta["id"] == name
     assert "with nothing defended" in meta["missing"][-1]["reason"]
-    assert not set(meta) - {*exporting.KEPT, "id", "spec", "command", "files", "export"}
+    assert not set(meta) - {*exporting.KEPT, "id", "spec", "command", "files", "export", "digest"}
 
 
 def test_the_same_run_gives_the_same_bytes(run, archive, tmp_path):
@@ -302,7 +302,7 @@ def test_a_file_that_links_out_of_the_run_is_not_packed(run, tmp_path):
 
 
 def test_names_of_a_stranger_lead_nowhere_when_unpacked(run, tmp_path):
-    meta = read_json(run.path / "run.json")
+    meta = read_sealed(run.path / "run.json")
     meta["spec"]["task"]["name"] = "../../etc"
     api_run = type(run)(run.path, meta)
     exporting.export(api_run, tmp_path / "a.tar")

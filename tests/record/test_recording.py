@@ -9,7 +9,7 @@ import torch
 from helpers.federations import ONE_STEP, each_defense, short, uneven
 
 from leakbench.base.errors import UsageError
-from leakbench.base.files import read_json, read_tree
+from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.streams import Rng
 from leakbench.base.tree import flat, nbytes
 from leakbench.federation.batches import plan
@@ -156,7 +156,7 @@ def test_a_recorded_update_is_the_loss_replayed_from_transcript_and_truth(
     replayable = check_replay(folder, spec, losses, messages)
     sent = [m for m in messages if m.kind == "update" and losses[m.round, m.phase][1] == 1]
     assert replayable == len(sent)
-    if any(s["kind"] == "update" for s in read_json(folder / "run.json")["sent"]):
+    if any(s["kind"] == "update" for s in read_sealed(folder / "run.json")["sent"]):
         assert replayable >= 3 * 5  # three audited rounds, five clients, and their probes
         made = parts(spec)
         facts = made.task.facts(made.method)
@@ -394,7 +394,7 @@ def test_clients_whose_message_hides_nothing_are_not_in_the_control(tmp_path):
     """FedHide with alpha = 1 sends what it would send undefended."""
     folder, _ = trained(tmp_path, "fedhide", alpha=1.0)
     assert not (folder / "control").exists()
-    assert read_json(folder / "run.json")["hides"] is False
+    assert read_sealed(folder / "run.json")["hides"] is False
 
 
 def test_past_an_aggregator_the_control_shows_the_single_updates(tmp_path):
@@ -439,7 +439,7 @@ def test_sent_counts_what_went_over_the_wire(tmp_path):
         folder, _spec = trained(tmp_path, "fedhide", rounds=rounds, fraction=0.4, engine=engine)
         tables[engine] = {
             (s["kind"], s["sender"], s["receiver"]): s
-            for s in read_json(folder / "run.json")["sent"]
+            for s in read_sealed(folder / "run.json")["sent"]
         }
     assert tables["loop"] == tables["fused"]
     model = nbytes(read_tree(folder / "checkpoint" / "model.safetensors")[0])
@@ -467,7 +467,7 @@ def test_an_each_downlink_is_a_message_for_each(tmp_path):
     assert all(m.payload.shape == (8,) for m in down)
     (row,) = [
         s
-        for s in read_json(folder / "run.json")["sent"]
+        for s in read_sealed(folder / "run.json")["sent"]
         if s["sender"] == "server" and s["kind"] == "prototype"
     ]
     assert (row["rounds"], row["messages"], row["bytes"]) == (5, 20, 20 * 64)
@@ -507,7 +507,7 @@ def test_a_run_folder_holds_safetensors_strict_json_and_csv(tmp_path):
         raise AssertionError(f"{name} in JSON")
 
     for path in folder.rglob("*"):
-        if path.is_dir():
+        if path.is_dir() or path.name.endswith(".lock"):
             continue
         data = path.read_bytes()
         assert path.suffix in (".safetensors", ".json", ".csv"), path

@@ -13,7 +13,7 @@ from helpers.killing import Training, started
 
 from leakbench import Defense
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import read_json, write_json
+from leakbench.base.files import read_sealed, write_json, write_sealed
 from leakbench.record import training
 from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.record.training import train
@@ -67,12 +67,12 @@ def check_killed_twice(trainings, spec, tmp_path, dice):
     whole = train(spec, tmp_path / "whole").path
     reached = [killed(trainings, spec, tmp_path / "cut", dice) for _ in range(2)]
     folder = tmp_path / "cut" / spec.folder()
-    assert read_json(folder / "run.json")["status"] == "running"
+    assert read_sealed(folder / "run.json")["status"] == "running"
     # The second process went on where the first had stopped.
     assert 0 < reached[0] < reached[1] < ROUNDS
     again = train(spec, tmp_path / "cut")
     assert not again.skipped
-    assert read_json(folder / "run.json")["status"] == "done"
+    assert read_sealed(folder / "run.json")["status"] == "done"
     one, two = content(whole), content(folder)
     assert one.keys() == two.keys()
     assert [k for k in one if one[k] != two[k]] == []
@@ -256,8 +256,8 @@ def lose_a_part(path):
         ("run.json", cut_short),
         ("run.json", lambda p: p.write_bytes(b"\xff\xfe")),
         ("run.json", lambda p: p.write_text("[]")),
-        ("run.json", lambda p: p.write_text('{"schema": 1}')),
-        ("run.json", lambda p: p.write_text(p.read_text().replace('"schema": 1', '"schema": 99'))),
+        ("run.json", lambda p: write_sealed(p, {"schema": 2})),
+        ("run.json", lambda p: p.write_text(p.read_text().replace('"schema": 2', '"schema": 99'))),
         ("run.json", lambda p: p.write_text(p.read_text().replace('"seed": 3', '"seed": NaN'))),
         ("run.json", lambda p: p.unlink()),
         ("checkpoint/state.safetensors", cut_short),
@@ -307,7 +307,7 @@ def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, mo
     with pytest.raises(MethodError, match="the cable was pulled"):
         train(spec, tmp_path)
     assert (
-        read_json(tmp_path / spec.folder() / "run.json")["status"]
+        read_sealed(tmp_path / spec.folder() / "run.json")["status"]
         == "failed: ValueError: the cable was pulled"
     )
     monkeypatch.undo()
@@ -319,7 +319,7 @@ def test_divergence_is_said(tmp_path):
     spec = spec_of("fedprox", rounds=30, lr=1e200, mu=1e200)
     with pytest.raises(LeakbenchError, match="diverged by round"):
         train(spec, tmp_path)
-    assert read_json(tmp_path / spec.folder() / "run.json")["status"].startswith(
+    assert read_sealed(tmp_path / spec.folder() / "run.json")["status"].startswith(
         "failed: training diverged"
     )
 
@@ -337,7 +337,7 @@ def test_the_seed_changes_the_run_and_the_attacks_do_not(tmp_path):
     )
     assert train(named, tmp_path).skipped
     assert {k: v for k, v in content(first).items() if k != "run.json"} == files
-    assert read_json(first / "run.json")["spec"]["attacks"] == [
+    assert read_sealed(first / "run.json")["spec"]["attacks"] == [
         {"name": "prototype_leakage", "params": {}}
     ]
 

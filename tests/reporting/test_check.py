@@ -3,12 +3,12 @@ and what would settle it.
 """
 
 import shlex
+from functools import partial
 from pathlib import Path
 
-from helpers.run_folders import add_attack, make_run, measure
+from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
-from leakbench.base.files import read_json, write_json
 from leakbench.cli import run as cli
 from leakbench.gate import gate
 from leakbench.gate.baseline import Baseline
@@ -33,7 +33,7 @@ def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
             "--seeds",
             str(seed),
         ]
-        write_json(run / "run.json", read_json(run / "run.json") | {"command": shlex.join(words)})
+        edited(run / "run.json", partial(dict.update, command=shlex.join(words)))
         count = hits + seed % 2
         add_attack(
             run, "averaging", [measure("p_leak", [1] * count + [0] * (10 - count), 0.1, [1] * 10)]

@@ -13,7 +13,7 @@ from helpers.small_runs import again, build, by_hand, copied, trained
 
 from leakbench import api
 from leakbench.attacking.guess import Guess
-from leakbench.base.files import read_json, write_json
+from leakbench.base.files import read_sealed, write_sealed
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import find, load
@@ -330,9 +330,9 @@ def test_what_is_dead_or_weak_is_never_on_a_map(real, flags):
 def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
     _, made = mapped(real)
     run = copied(real, tmp_path)
-    meta = read_json(run.path / "run.json")
+    meta = read_sealed(run.path / "run.json")
     meta["files"] = {n: h for n, h in meta["files"].items() if not n.startswith("truth/")}
-    write_json(run.path / "run.json", meta)
+    write_sealed(run.path / "run.json", meta)
     bare = [changed(s, flags=frozenset()) for s in made.settings]
     again = [s.model_copy(update={"runs": (load(run.path),)}) for s in bare]
     assert maps.of(again, find_questions(again, ())) == []

@@ -13,11 +13,11 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from helpers.run_folders import add_attack, make_run, measure
+from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
-from leakbench.base.files import digests, read_csv, read_json, write_csv, write_json, write_tree
+from leakbench.base.files import digests, read_csv, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.printable_text import one_line, printable
 from leakbench.cli import run as cli
 from leakbench.metrics import P_LEAK
@@ -52,12 +52,12 @@ FORMATS = ("html", "json", "figures", "markdown", "latex")
 
 
 def changed(path, **more):
-    write_json(path, read_json(path) | more)
+    edited(path, lambda meta: meta.update(more))
 
 
 def spelt(path, evil):
     """The run with hostile text in every place that is text."""
-    meta = read_json(path / "run.json")
+    meta = read_sealed(path / "run.json")
     meta["spec"]["defense"] |= {"name": evil, "params": {evil: evil, "sigma": 0.1}}
     meta["spec"]["task"] |= {"name": evil}
     meta["spec"]["wrappers"] = [{"name": evil, "params": {evil: [evil]}}]
@@ -80,7 +80,7 @@ def spelt(path, evil):
         "missing": [{"attack": evil, "metric": evil, "reason": evil}],
     }
     meta["utility"]["metric"] = "accuracy"
-    write_json(path / "run.json", meta)
+    write_sealed(path / "run.json", meta)
     attack = path / "attacks"
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
@@ -89,13 +89,13 @@ def spelt(path, evil):
             list(rows[0]),
             [r | {"run": evil, "task": evil, "defense": evil, "observer": evil} for r in rows],
         )
-        about = read_json(folder / "attack.json")
+        about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
         }
-        write_json(folder / "attack.json", about)
+        write_sealed(folder / "attack.json", about)
 
 
 @pytest.fixture(scope="module", params=NAMES, ids=lambda n: repr(n)[:12])
@@ -391,9 +391,9 @@ def test_an_attack_folder_that_is_a_link_is_not_read(attacked):
 def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
     path, secret = attacked
     write_tree(secret / "x.safetensors", {"x": torch.zeros(1)}, {"round": 1})
-    meta = read_json(path / "run.json")
+    meta = read_sealed(path / "run.json")
     meta["files"][name] = "0" * 64
-    write_json(path / "run.json", meta)
+    write_sealed(path / "run.json", meta)
     with pytest.raises(BrokenFile, match="leads out of"):
         load(path).check()
     with pytest.raises(BrokenFile, match="leads out of"):

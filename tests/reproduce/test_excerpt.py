@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.run_folders import edited
 from helpers.small_runs import copied, trained, tree_of
 
 from leakbench import api
 from leakbench.attacking import choices
 from leakbench.base.errors import UsageError
-from leakbench.base.files import digest, read_json, read_tree
+from leakbench.base.files import digest, read_tree
 from leakbench.cli import run as cli
 from leakbench.record import excerpts
 from leakbench.record.columns import MISSING
@@ -170,7 +171,7 @@ def test_every_file_is_listed_and_the_same_twice(whole, small, tmp_path):
     assert tree_of(again.path) == {
         n: b for n, b in tree_of(small.path).items() if not n.startswith("attacks/")
     }
-    names = {n for n in tree_of(again.path) if not n.startswith("checkpoint/")} - {"run.json"}
+    names = set(tree_of(again.path)) - {"run.json"}
     assert names == set(again.meta["files"])
     assert not any(n.startswith("known/round") for n in names)
 
@@ -315,8 +316,7 @@ def test_refusals_are_sentences(whole, small, tmp_path):
     with pytest.raises(UsageError, match="share no prototypes"):
         excerpt(trained(tmp_path / "runs", "fedavg", rounds=2), tmp_path / "x")
     bad = copied(whole, tmp_path)
-    meta = read_json(bad.path / "run.json") | {"status": "running"}
-    (bad.path / "run.json").write_text(__import__("json").dumps(meta))
+    edited(bad.path / "run.json", lambda meta: meta.update(status="running"))
     with pytest.raises(UsageError, match="not complete"):
         excerpt(load(bad.path), tmp_path / "x")
 

@@ -14,7 +14,7 @@ from helpers.run_folders import add_attack, make_run, measure
 from helpers.small_runs import again, build, results, trained
 
 from leakbench.attacking.view import View
-from leakbench.base.files import read_json
+from leakbench.base.files import read_sealed
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.gate import check
 from leakbench.gate.rows import gate_rows
@@ -164,7 +164,7 @@ def test_clients_of_whom_nothing_was_kept_are_counted_at_every_stage(
 
     run = shutil.copytree(sparse.path, tmp_path / sparse.path.name)
     folder = api.attack(run, "prototype_leakage", device="cpu").path
-    said = " ".join(m["reason"] for m in read_json(folder / "attack.json")["missing"])
+    said = " ".join(m["reason"] for m in read_sealed(folder / "attack.json")["missing"])
     for stage, t in again(sparse).stages.items():
         traffic = again(sparse).traffic["prototype"]
         senders = set(traffic[(traffic[:, 1] >= 0) & (traffic[:, 0] <= t)][:, 1].tolist())

@@ -6,10 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-from helpers.run_folders import add_attack, make_run, measure
+from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import read_json, write_json
 from leakbench.gate.gate import Baseline, check, load, save, update
 from leakbench.gate.rows import gate_rows
 from leakbench.record.columns import FLAGS
@@ -149,10 +148,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     ]
     runs = [make_run(tmp_path, seed=s, missing=left_out) for s in (0, 1)]
     add_attack(runs[0], "context", [], status="failed: out of memory")
-    failed = json.loads((make_run(tmp_path, seed=2) / "run.json").read_text())
-    (tmp_path / failed["id"] / "run.json").write_text(
-        json.dumps(failed | {"status": "failed: training diverged by round 3"})
-    )
+    why = "failed: training diverged by round 3"
+    edited(make_run(tmp_path, seed=2) / "run.json", lambda meta: meta.update(status=why))
     wrapped = [{"name": "clip_noise", "params": {"clip": 1.0}}]
     make_run(tmp_path, wrappers=wrapped)
     tables = collect(
@@ -324,10 +321,10 @@ def test_newer_schemas_cut_json_and_cells_that_are_no_numbers_are_refused(three:
     run = next(p for p in three.iterdir())
     text = (run / "run.json").read_text()
     for broken, words in (
-        (text.replace('"schema": 1', '"schema": 99'), "schema 99"),
+        (text.replace('"schema": 2', '"schema": 99'), "schema 99"),
         (text[:40], "damaged"),
         ("[]", "not a JSON object"),
-        (text.replace('"seed"', '"sead"'), "spec.seed"),
+        (text.replace('"seed"', '"sead"'), "does not fit its own digest"),
     ):
         (run / "run.json").write_text(broken)
         with pytest.raises(BrokenFile, match=words):
@@ -360,17 +357,15 @@ def test_the_gate_gets_every_pooled_number_with_its_scores_and_hashes(
 
 
 def _rehash(folder: Path, name: str) -> None:
-    from leakbench.base.files import digests, read_json, write_json
+    from leakbench.base.files import digests, read_sealed, write_sealed
 
-    meta = read_json(folder / name)
-    write_json(folder / name, meta | {"files": digests(folder, without=(name,))})
+    meta = read_sealed(folder / name)
+    write_sealed(folder / name, meta | {"files": digests(folder, without=(name,))})
 
 
 def restate(folder: Path, **facts: object) -> None:
     """What attack.json says of p_leak, changed."""
-    about = read_json(folder / "attack.json")
-    about["metrics"]["p_leak"] |= facts
-    write_json(folder / "attack.json", about)
+    edited(folder / "attack.json", lambda meta: meta["metrics"]["p_leak"].update(facts))
 
 
 @pytest.mark.parametrize(

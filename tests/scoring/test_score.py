@@ -28,7 +28,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, MethodError
-from leakbench.base.files import read_csv, read_json
+from leakbench.base.files import read_csv, read_sealed
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, UNITS, typed
 from leakbench.record.folders import load
@@ -157,7 +157,7 @@ def test_scoring_twice_gives_the_same_bytes_and_runs_no_attack(fedgn, tmp_path, 
     run = copied(fedgn, tmp_path)
     folder = api.attack(run, "prototype_leakage").path
     first = tree_of(folder)
-    monkeypatch.setattr(guessing, "guess", lambda *a, **k: pytest.fail("guessed again"))
+    monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("guessed again"))
     monkeypatch.setattr(Attack, "__call__", lambda *a, **k: pytest.fail("attacked again"))
     assert api.score(run, "prototype_leakage").path == folder
     assert tree_of(folder) == first
@@ -246,7 +246,7 @@ def test_a_guess_without_what_a_metric_needs_is_not_left_out_in_silence(fedgn, t
         name="prototype_leakage",
     )
     assert api.Results(folder).rows == []
-    missing = {m["metric"]: m["reason"] for m in read_json(folder / "attack.json")["missing"]}
+    missing = {m["metric"]: m["reason"] for m in read_sealed(folder / "attack.json")["missing"]}
     assert set(missing) == {"p_leak", "prototype_cosine"}
     assert "no prototype guessed for client/4" in missing["p_leak"]
 
@@ -254,7 +254,7 @@ def test_a_guess_without_what_a_metric_needs_is_not_left_out_in_silence(fedgn, t
 def test_attack_json_says_how_each_metric_is_read(fedgn, tmp_path):
     run, attack = copied(fedgn, tmp_path), build("prototype_leakage")
     folder = scored(run, *prototype_guesses(run), attack=attack, name="prototype_leakage")
-    told = read_json(folder / "attack.json")["metrics"]
+    told = read_sealed(folder / "attack.json")["metrics"]
     assert list(told) == sorted(m.name for m in attack.metrics)
     for m in attack.metrics:
         assert Meaning.recorded(m.name, told[m.name]) == m.meaning
@@ -302,7 +302,7 @@ def test_a_client_whose_newest_message_was_not_kept_is_counted_as_missing(fedgn,
     folder = api.attack(run, "prototype_leakage").path
     assert results(folder, "p_leak")["n"] == 9
     assert lost not in units(folder, "p_leak", round=ROUNDS)
-    (line,) = read_json(folder / "attack.json")["missing"]
+    (line,) = read_sealed(folder / "attack.json")["missing"]
     assert line["metric"] == "all"
     assert line["reason"].startswith("1 of 10 clients: their newest prototype was not kept")
 
@@ -497,7 +497,7 @@ def test_too_few_rows_are_said_not_dropped(out):
     with plugged("defenses", out, fedfeatures=FEATURES):
         run = trained(out, "fedfeatures", 2, params={"share": 3})
         folder = api.attack(run, "distance_correlation").path
-        meta = read_json(folder / "attack.json")
+        meta = read_sealed(folder / "attack.json")
         assert {m["metric"] for m in meta["missing"]} == {
             "dcor",
             "dcor2_corrected",
