@@ -172,7 +172,7 @@ def _said(folder: Path, now: Mapping[str, Any], say: Callable[[str], None]) -> N
     """A complete run is not trained again; where other code or data made it, that is told."""
     meta = read_sealed(folder / "run.json")
     made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
-    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now[k])]
+    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now.get(k, v))]
     if differs:
         say(
             f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"

@@ -178,7 +178,8 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
     """(role, metric, round, probe) -> units."""
     out: dict[tuple[Any, ...], list[Unit]] = defaultdict(list)
     for row in folder.table("units.csv", UNITS):
-        unit = Unit(row["unit"], row["cluster"], row["score"], bool(row["failed"]), row["accepted"])
+        said = (bool(row["failed"]), row["accepted"], row["settled"])
+        unit = Unit(row["unit"], row["cluster"], row["score"], *said)
         out[row["role"], row["metric"], row["round"], row["probe"]].append(unit)
     return out
 

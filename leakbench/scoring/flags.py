@@ -14,9 +14,12 @@ FEW_UNITS, FEW_CLUSTERS = 50, 10
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
+CARRIED |= {"isolated", "submitted", "no_control"}
 CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
 CARRIED |= {"unofficial_data", "mixed_code", "stale_run", "stale_attack"}
 CARRIED |= {"isolated", "submitted", "no_control"}
+# With these an attack says of a guess that its search did not converge.
+UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
 
 
 def ordered(flags: Iterable[str]) -> list[str]:
