@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
@@ -89,7 +90,9 @@ def _file(name: str) -> Path | None:
         return None
     if not inner:
         return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
-    for folder in spec.submodule_search_locations or []:
+    # A package that is loaded may look into further folders, as for a method of one's own.
+    folders = getattr(sys.modules.get(first), "__path__", spec.submodule_search_locations)
+    for folder in folders or []:
         path = Path(folder, *inner)
         for found in (path / "__init__.py", path.with_name(f"{path.name}.py")):
             if found.is_file():

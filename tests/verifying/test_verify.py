@@ -41,19 +41,22 @@ def differing(found: tuple[Finding, ...]) -> set[str]:
     return {f.part for f in found if f.outcome == "differs"}
 
 
+def attacks_of(run: Run) -> list[Path]:
+    return [p for p in (run.path / "attacks").iterdir() if p.is_dir()]
+
+
 def retold(run: Run, name: str) -> None:
     """Write a changed file's digest wherever it is told, as one who knows of every seal."""
     edited(
         run.path / "run.json", lambda meta: meta["files"].update({name: digest(run.path / name)})
     )
-    content = Run(run.path, read_sealed(run.path / "run.json")).content
-
-    def bind(meta: dict[str, Any]) -> None:
-        if "of" in meta:
-            meta["of"]["content"] = content
-
-    for folder in (run.path / "attacks").iterdir():
-        edited(folder / "attack.json", bind)
+    now = Run(run.path, read_sealed(run.path / "run.json"))
+    for folder in attacks_of(run):
+        tree, head = read_tree(folder / "guess.safetensors")
+        head["transcript"] = now.transcript
+        write_tree(folder / "guess.safetensors", tree, head)
+        edited(folder / "attack.json", lambda meta: meta.update(of=now.named))
+        attack_retold(folder, "guess.safetensors")
 
 
 def attack_retold(folder: Path, name: str) -> None:
@@ -132,7 +135,7 @@ def test_utility_that_its_scores_do_not_give_is_noticed(copy: Run) -> None:
 
 def test_scores_that_the_guesses_do_not_give_are_noticed(copy: Run) -> None:
     """With the means made again, so that scores and results agree."""
-    (folder,) = (copy.path / "attacks").iterdir()
+    (folder,) = attacks_of(copy)
     units = table(folder / "units.csv", columns.UNITS)
     for unit in units:
         if (unit["metric"], unit["role"]) == ("prototype_cosine", "attack"):
@@ -149,7 +152,7 @@ def test_scores_that_the_guesses_do_not_give_are_noticed(copy: Run) -> None:
 
 
 def test_guesses_that_were_exchanged_are_noticed(copy: Run) -> None:
-    (folder,) = (copy.path / "attacks").iterdir()
+    (folder,) = attacks_of(copy)
     tree, meta = read_tree(folder / "guess.safetensors")
     write_tree(folder / "guess.safetensors", tmap(lambda t: -t, tree), meta)
     attack_retold(folder, "guess.safetensors")
@@ -159,7 +162,7 @@ def test_guesses_that_were_exchanged_are_noticed(copy: Run) -> None:
 def test_a_metric_of_another_version_is_not_compared(
     copy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder,) = (copy.path / "attacks").iterdir()
+    (folder,) = attacks_of(copy)
     edited(folder / "attack.json", lambda m: m["metrics"]["p_leak"].update(version=2))
     said = [f for f in leakbench.verify(copy) if f.part == f"attacks/{folder.name}"]
     assert any(f.outcome == "not checked" and "version" in f.detail for f in said)
