@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leakbench.attacking import Source, View
+from leakbench.attacking import Outline, View
 from leakbench.federation import Defense, Training, trainings
 from leakbench.record import Message
 
@@ -49,20 +49,18 @@ def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
     return [b for b in known if b.message.phase == phase]
 
 
-def fewest(recording: Source, *, probe: bool) -> int:
+def fewest(run: Outline, *, probe: bool) -> int:
     """The fewest local steps that any audited update is made of; 0 if none or if it cannot be told.
 
     Of probes: one, or they are none. A probe is what a client with a single example would have
     sent: a step, if the training is one step or one epoch.
     """
-    method = recording.method
+    method = run.method
     if probe:
         return int(any(t.once for t in trainings(method, 1)))
     steps = []
-    for (_, t, phase, p), y in recording.known("labels").items():
-        if p is None and 0 < t <= recording.rounds:
-            sizes = _sizes(method, trainings(method, t), phase, len(y), probe=False)
-            steps.append(len(sizes))
+    for t, phase, examples in run.behind:
+        steps.append(len(_sizes(method, trainings(method, t), phase, examples, probe=False)))
     return min((n for n in steps if n), default=0)
 
 

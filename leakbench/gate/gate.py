@@ -195,7 +195,12 @@ def _judge_all(
         elif unchanged(now, then):
             same = "unchanged: the same guesses, byte for byte"
             rows.append(_fine(Comparison(name, "fine", same, 0.0, 0.0, 0.0, now, then)))
-        elif why := other_code(now, then):
+        elif other := other_code(now, then):
+            why = (
+                f"{then.value:.4g} -> {now.value:.4g}, but {other} ran with other code than in the"
+                " baseline: the attack may have changed, and not the method. Make the baseline's"
+                " runs again with this code, or if it is meant, --update"
+            )
             rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
         elif then.allowed is None:
             why = f"{then.metric} has no margin: write one into the baseline"
