@@ -33,7 +33,7 @@ FLAGS = {
     "unofficial_data": "unofficial data: not the files of the official set",
     "mixed_code": "begun by other code or on other data, and resumed on request",
     "stale_run": "trained by other code than what is installed",
-    "stale_attack": "attacked by other code than what is installed",
+    "stale_attack": "attacked or scored by other code than what is installed: attack it again",
     "isolated": "guessed by a process that had nothing but what the attack may read",
     "submitted": "guessed elsewhere and handed in",
     "no_control": "never tried with nothing defended: it may accuse, not acquit",
@@ -46,6 +46,8 @@ RUNGS = {
 }
 ATTACKS = {CASCADE: "best real attacker (cascade)", ANY: "worst case (any attack)"}
 STAGES = {
+    "before": "before the first round",
+    "after": "after the last round",
     "untrained": "before training",
     "early": "early",
     "middle": "half way",

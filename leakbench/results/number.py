@@ -26,7 +26,9 @@ UNIT = "test unit"  # of utility
 CASCADE, ANY = "cascade", "any_attack"
 MADE = (CASCADE, ANY)  # numbers made from the units of attacks
 
-END = ("final", "all")  # rows of the last round, and of all rounds together: one question
+# Rows of the last round, of all rounds together, and of what is sent outside the rounds, where that
+# is attacked apart: one question.
+END = ("final", "all", "after", "before")
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 Flags = Annotated[frozenset[str], PlainSerializer(flags.ordered, return_type=list[str])]

@@ -158,7 +158,7 @@ def _measured(
         value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
         floor=beside("floor"),
         control=beside("control"),
-        flags=frozenset(flags.split(flags.today(row["flags"], folder))),
+        flags=frozenset(flags.split(flags.today(row["flags"], folder, run.meta))),
         order=int(folder.meta["order"]),
         units=units,
         exact=_exact(row),

@@ -14,6 +14,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
+from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
@@ -313,6 +314,7 @@ def _row(
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
     return {**row, "flags": flags.join(marks)}
 
 
@@ -355,7 +357,7 @@ def _described(m: Metric) -> dict[str, Any]:
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     """How many clients, no units, sent something of the attacked kind of which nothing was kept."""
-    kinds = attack.attacks(recording)
+    kinds = attack.attacks(Outline(recording, attack.threat))
     if not kinds or kinds[0] in ("model", "update", "sum"):
         return []
     if attack.over == "all" and not attack.left_out:
