@@ -64,6 +64,7 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     why = chosen.attack.obstacle(recording)
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
+    made: Path | None = None
     try:
         made = guessing.guess(recording, name, chosen.attack, progress=progress)
         if recording.exported:
@@ -72,10 +73,11 @@ def attack(run: str, name: str, params: dict[str, Any], device: str, *, progress
     except BrokenFile:  # the recording's fault, not the attack's: nothing is written
         raise
     except LeakbenchError as error:
-        guessing.failed(recording, name, chosen.attack, str(error))
+        guessing.failed(recording, name, chosen.attack, str(error), scoring=made is not None)
         raise
     except FAULTS as error:
-        guessing.failed(recording, name, chosen.attack, f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"
+        guessing.failed(recording, name, chosen.attack, why, scoring=made is not None)
         raise MethodError(
             f"{name} on {recording.run.id} failed: {type(error).__name__}: {error}."
         ) from error

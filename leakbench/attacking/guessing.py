@@ -17,7 +17,14 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.files import SEALED_SCHEMA, read_sealed, read_tree, write_sealed, write_tree
+from leakbench.base.files import (
+    SEALED_SCHEMA,
+    digests,
+    read_sealed,
+    read_tree,
+    write_sealed,
+    write_tree,
+)
 from leakbench.base.jobs import Progress
 from leakbench.base.spec import canonical
 from leakbench.base.version import __version__
@@ -104,16 +111,27 @@ def guess(
     fresh = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / "guess.safetensors", found)
-    write_sealed(fresh / "attack.json", _meta(recording, name, attack, time.monotonic() - begun))
+    meta = _meta(recording, name, attack, time.monotonic() - begun)
+    write_sealed(fresh / "attack.json", meta | {"files": digests(fresh)})
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     return folder
 
 
-def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
-    """Leave a note in the run folder that this attack failed, and why."""
+def failed(
+    recording: Recording, name: str, attack: Attack, why: str, *, scoring: bool = False
+) -> None:
+    """Leave a note in the run folder that this attack failed, and why.
+
+    ``scoring``: it was scoring that failed, so the guesses stay, to be scored again; else nothing
+    of an earlier time does.
+    """
+    folder = folder_of(recording, name, attack)
+    if not scoring:
+        shutil.rmtree(folder, ignore_errors=True)
     meta = {**_meta(recording, name, attack, 0.0), "status": f"failed: {why}"}
-    write_sealed(folder_of(recording, name, attack) / "attack.json", meta)
+    meta["files"] = digests(folder, without=("attack.json",))
+    write_sealed(folder / "attack.json", meta)
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,6 +246,23 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
             raise BrokenFile(
                 f"{path} was changed or damaged: its SHA-256 is not the recorded one. Make it"
                 " again."
+            )
+
+
+def nothing_else(folder: Path, listed: Collection[str]) -> None:
+    """Every file below ``folder`` is listed, but for hidden ones (work in progress).
+
+    What no list names could have come from anywhere, and whoever put it there wants it read.
+
+    Raises:
+        BrokenFile: naming the first that is not.
+    """
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in listed and not path.is_dir() and not path.name.startswith("."):
+            raise BrokenFile(
+                f"{path} is not among the files that were written there. Take it away, or make the"
+                " folder again."
             )
 
 

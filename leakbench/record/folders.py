@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import inside, read_csv, read_sealed, read_tree, verify
+from leakbench.base.files import inside, nothing_else, read_csv, read_sealed, read_tree, verify
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row, typed
 
@@ -57,6 +57,16 @@ class Folder:
                 )
         verify(self.path, {n: listed[n] for n in names} if names else listed)
 
+    def within(self, room: str) -> list[str]:
+        """The names of the files that are listed below ``room``, in order; no other lies there.
+
+        Raises:
+            BrokenFile: naming the first that does.
+        """
+        names = sorted(n for n in self.meta.get("files", {}) if n.startswith(f"{room}/"))
+        nothing_else(self.path / room, {n.removeprefix(f"{room}/") for n in names})
+        return names
+
     def table(self, name: str, columns: Sequence[str]) -> list[Row]:
         """The rows of a CSV of this folder: floats, whole numbers and booleans as such.
 
@@ -79,6 +89,14 @@ class Folder:
 @dataclass(frozen=True)
 class AttackFolder(Folder):
     """attacks/<attack>-<fingerprint>/ of a run."""
+
+    def alone(self) -> None:
+        """No file lies there that attack.json does not list.
+
+        Raises:
+            BrokenFile: naming the first that does.
+        """
+        nothing_else(self.path, {"attack.json", *self.meta["files"]})
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +46,11 @@ def write_messages(path: Path, messages: list[Message]) -> None:
     write_tree(path, payloads, {"messages": table}, sync=False)
 
 
-def read_messages(folder: Path) -> list[Message]:
-    """All messages of a transcript or control folder, in order."""
+def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:
+    """All messages of the files ``names`` of a run folder, in order."""
     out = []
-    for path in sorted(folder.glob("round-*.safetensors")):
-        tree, meta = read_tree(inside(folder, path.name))
+    for name in names:
+        tree, meta = read_tree(inside(folder, name))
         for i, m in enumerate(meta["messages"]):
             out.append(Message(payload=tree.get(str(i), {}).get("payload", {}), **m))
     return out

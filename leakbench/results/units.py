@@ -66,6 +66,7 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
 
 
 def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+    folder.alone()
     folder.check(*FILES)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}

@@ -69,8 +69,9 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
         raise UsageError(f"{recording.run.path} {UNSCORED}")
     folder = folder_of(recording, name, attack)
     meta = read_sealed(folder / "attack.json")
-    if meta.get("files"):  # scored before: what is scored again must be what was guessed then
-        AttackFolder(folder, meta).check("guess.safetensors")
+    guessed = AttackFolder(folder, meta)  # what is scored must be what was guessed
+    guessed.alone()
+    guessed.check("guess.safetensors")
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]

@@ -57,8 +57,8 @@ class Truth:
     @cached_property
     def rounds(self) -> dict[int, str]:
         """{round: file} of what was recorded."""
-        names = [n for n in self.run.meta["files"] if n.startswith("truth/round-")]
-        return {int(read_meta(inside(self.run.path, n))["round"]): n for n in sorted(names)}
+        names = [n for n in self.run.within("truth") if n.startswith("truth/round-")]
+        return {int(read_meta(inside(self.run.path, n))["round"]): n for n in names}
 
     @cached_property
     def _read(self) -> dict[int, Tree]:

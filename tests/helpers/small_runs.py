@@ -20,8 +20,9 @@ from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
-from leakbench.base.files import read_csv, read_sealed, write_sealed
+from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
+from leakbench.record.messages import Message, read_messages
 from leakbench.record.recording import Recording
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
@@ -83,13 +84,19 @@ def listed(run: Run, **files: Callable[[Path], None]) -> Run:
     return load(run.path)
 
 
+def messages_in(folder: Path) -> list[Message]:
+    """All messages that lie in a transcript or control folder, listed or not."""
+    return read_messages(folder, sorted(p.name for p in folder.glob("round-*.safetensors")))
+
+
 def write_guesses(
     recording: Recording, name: str, attack: Any, found: Iterable[tuple[str, str, Guess]]
 ) -> Path:
     """An attack's folder with these (role, stage, guess), as if it had guessed them."""
     folder = folder_of(recording, name, attack)
     _save(folder / "guess.safetensors", [Guessed(role, stage, g) for role, stage, g in found])  # type: ignore[arg-type]
-    write_sealed(folder / "attack.json", _meta(recording, name, attack, 0.0))
+    about = {**_meta(recording, name, attack, 0.0), "files": digests(folder)}
+    write_sealed(folder / "attack.json", about)
     return folder
 
 
