@@ -26,9 +26,11 @@ from leakbench.base.files import (
     write_tree,
 )
 from leakbench.base.jobs import Progress
+from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
 from leakbench.base.version import __version__
 from leakbench.record.recording import Recording
+from leakbench.record.shapes import GuessesHeader
 
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
@@ -179,7 +181,9 @@ def saved(folder: Path) -> list[Guessed]:
     Raises:
         BrokenFile: the file is damaged.
     """
-    tree, meta = read_tree(folder / "guess.safetensors")
+    path = folder / "guess.safetensors"
+    tree, meta = read_tree(path)
+    checked(GuessesHeader, meta, path)
     out = []
     for i, g in enumerate(meta["guesses"]):
         about = {k: g[k] for k in ("unit", "round", "accepted", "probe", "failed")}

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_tree, write_tree
+from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, unflat
 from leakbench.federation.evaluate import Evaluations
+from leakbench.record.shapes import CheckpointHeader
 
 if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
@@ -30,8 +32,8 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     except BrokenFile as error:
         what = str(error).replace("Make it again.", "Delete it to train this run anew.")
         raise BrokenFile(what) from None
-    whole = {"order", "totals", "diagnostics", "phases", "fallbacks"} <= set(meta)
-    if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
+    checked(CheckpointHeader, meta, path, "Delete it to train this run anew.")
+    if set(meta["order"]) != set(flat(tree.get("federation", {}))):
         raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
     return tree, meta
 

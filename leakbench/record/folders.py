@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import inside, nothing_else, read_csv, read_sealed, read_tree, verify
+from leakbench.base.shapes import Shape, checked
 from leakbench.base.spec import canonical
 from leakbench.record.columns import Row, typed
+from leakbench.record.shapes import AttackJson, RunJson
 
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
@@ -143,7 +145,8 @@ class Run(Folder):
         out = []
         for folder in _folders(self.path / "attacks"):
             name = f"attacks/{folder.name}/attack.json"
-            out.append(AttackFolder(folder, _read(self.path, name, _ATTACK, _ATTACK_DONE)))
+            meta = _read(self.path, name, _ATTACK, _ATTACK_DONE, AttackJson)
+            out.append(AttackFolder(folder, meta))
         return tuple(out)
 
 
@@ -154,7 +157,7 @@ def load(path: str | Path) -> Run:
         BrokenFile: run.json is missing, damaged, or of a newer schema.
     """
     path = Path(path)
-    return Run(path, _read(path, "run.json", _ALWAYS, _DONE))
+    return Run(path, _read(path, "run.json", _ALWAYS, _DONE, RunJson))
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:
@@ -212,7 +215,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _read(
-    folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]
+    folder: Path, name: str, always: Sequence[str], when_done: Sequence[str], shape: type[Shape]
 ) -> dict[str, Any]:
     path = inside(folder, name)
     meta = read_sealed(path)
@@ -222,4 +225,5 @@ def _read(
             if not isinstance(at, dict) or key not in at:
                 raise BrokenFile(f"{path} is damaged (no {dotted!r}). Make it again.")
             at = at[key]
+    checked(shape, meta, path)
     return meta

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.errors import UsageError
+from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
@@ -19,6 +20,7 @@ from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
+from leakbench.record.shapes import RoundHeader
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Recording:
         out: dict[tuple[str, int, int, int | None], Tensor] = {}
         for name in self._rounds("known"):
             tree, meta = self.run.tree(name)
+            checked(RoundHeader, meta, self.run.path / name)
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))
