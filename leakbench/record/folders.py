@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import inside, nothing_else, read_csv, read_sealed, read_tree, verify
 from leakbench.base.shapes import Shape, checked
-from leakbench.base.spec import canonical
+from leakbench.base.spec import canonical, fingerprint
 from leakbench.record.columns import Row, typed
 from leakbench.record.shapes import AttackJson, RunJson
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 # What run.json and attack.json must say, and what besides when they are complete.
 _SPEC = ("task.name", "task.params", "defense.name", "defense.params", "wrappers", "rounds", "seed")
 _ALWAYS = ("status", "id", *(f"spec.{name}" for name in _SPEC))
-_DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
+_DONE = (
+    *("hides", "distance", "engine", "dtype", "phases", "fallbacks", "stages", "sent", "missing"),
+    *("utility.metric", "utility.better", "utility.chance", "files"),
+    *("facts.clients", "facts.classes", "facts.dim", "facts.shape", "spec.record"),
+)
 _ATTACK = ("status", "attack", "params")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
 
@@ -146,6 +150,12 @@ class Run(Folder):
         for folder in _folders(self.path / "attacks"):
             name = f"attacks/{folder.name}/attack.json"
             meta = _read(self.path, name, _ATTACK, _ATTACK_DONE, AttackJson)
+            expected = f"{meta['attack']}-{fingerprint(meta['params'])}"
+            if folder.name != expected:
+                raise BrokenFile(
+                    f"{folder} holds the attack {expected}, by its attack.json. Give the folder"
+                    " that name, or delete it."
+                )
             out.append(AttackFolder(folder, meta))
         return tuple(out)
 
@@ -157,7 +167,24 @@ def load(path: str | Path) -> Run:
         BrokenFile: run.json is missing, damaged, or of a newer schema.
     """
     path = Path(path)
-    return Run(path, _read(path, "run.json", _ALWAYS, _DONE, RunJson))
+    meta = _read(path, "run.json", _ALWAYS, _DONE, RunJson)
+    expected = _id_of(meta)
+    if meta["id"] != expected:
+        raise BrokenFile(
+            f"{path / 'run.json'} says id is {meta['id']!r}, but its spec makes it {expected!r}."
+            " Make it again."
+        )
+    return Run(path, meta)
+
+
+def _id_of(meta: Mapping[str, Any]) -> str:
+    """The name that a run folder has by its spec, or an export by its files."""
+    spec = meta["spec"]
+    names = f"{spec['task']['name']}-{spec['defense']['name']}"
+    if "export" in meta:
+        return f"{meta['id'].rpartition('-x')[0]}-x{fingerprint(meta['files'])}"
+    identity = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    return f"{names}-{identity}-s{spec['seed']}"
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:

@@ -108,7 +108,7 @@ class _Provenance(Shape):
 class RunJson(_Provenance):
     """run.json."""
 
-    id: Name
+    id: Text
     spec: _Spec
     hides: bool = True
     distance: Name = ""

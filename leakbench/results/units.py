@@ -12,9 +12,10 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.results import recomputed
 from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import Estimate, Seed, estimate, exact, pool
+from leakbench.statistics.intervals import Estimate, NoInterval, Seed, estimate, exact, pool
 
 ROLES = ("attack", "floor", "control")
 FILES = ("guess.safetensors", "units.csv", "results.csv")
@@ -68,6 +69,7 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
 def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     folder.alone()
     folder.check(*FILES)
+    exactly = recomputed.check_attack(folder)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}
     for row in folder.table("results.csv", RESULTS):
@@ -85,7 +87,11 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
         lacking = [role for role in ROLES if not own[role]]
         if lacking:
             raise _damaged(folder, "units.csv", f"no {lacking[0]} units of {metric}, round {t}")
+        _whose(run, folder, row)
+        if row["interval"] == "exact" and not exactly.get(metric, True):
+            raise _damaged(folder, "results.csv", f"{metric} of round {t} has no interval")
         out[at] = _measured(run, folder, row, own)
+        _same_numbers(folder, row, out[at])
     return list(out.values())
 
 
@@ -130,6 +136,51 @@ def _measured(
             *(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))
         ),
     )
+
+
+def _whose(run: Run, folder: AttackFolder, row: Row) -> None:
+    """The row tells of this run and this attack."""
+    threat = folder.meta["threat"]
+    ours = {
+        "run": run.id,
+        "seed": run.seed,
+        "attack": folder.name,
+        "attack_params": folder.params,
+        "rung": threat["rung"],
+        "observer": threat["observer"],
+        "knowledge": "|".join(threat["knows"]),
+    }
+    for column, value in ours.items():
+        if row[column] != value:
+            why = f"{column} is {recomputed.short(row[column])}, not {recomputed.short(value)}"
+            raise _damaged(folder, "results.csv", why)
+
+
+def _same_numbers(folder: AttackFolder, row: Row, measured: Measured) -> None:
+    """Value, floor and control, with their intervals, are those of the units."""
+    where = f"{row['metric']} of round {row['round']}"
+    own = measured.units["attack"]
+    counts: dict[str, float] = {"n": len(own), "failed": sum(u.failed for u in own)}
+    marks = flags.of_units([u.cluster for u in own], [u.failed for u in own])
+    lacking = sorted(marks - measured.flags)
+    if lacking:
+        raise _damaged(folder, "results.csv", f"{where} is not flagged {lacking[0]}")
+    try:
+        found = pooled([measured])
+    except NoInterval:  # said where seeds are pooled
+        return
+    for role, e in found.items():
+        name = "value" if role == "attack" else role
+        ends = ("low", "high") if role == "attack" else (f"{role}_low", f"{role}_high")
+        counts |= {name: e.value, ends[0]: e.low, ends[1]: e.high}
+        scores = [u.score for u in measured.units[role]]
+        formula = max(scores) - min(scores) <= recomputed.ROUNDING
+        if role in measured.exact and row["interval"] != "exact" and not formula:
+            raise _damaged(folder, "results.csv", f"the {role} of {where} has no width")
+    for column, value in counts.items():
+        if not recomputed.same(row[column], value):
+            why = f"{column} of {where} is {row[column]}, its units give {value}"
+            raise _damaged(folder, "results.csv", why)
 
 
 def _several(cell: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from helpers.run_folders import add_attack, edited, make_run, measure
+from helpers.run_folders import add_attack, called, edited, make_run, measure
 
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
@@ -62,8 +62,9 @@ def spelt(path, evil):
     meta["spec"]["task"] |= {"name": evil}
     meta["spec"]["wrappers"] = [{"name": evil, "params": {evil: [evil]}}]
     meta |= dict.fromkeys(
-        ("id", "engine", "device", "dtype", "commit", "stand_in", "distance", "command"), evil
+        ("engine", "device", "dtype", "commit", "stand_in", "distance", "command"), evil
     )
+    meta["id"] = called(meta["spec"])
     meta["excerpt"] = {"of": evil, "run_json": "0" * 64, "rounds": [1, 2], "left_out": [evil]}
     meta |= {"versions": {evil: evil}, "phases": {evil: evil}, "notes": evil, "caption": evil}
     sent = {
@@ -84,14 +85,12 @@ def spelt(path, evil):
     attack = path / "attacks"
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
-        write_csv(
-            folder / "results.csv",
-            list(rows[0]),
-            [r | {"run": evil, "task": evil, "defense": evil, "observer": evil} for r in rows],
-        )
+        names = dict.fromkeys(("task", "defense", "observer"), evil) | {"run": meta["id"]}
+        write_csv(folder / "results.csv", list(rows[0]), [r | names for r in rows])
         about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
+            "threat": about["threat"] | {"observer": evil},
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
         }
