@@ -237,7 +237,7 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
         tree = unflat(leaves)
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
-    except (AttributeError, TypeError):
+    except (AttributeError, IndexError, TypeError):
         raise BrokenFile(
             f"{path} is damaged (a tensor is named like a group). Make it again."
         ) from None

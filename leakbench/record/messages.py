@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def table_of(path: Path, meta: Any) -> list[dict[str, Any]]:
     for m in table:
         if round_file(m["round"]) != path.name:
             raise _damaged(path, f"a message is of round {m['round']}")
-    if len({tuple(m[c] for c in COLUMNS) for m in table}) < len(table):
+    if len({itemgetter(*COLUMNS)(m) for m in table}) < len(table):
         raise _damaged(path, "a message is there twice")
     return table
 
