@@ -17,7 +17,10 @@ from itertools import product
 
 import numpy as np
 
-from leakbench.statistics.differences import MARGINS, compare, holm, judge
+from leakbench.base.meaning import PROPORTION
+from leakbench.federation.utility import METRICS
+from leakbench.metrics import PSNR
+from leakbench.statistics.differences import compare, holm, judge
 from leakbench.statistics.intervals import Estimate, estimate, pool
 
 Draw = Callable[[np.random.Generator], tuple[Estimate, float]]
@@ -164,7 +167,8 @@ def gate_row(rng, kind: str, k: int, m: int, worse: float, paired: bool):
     clusters = {f"u{i}": f"c{i // 4}" for i in range(units)} if kind == "image" else {}
     if clusters:
         clients = np.repeat(0.8 * rng.standard_normal(units // 4), 4)
-    margin = {"psnr": MARGINS["psnr"], "utility": MARGINS["accuracy"]}.get(kind, 0.05)
+    asked = {"psnr": PSNR.meaning, "utility": METRICS["accuracy"].meaning}
+    margin = asked[kind].matters if kind in asked else PROPORTION
 
     def side(seeds: int, shift: float, start: int) -> dict[int, dict[str, float]]:
         out = {}

@@ -20,7 +20,7 @@ from leakbench.base import registry
 from leakbench.federation.evaluate import diagnose
 from leakbench.federation.federation import Federation
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples, Task, TaskData, by_class
+from leakbench.federation.task import Examples, Task, TaskData, one_class_each
 from leakbench.models.stages import Stages
 from leakbench.results import claims
 
@@ -28,10 +28,10 @@ from leakbench.results import claims
 class Nothing(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.dim = dim
+        self.zero = nn.Parameter(torch.zeros(dim))  # there is an update, and it is 0
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.new_zeros(len(x), self.dim)
+        return 0 * self.zero.expand(len(x), -1)
 
 
 class Blank(Task):
@@ -45,7 +45,7 @@ class Blank(Task):
 
     def load(self) -> TaskData:
         some = Examples(torch.zeros(100, 1), torch.arange(100))
-        return TaskData(some, some, some, *by_class(some.y, 100), torch.arange(100))
+        return one_class_each(some, some, some, 100)
 
     def module(self, facts: Facts) -> Stages:
         return Stages({"nothing": Nothing(facts.dim)})

@@ -22,8 +22,9 @@ class FedAwS(Prototypes):
     has it; it multiplies ``server_lr``, nothing else.
 
     Hides nothing: the server holds every true prototype, so P_leak is 1 by definition. Margin,
-    server rate and negatives are not given in FedHide's comparison. The server returns prototypes
-    of norm 1, so ``stored`` changes nothing here: ``own_lr`` is the angular rate.
+    server rate and negatives are not given in FedHide's comparison. The server returns directions;
+    a client's prototype keeps its norm, so that ``own_lr`` turns it as fast as FedHide's, FedGN's
+    and FedCS's.
     """
 
     paper: ClassVar[str] = (
@@ -57,8 +58,10 @@ class FedAwS(Prototypes):
         return {"model": server.model, "prototype": Each(server.state["bank"][server.receivers])}
 
     def prepare(self, me: Client) -> None:
-        # In a client's first round, too: the server's is as random as its own.
-        me.own["prototype"] = me.inbox["prototype"]
+        # In a client's first round, too: the server's is as random as its own. A step of own_lr
+        # turns a vector of norm r by 1/r^2 of the gradient: taken over at norm 1, it would turn dim
+        # times as fast as those that others drew and kept.
+        me.own["prototype"] = me.own["prototype"].norm() * me.inbox["prototype"]
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         return self.positive(net, batch, unit(me.own["prototype"]))

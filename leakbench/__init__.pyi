@@ -5,9 +5,11 @@ from .api import export as export
 from .api import load as load
 from .api import report as report
 from .api import score as score
+from .api import submit as submit
 from .api import tables as tables
 from .api import train as train
 from .api import update as update
+from .api import verify as verify
 from .attacking.attack import Attack as Attack
 from .attacking.guess import Guess as Guess
 from .attacking.metric import Metric as Metric

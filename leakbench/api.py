@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leakbench.gate.baseline import GateRow
     from leakbench.gate.gate import CheckResult
     from leakbench.results.tables import Tables
+    from leakbench.verifying import Finding
 
 Runs = Iterable[Run | str | Path]
 
@@ -50,13 +51,18 @@ class Results:
         Raises:
             UsageError: the guesses were not scored, for the run was exported without its truth.
         """
+        from leakbench.base.files import read_sealed
         from leakbench.record import columns
+        from leakbench.scoring import flags
 
         if not self.scored:
             from leakbench.scoring.score import UNSCORED
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
-        return _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        folder = _runs.AttackFolder(self.path, read_sealed(self.path / "attack.json"))
+        run = load(self.path.parent.parent).meta
+        rows = _runs.read_table(self.path / "results.csv", columns.RESULTS)
+        return [{**row, "flags": flags.today(row["flags"], folder, run)} for row in rows]
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""
@@ -89,6 +95,8 @@ def train(
     record: str = "standard",
     device: str = "auto",
     out: str | Path = "runs",
+    restart: bool = False,
+    mixed: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Run:
     """Train ``defense`` on ``task`` and record what it shares.
@@ -109,13 +117,16 @@ def train(
         record: standard or all.
         device: auto, cpu or cuda.
         out: the folder that holds run folders.
+        restart: train it anew, whatever is there; its folder and its attacks are replaced.
+        mixed: go on with what other code began, too; its rows are flagged ``mixed_code``.
         progress: called with (rounds done, rounds, what).
 
     Raises:
-        UsageError: a name or value is wrong, or the place cannot be written.
+        UsageError: a name or value is wrong, the place cannot be written, or other code or other
+            data began this run.
         MethodError: the method broke its contract or diverged.
     """
-    from leakbench.record import training
+    from leakbench import pipeline
     from leakbench.record.runspec import make_spec
 
     spec = make_spec(
@@ -130,7 +141,8 @@ def train(
         dtype=dtype,
         record=record,
     )
-    trained = training.train(spec, Path(out), device=device, progress=progress)
+    how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress}
+    trained = pipeline.train(spec, str(out), device, **how)
     return load(trained.path)
 
 
@@ -139,10 +151,15 @@ def attack(
     name: str,
     *,
     device: str = "auto",
+    force: bool = False,
+    isolated: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
+
+    What other code of the attack made is, and with ``force`` whatever is there. ``isolated``: each
+    guess is made in a process of its own, which has what the threat model grants and no more.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -150,8 +167,27 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, progress=progress)
+    folder = pipeline.attack(
+        str(_path(run)), name, params, device, force, isolated, progress=progress
+    )
     return Results(Path(folder))
+
+
+def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -> Results:
+    """Score ``guesses``, an attack folder that somebody else made on an export of ``run``.
+
+    Its rows carry the flag `submitted`. The floor is made here, and the control where the attack
+    that is installed here is the one that they used; else they also carry `no_control`, and may
+    accuse but never acquit. ``force``: in place of results that were made here.
+
+    Raises:
+        UsageError: they were made on something else, or are not as ``leakbench attack`` writes
+            them, or the attack is not installed.
+        BrokenFile: a file is damaged.
+    """
+    from leakbench import pipeline
+
+    return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
 
 
 def score(run: Run | str | Path, name: str, **params: Any) -> Results:
@@ -235,6 +271,25 @@ def export(run: Run | str | Path, out: str | Path) -> list[str]:
     from leakbench.record import exporting
 
     return exporting.export(load(_path(run)), Path(out))
+
+
+def verify(
+    run: Run | str | Path, *, replay: int = 0, progress: Progress = lambda *_: None
+) -> tuple[Finding, ...]:
+    """Derive again what the folder of ``run`` claims; ``.outcome`` of each says what came of it.
+
+    Args:
+        run: a complete run; nothing is written to its folder.
+        replay: so many of the first rounds are trained again and compared byte for byte.
+        progress: called with (rounds done, rounds, what).
+
+    Raises:
+        UsageError: the run is not complete.
+        BrokenFile: run.json is missing or damaged.
+    """
+    from leakbench.verifying import verify as _verify
+
+    return _verify(load(_path(run)), replay=replay, progress=progress)
 
 
 def check(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+BENCHMARKS = EXAMPLES.parent / "benchmarks"
 
 
 def run(name):
@@ -49,3 +50,10 @@ def test_an_attack_in_memory_takes_ten_lines():
     lines = [line for line in part.splitlines() if line.strip()]
     assert len(lines) <= 10
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda p: p.stem)
+def test_a_benchmark_finds_all_that_it_names(path):
+    """They are run by hand and seldom: what they import may be gone by then."""
+    found = runpy.run_path(str(path), run_name="benchmark")
+    assert callable(found["main"])

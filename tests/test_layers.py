@@ -34,6 +34,7 @@ BELOW = {
     "results": ("base", "statistics", "federation", "record", "scoring"),
     "gate": ("base", "statistics", "record", "scoring", "results"),
     "judging": ("base", "statistics", "results"),
+    "verifying": ("base", "federation", "record", "attacking", "scoring", "results"),
 }
 SCORED = tuple(room for room in BELOW if room != "tasks")
 BELOW["reporting"] = SCORED
@@ -48,6 +49,7 @@ MAY_OPEN = {
     "metrics.prototype_pairs",
     "reporting.pictures",
     "reporting.maps",
+    "verifying.data",
 } | {
     *(
         "reproduce.prototype_views",

@@ -173,7 +173,7 @@ def test_public_names():
 def test_the_wheel_holds_every_file_that_is_read():
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert set(packages) == {"leakbench", "attacks", "defenses", "reports"}
-    needed = ["leakbench/data_files/published.json", "leakbench/data_files/aliases.json"]
+    needed = [f"leakbench/data_files/{n}.json" for n in ("published", "aliases", "official")]
     needed += ["reports/_page/templates/index.html.jinja", "reports/_page/templates/style/base.css"]
     committed = {p.relative_to(ROOT).as_posix() for p in tracked()}
     for name in needed:

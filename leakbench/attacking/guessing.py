@@ -1,4 +1,4 @@
-"""attack: run one attack on one run folder, save its guesses, then score them.
+"""attack: run one attack on one run folder, and save its guesses.
 
 Guessing never opens the truth.
 """
@@ -8,32 +8,29 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.files import (
-    SEALED_SCHEMA,
-    digests,
-    read_sealed,
-    read_tree,
-    write_sealed,
-    write_tree,
-)
+from leakbench.base.files import SEALED_SCHEMA, digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
-from leakbench.base.version import __version__
+from leakbench.record import attack_code
+from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.record.shapes import GuessesHeader
 
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
+BEFORE, AFTER = "before", "after"  # what is sent outside the rounds
 CURVE = 20  # points of a curve over rounds, beside the stages
 
 
@@ -55,7 +52,7 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     """(stage, round) of everything this attack looks at."""
     stages = recording.stages
     if attack.over == "all":
-        return [("all", stages["final"])]
+        return [("all", stages["final"] + bool(_outside(recording, attack, AFTER)))]
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
     between: list[int] = []
@@ -63,20 +60,66 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         between = [t for t in range(1, last) if surveyed(t, last) and t not in stages.values()]
     step = max(1, -(-len(between) // CURVE))
     curve = [("curve", t) for t in between[::step]]
-    wanted = attack.stages_of(recording)
+    wanted = attack.stages_of(Outline(recording, attack.threat))
     chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
     if not chosen:  # a short run has fewer stages; the last is always there
         chosen = [("final", last)]
     return sorted([*chosen, *curve], key=lambda s: s[1])
 
 
+def _outside(recording: Recording, attack: Attack, stage: str) -> set[tuple[Any, ...]]:
+    """The names of what clients sent before the first round, or after the last, to be attacked."""
+    t = 0 if stage == BEFORE else recording.spec.rounds + 1
+    kinds = attack.attacks(Outline(recording, attack.threat))
+    sent = [m for m in recording.transcript if m.round == t and m.kind in kinds]
+    return {m.name for m in sent if m.sender.startswith("client/") and m.probe is None}
+
+
+def _every(
+    recording: Recording, attack: Attack, reached: set[tuple[Any, ...]]
+) -> Iterator[tuple[str, int]]:
+    """``rounds_of``, and then before and after all rounds, where something was sent and not read.
+
+    ``reached`` grows as the attack reads. What a method sends in any phase is attacked: else it
+    could keep what it leaks for the last one.
+    """
+    yield from rounds_of(recording, attack)
+    wanted = attack.stages_of(Outline(recording, attack.threat))
+    if attack.over == "all" or (wanted and "final" not in wanted):
+        return
+    for stage, t in ((BEFORE, 0), (AFTER, recording.spec.rounds + 1)):
+        if _outside(recording, attack, stage) - reached:
+            yield stage, t
+
+
 def guess(
     recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
 ) -> Path:
-    """Run the attack, its blind guess and its control; save ``guess.safetensors``.
+    """Run the attack, its blind guess and its control; save them in the attack's folder.
+
+    What is there is replaced. Raises as ``guessed``.
+    """
+    return put(
+        guessed(recording, name, attack, progress=progress), folder_of(recording, name, attack)
+    )
+
+
+# (name, attack, view, blind): what the attack makes of the view, somewhere else than here.
+Elsewhere = Callable[[str, Attack, View, bool], list[Guess]]
+
+
+def guessed(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    elsewhere: Elsewhere | None = None,
+    progress: Progress = lambda *_: None,
+) -> Path:
+    """Run the attack, its blind guess and its control; save them in a hidden folder.
 
     Each in every round that the attack looks at. Of a run that was exported there is no control,
-    unless nothing is defended in it.
+    unless nothing is defended in it. ``elsewhere``: calls the attack in isolation.
 
     Raises:
         UsageError: the attack does not fit what the run shared, or there was nothing to attack.
@@ -88,52 +131,54 @@ def guess(
             f"{run.path} is not complete (status: {run.status}). Train it first; the same command"
             " resumes it."
         )
-    why = attack.obstacle(recording)
+    why = attack.obstacle(Outline(recording, attack.threat))
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
-    folder, begun = folder_of(recording, name, attack), time.monotonic()
-    todo, found = rounds_of(recording, attack), []
+    begun, code = time.monotonic(), attack_code.guessed_by(attack, run.spec)
+    steps, found = len(rounds_of(recording, attack)), []
+    reached: set[tuple[Any, ...]] = set()
     roles = ROLES if recording.controlled else ROLES[:2]
-    for i, (stage, t) in enumerate(todo):
+
+    def call(view: View, blind: bool) -> list[Guess]:
+        return elsewhere(name, attack, view, blind) if elsewhere else attack(view, blind=blind)
+
+    for i, (stage, t) in enumerate(_every(recording, attack, reached)):
+        steps = max(steps, i + 1)
         views: dict[Role, View] = {}
         for role in roles:
             threat = attack.floor_threat if role == "floor" else attack.threat
             views[role] = View(threat, recording, t, control=role == "control")
         made: dict[Role, list[Guess]] = {}
         for role in roles:
-            progress(len(roles) * i + roles.index(role), len(roles) * len(todo), f"{name}, {stage}")
+            progress(len(roles) * i + roles.index(role), len(roles) * steps, f"{name}, {stage}")
             again = role == "control" and views[role].same_as(views["attack"])
-            made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
+            made[role] = made["attack"] if again else call(views[role], role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
+        reached |= views["attack"]._reached if stage != "curve" else set()
     if not any(g.role == "attack" for g in found):
         raise UsageError(
             f"{name} found nothing to attack in {run.id}: no message of the kinds"
             f" {list(attack.threat.kinds)} was kept."
         )
-    fresh = folder.with_name(f".{folder.name}.part")
+    fresh = hidden(folder_of(recording, name, attack), "part")
     shutil.rmtree(fresh, ignore_errors=True)
-    _save(fresh / "guess.safetensors", found)
+    _save(fresh / GUESS, found, run.transcript)
     meta = _meta(recording, name, attack, time.monotonic() - begun)
-    write_sealed(fresh / "attack.json", meta | {"files": digests(fresh)})
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)
-    return folder
+    meta |= {"sources": code, "isolated": elsewhere is not None}
+    listed = {GUESS: digest(fresh / GUESS)}
+    write_sealed(fresh / NAME, {**meta, "files": listed})
+    return fresh
 
 
-def failed(
-    recording: Recording, name: str, attack: Attack, why: str, *, scoring: bool = False
-) -> None:
-    """Leave a note in the run folder that this attack failed, and why.
-
-    ``scoring``: it was scoring that failed, so the guesses stay, to be scored again; else nothing
-    of an earlier time does.
-    """
+def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
+    """Leave a note in the run folder that this attack failed, and why; it has no guesses then."""
     folder = folder_of(recording, name, attack)
-    if not scoring:
-        shutil.rmtree(folder, ignore_errors=True)
-    meta = {**_meta(recording, name, attack, 0.0), "status": f"failed: {why}"}
-    meta["files"] = digests(folder, without=("attack.json",))
-    write_sealed(folder / "attack.json", meta)
+    fresh = hidden(folder, "part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    code = attack_code.guessed_by(attack, recording.run.spec)
+    meta = {**_meta(recording, name, attack, 0.0), "sources": code}
+    write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
+    put(fresh, folder)
 
 
 def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
@@ -144,6 +189,8 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
     return {
         "schema": SEALED_SCHEMA,
         "status": "guessed",
+        "of": recording.run.named,
+        "sources": {},
         "attack": name,
         "params": attack.parameters(),
         "threat": threat.parameters(),
@@ -158,7 +205,8 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
     }
 
 
-def _save(path: Path, found: list[Guessed]) -> None:
+def _save(path: Path, found: list[Guessed], transcript: str) -> None:
+    """Write the guesses; ``transcript``: the digest of the messages that they were made from."""
     table = [
         {
             "role": g.role,
@@ -172,7 +220,8 @@ def _save(path: Path, found: list[Guessed]) -> None:
         }
         for g in found
     ]
-    write_tree(path, {str(i): g.guess.tensors for i, g in enumerate(found)}, {"guesses": table})
+    tensors = {str(i): g.guess.tensors for i, g in enumerate(found)}
+    write_tree(path, tensors, {"guesses": table, "transcript": transcript})
 
 
 def saved(folder: Path) -> list[Guessed]:
@@ -181,7 +230,7 @@ def saved(folder: Path) -> list[Guessed]:
     Raises:
         BrokenFile: the file is damaged.
     """
-    path = folder / "guess.safetensors"
+    path = folder / GUESS
     tree, meta = read_tree(path)
     checked(GuessesHeader, meta, path)
     out = []
@@ -190,16 +239,3 @@ def saved(folder: Path) -> list[Guessed]:
         guess = Guess(**about, tensors=tree.get(str(i), {}), flags=tuple(g["flags"]))
         out.append(Guessed(g["role"], g["stage"], guess))
     return out
-
-
-def complete(recording: Recording, name: str, attack: Attack) -> bool:
-    """Are this attack's results on this run there, made by this version of leakbench?
-
-    Scored, if they can be.
-    """
-    path = folder_of(recording, name, attack) / "attack.json"
-    if not path.exists():
-        return False
-    meta = read_sealed(path)
-    there = "guessed" if recording.exported else "done"
-    return meta.get("status") == there and meta.get("versions", {}).get("leakbench") == __version__

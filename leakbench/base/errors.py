@@ -56,6 +56,15 @@ class PartFailed(LeakbenchError):
     exit_code = 4
 
 
+def circumstance(error: OSError) -> str:
+    """What the system refused, in a sentence: a full disk, a path too long, no permission."""
+    where = f"{error.filename}: " if error.filename else ""
+    return (
+        f"{where}{error.strerror or error}. Give a path that can be read and written, or make room"
+        " there."
+    )
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The second half of an error about a name: did you mean another one, or which there are."""
     known = sorted(known)

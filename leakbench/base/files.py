@@ -10,10 +10,12 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.interrupts import heed, undisturbed
 
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
@@ -38,9 +40,14 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses
     nothing, and what a power cut damages is found by its SHA-256.
 
+    Nothing is written once the user wants the command to end: what an interruption broke off is no
+    result.
+
     Raises:
         UsageError: the place cannot be written.
+        KeyboardInterrupt: a signal was heard.
     """
+    heed()
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +58,16 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
                 os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        if part.parent.is_dir():
+        with suppress(OSError):
             part.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or"
             " make room there."
         ) from None
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 def pack_json(value: Any) -> bytes:
@@ -230,7 +241,7 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
 
     plain(path)
     try:
-        with safe_open(path, "pt") as file:
+        with undisturbed(), safe_open(path, "pt") as file:
             names = file.keys() if tensors else []
             leaves = {name: file.get_tensor(name) for name in names}
             meta = _parsed((file.metadata() or {})["leakbench"])
@@ -301,7 +312,13 @@ def inside(folder: Path, name: str) -> Path:
         BrokenFile: it lies elsewhere.
     """
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        outside = not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # Python's own for links in a circle
+        raise BrokenFile(
+            f"{path} cannot be followed ({error}). Put the file itself there."
+        ) from None
+    if outside:
         raise BrokenFile(
             f"{path} leads out of {folder.name}, so it is not read. Put the file itself there."
         )

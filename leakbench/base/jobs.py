@@ -16,12 +16,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
+from leakbench.base import terminal
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError, circumstance
+from leakbench.base.interrupts import heed
 
 Progress = Callable[[int, int, str], None]  # done, total, what is going on
 Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each under its name
@@ -59,6 +60,7 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 
     Raises:
         RuntimeError: a job in a worker raised what no job may raise; with its traceback.
+        KeyboardInterrupt: a signal was heard, wherever it was lost.
     """
     if workers <= 1 or len(jobs) <= 1:
         return [do(job, tell) for job in jobs]
@@ -73,6 +75,7 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
             ready = wait([w.pipe for w in busy.values()])
             for i, worker in [(i, w) for i, w in busy.items() if w.pipe in ready]:
                 received = worker.receive()
+                heed()
                 if isinstance(received, tuple):
                     tell(*received)
                     continue
@@ -87,18 +90,38 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
 
 
 def do(job: Job, tell: Tell) -> Outcome:
-    """Do it here."""
+    """Do it here.
+
+    Raises:
+        KeyboardInterrupt: a signal was heard, whatever a library made of it.
+    """
+
+    def told(done: int, total: int, what: str) -> None:
+        heed()
+        tell(job.name, done, total, what)
+
     try:
-        return Outcome(job.name, job.work(*job.args, progress=partial(tell, job.name)))
+        value = job.work(*job.args, progress=told)
+        heed()
+        return Outcome(job.name, value)
     except LeakbenchError as error:
+        heed()
         return Outcome(
             job.name,
             error=str(error),
             wrong=isinstance(error, UsageError),
             damaged=isinstance(error, BrokenFile),
         )
+    except OSError as error:
+        heed()
+        return Outcome(job.name, error=circumstance(error), wrong=True)
+    except MemoryError:
+        heed()
+        return Outcome(job.name, error=f"{job.name} ran out of memory; what was finished is kept.")
 
 
+# Signals that a terminal sends to all processes at once; the first of them answers for the others.
+_OURS = (signal.SIGINT, signal.SIGHUP)
 News = tuple[str, int, int, str]  # what ``Tell`` is told
 
 
@@ -138,7 +161,7 @@ class Worker:
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
-        self.process.terminate()
+        self.process.kill()
         self.process.join()
         self.pipe.close()
 
@@ -157,13 +180,13 @@ def _how_it_ended(code: int) -> str:
 def _spawning() -> Iterator[None]:
     """Processes started in here never hear Ctrl-C, and see no module of the working folder.
 
-    The one that started them ends them, without a traceback each; a file ``random.py`` that lies
-    where the user is does not stand for Python's.
+    Nor a terminal that is closed. The one that started them ends them, without a traceback each; a
+    file ``random.py`` that lies where the user is does not stand for Python's.
     """
     path = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     resource_tracker.ensure_running()  # started within, it would let the signal through again
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, set(_OURS))
     try:
         yield
     finally:
@@ -177,7 +200,9 @@ def _serve(pipe: Connection, threads: int, deterministic: bool) -> None:
     """A worker's life: take a job, tell how it goes and what came of it."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _OURS:
+        signal.signal(number, signal.SIG_IGN)
+    terminal.prepare()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     if deterministic:  # nine hundred imports, even to say no

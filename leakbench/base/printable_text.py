@@ -14,6 +14,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+_ENDS = re.compile(r" *[\n\t][\n\t ]*")
 SHOWN = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -22,8 +23,13 @@ def printable(text: str) -> str:
     return _HIDDEN.sub(SHOWN, text)
 
 
+def on_one_line(text: str) -> str:
+    """The same as one line: a blank for every line end or tab with the blanks around it."""
+    return _ENDS.sub(" ", printable(text))
+
+
 def one_line(text: str) -> str:
-    """The same on one line."""
+    """The same on one line, without blanks side by side."""
     return " ".join(printable(text).split())
 
 

@@ -31,7 +31,10 @@ def source() -> tuple[str, bool]:
 
     def git(*args: str) -> str:
         line = ["git", "-C", str(root), *args]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError:  # git is not installed here
+            return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
     return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
@@ -42,7 +43,8 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path]:
             continue
         found[name] = path
         if path.name == "__init__.py" and name in modules:
-            todo += [f"{name}.{p.stem}" for p in sorted(path.parent.glob("*.py"))]
+            beside = sorted(p for p in path.parent.glob("*.py") if p != path)
+            todo += [f"{name}.{p.stem}" for p in beside]
             todo += [f"{name}.{p.parent.name}" for p in sorted(path.parent.glob("*/__init__.py"))]
         todo += _imports(name, path, path.stat().st_mtime_ns)
     return found
@@ -54,7 +56,11 @@ def _imports(name: str, path: Path, _changed: int) -> tuple[str, ...]:
     own = name.split(".")[0]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     out = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # its bytes count; nobody can run it
+        return ()
+    for node in ast.walk(tree):
         out += [found for found in _named(node, package) if found.split(".")[0] == own]
     return tuple(dict.fromkeys(out))
 
@@ -74,11 +80,21 @@ def _named(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _file(name: str) -> Path | None:
-    """The source of a module; None where there is no such module."""
+    """The source of a module; None where there is no such module. Nothing is imported."""
+    first, *inner = name.split(".")
     try:
-        spec = find_spec(name)
+        spec = find_spec(first)
     except (ImportError, ValueError):
         return None
-    if spec is None or not spec.has_location or not (spec.origin or "").endswith(".py"):
+    if spec is None:
         return None
-    return Path(spec.origin or "")
+    if not inner:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    # A package that is loaded may look into further folders, as for a method of one's own.
+    folders = getattr(sys.modules.get(first), "__path__", spec.submodule_search_locations)
+    for folder in folders or []:
+        path = Path(folder, *inner)
+        for found in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+            if found.is_file():
+                return found
+    return None

@@ -5,16 +5,30 @@ Nothing heavy is imported before a command needs it.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import LeakbenchError
-from leakbench.base.printable_text import printable
+from leakbench.base import interrupts, terminal
+from leakbench.base.errors import LeakbenchError, UsageError, circumstance
 
 INTERRUPTED, OUR_FAULT = 130, 70
+_RUNS = "Finished runs are kept, and an unfinished one up to its last checkpoint"
+# What an interrupted command leaves, and what to do.
+LEFT = {
+    "train": f"{_RUNS}; the same command goes on from there.",
+    "demo": f"{_RUNS}; the same command goes on from there.",
+    "reproduce": f"{_RUNS}; the same command goes on from there.",
+    "attack": "Finished attacks are kept; the same command goes on from there.",
+    "score": "Finished scores are kept; the same command scores all again.",
+    "report": "Files that were written are kept; the same command writes them all.",
+    "check": "The baseline is whole; the same command compares again.",
+    "export": "There is no half of an archive; the same command writes it.",
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -22,16 +36,27 @@ def main(argv: list[str] | None = None) -> None:
 
     An error is one sentence on stderr, never a traceback.
     """
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    interrupts.listen()
+    terminal.prepare()
+    code = run(sys.argv[1:] if argv is None else argv)
+    if interrupts.heard():  # what tidies up at the end was perhaps half begun
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(argv: list[str]) -> int:
     """The exit code of `leakbench ARGV`."""
     try:
-        return _run(argv)
+        code = terminal.finish(_run(argv))
+        interrupts.heed()
+        interrupts.rest(signal.SIG_DFL)
+        return code
     except KeyboardInterrupt:
-        _say("interrupted. What was finished is kept; the same command goes on from there.")
-        return INTERRUPTED
+        interrupts.rest(signal.SIG_IGN)
+        came = interrupts.heard()
+        by = f" by {came.name}" if came and came != signal.SIGINT else ""
+        _say(f"interrupted{by}. {LEFT.get(argv[0] if argv else '', '')}".strip())
+        return terminal.finish(interrupts.exit_code())
 
 
 def _run(argv: list[str]) -> int:
@@ -45,14 +70,16 @@ def _run(argv: list[str]) -> int:
     command = typer.main.get_command(app)
     if not argv:  # nothing was asked for: the help, but not as an answer
         context = typer.Context(command, info_name="leakbench")
-        sys.stderr.write(command.get_help(context) + "\n")
-        return 2
+        terminal.say_lines(command.get_help(context))
+        return UsageError.exit_code
     try:
+        _readable(argv)
         result = command.main(argv, prog_name="leakbench", standalone_mode=False)
         if result == INTERRUPTED:  # typer's own way of telling
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except LeakbenchError as error:
+        interrupts.heed()
         _say(str(error))
         return error.exit_code
     except typer.Exit as error:
@@ -61,16 +88,38 @@ def _run(argv: list[str]) -> int:
         text = error.format_message().strip()
         end = "" if text.endswith((".", "?")) else "."
         _say(f"{text[:1].lower()}{text[1:]}{end} See leakbench {_command(error)}--help.")
-        return 2
+        return UsageError.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except BrokenPipeError:  # `leakbench ... | head`
-        return 0
+    except OSError as error:  # a full disk, a path that is too long, no permission
+        interrupts.heed()
+        _say(circumstance(error))
+        return UsageError.exit_code
     except Exception:  # the last line of defence: one sentence and a log
-        log = Path(tempfile.mkstemp(prefix="leakbench-", suffix=".log")[1])
-        log.write_text(traceback.format_exc(), encoding="utf-8")
-        _say(f"a fault of leakbench itself; please report it with the log {log}.")
+        interrupts.heed()
+        _say(f"a fault of leakbench itself; please report it with {_log(traceback.format_exc())}.")
         return OUR_FAULT
+
+
+def _readable(argv: list[str]) -> None:
+    """Every word is text.
+
+    Raises:
+        UsageError: one has bytes that are no UTF-8: safetensors could never open a file below it.
+    """
+    for word in argv:
+        if word != word.encode(errors="replace").decode():
+            raise UsageError(f"{word} is not UTF-8, so files below it cannot be read. Rename it.")
+
+
+def _log(text: str) -> str:
+    """Where the traceback lies, or itself where there is no room for a file."""
+    try:
+        log = Path(tempfile.mkstemp(prefix="leakbench-", suffix=".log")[1])
+        log.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return f"this: {text}"
+    return f"the log {log}"
 
 
 def _command(error: Any) -> str:
@@ -80,4 +129,4 @@ def _command(error: Any) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"leakbench: {printable(text)}\n")
+    terminal.say(f"leakbench: {text}")

@@ -112,6 +112,15 @@ def train(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
         "runs"
     ),
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart", help="Train anew what is there; replaces its folder and its attacks."
+        ),
+    ] = False,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Go on with what other code began; flags its rows.")
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -134,6 +143,8 @@ def train(
         device=device,
         jobs=jobs,
         deterministic=deterministic,
+        restart=restart,
+        mixed=mixed,
         console=Console(quiet, verbose),
         as_json=as_json,
     )
@@ -144,6 +155,12 @@ def attack(
     run: Runs,
     attack: Attacks = [],  # noqa: B006
     setting: Settings = [],  # noqa: B006
+    force: Annotated[
+        bool, typer.Option("--force", help="Run again what is there and up to date, too.")
+    ] = False,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Guess in processes that have what is granted alone.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -157,6 +174,8 @@ def attack(
         run,
         attack,
         setting,
+        force=force,
+        isolated=isolated,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),
@@ -265,6 +284,24 @@ def export(
 
 
 @app.command()
+def submit(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run that was exported.")],
+    guesses: Annotated[
+        Path, typer.Argument(metavar="GUESSES", help="The attack folder that was sent back.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="In place of results that were made here, too.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Score guesses that somebody else made on an export of a run."""
+    from leakbench.cli import submit
+
+    return submit.submit(run, guesses, force=force, console=Console(quiet), as_json=as_json)
+
+
+@app.command()
 def check(
     run: Runs,
     baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
@@ -298,6 +335,28 @@ def check(
         console=Console(quiet),
         as_json=as_json,
     )
+
+
+@app.command()
+def verify(
+    run: Runs,
+    replay: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="ROUNDS",
+            help="Train so many of the first rounds again, and compare byte for byte.",
+        ),
+    ] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Derive again what run folders claim.
+    What holds, what differs (exit 2), and what cannot be checked.
+    """
+    from leakbench.cli import verify as _verify
+
+    return _verify.run(run, replay=replay, console=Console(quiet), as_json=as_json)
 
 
 @app.command()

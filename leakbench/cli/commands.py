@@ -40,6 +40,8 @@ def train(
     device: str,
     jobs: int,
     deterministic: bool,
+    restart: bool,
+    mixed: bool,
     console: Console,
     as_json: bool,
 ) -> int:
@@ -53,6 +55,8 @@ def train(
     from leakbench.record.runspec import make_spec, parts
 
     provenance.device(device)
+    if restart and mixed:
+        raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
     if deterministic:
         torch.use_deterministic_algorithms(True)
     plan.attacks = [
@@ -66,7 +70,8 @@ def train(
         # Its name is checked here: what is misspelt is said before anything is trained.
         made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
-    todo = [Job(s.folder(), pipeline.train, (s, str(out), device)) for s in specs]
+    one = partial(pipeline.train, restart=restart, mixed=mixed)
+    todo = [Job(s.folder(), one, (s, str(out), device)) for s in specs]
     done = _do(todo, jobs, console)
     rows = []
     for outcome in done:
@@ -94,6 +99,8 @@ def attack(
     attacks: Sequence[str],
     given: Sequence[str],
     *,
+    force: bool,
+    isolated: bool,
     device: str,
     jobs: int,
     console: Console,
@@ -120,8 +127,8 @@ def attack(
             continue
         recording = Recording(run, where)
         for choice in chosen or choices.planned(recording):
-            name, obstacle = f"{choice.title} on {run.id}", choice.attack.obstacle(recording)
-            seconds = 0.0 if obstacle else choice.attack.seconds(recording)
+            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
+            seconds = 0.0 if obstacle else choice.seconds(recording)
             if not chosen and seconds > pipeline.LONGEST:
                 console.warn(
                     f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
@@ -130,7 +137,10 @@ def attack(
                 continue
             say = console.detail if chosen else console.say
             say(f"{name}: about {math.ceil(seconds)} s")
-            asked = (str(run.path), choice.name, choice.attack.parameters(), where)
+            if not (force or obstacle):
+                _say_why(recording, choice, console)
+            given_to = (str(run.path), choice.name, choice.attack.parameters())
+            asked = (*given_to, where, force, isolated)
             todo.append(Job(name, pipeline.attack, asked))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")
@@ -149,6 +159,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     from leakbench.base import registry
     from leakbench.base.errors import UnknownName
     from leakbench.record import folders
+    from leakbench.record.placing import GUESS
 
     known = registry.names("attacks")
     for name in attacks:
@@ -157,7 +168,8 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     todo = []
     for run in folders.find(names):
         for folder in run.attacks:
-            if (not attacks or folder.name in attacks) and not folder.status.startswith("failed"):
+            has_guesses = GUESS in folder.meta.get("files", {})
+            if (not attacks or folder.name in attacks) and has_guesses:
                 saved = (str(run.path), folder.name, folder.meta["params"])
                 todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
     if not todo:
@@ -209,7 +221,8 @@ def report(
         emit_json({"report": str(made), "rows": tables.rows("tradeoff")})
     else:
         summary.tradeoff(tables.settings)
-        emit(f"\n{made}")
+        emit("")
+        emit(str(made))
     if open_it:
         import webbrowser
 
@@ -277,6 +290,19 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
     if any(o.damaged for o in failed) or (nothing_done and all(o.wrong for o in failed)):
         return UsageError.exit_code
     return SOME_FAILED if failed else 0
+
+
+def _say_why(recording: Any, choice: Any, console: Console) -> None:
+    """Why an attack whose results are there is made again."""
+    from leakbench.attacking.standing import standing
+    from leakbench.base.errors import BrokenFile
+
+    try:
+        why = standing(recording, choice.name, choice.attack).why
+    except BrokenFile:  # its job says so
+        return
+    if why:
+        console.say(f"{choice.title} on {recording.run.id}: {why}")
 
 
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:

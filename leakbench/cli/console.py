@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from leakbench.base import terminal
 from leakbench.base.jobs import Tell
-from leakbench.base.printable_text import one_line, printable
+from leakbench.base.printable_text import one_line
+from leakbench.base.terminal import emit as emit
+from leakbench.base.terminal import emit_lines
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,16 @@ class Console:
     def say(self, text: str) -> None:
         """A line that is neither a result nor an error."""
         if not self.quiet:
-            sys.stderr.write(printable(text) + "\n")
+            terminal.say(text)
 
     def detail(self, text: str) -> None:
         """A line for ``-v``."""
         if self.verbose:
-            sys.stderr.write(printable(text) + "\n")
+            terminal.say(text)
 
     def warn(self, text: str) -> None:
         """A line that is always shown."""
-        sys.stderr.write(printable(text) + "\n")
+        terminal.say(text)
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
@@ -63,7 +66,7 @@ class Console:
             def line(name: str, done: int, of: int, what: str) -> None:
                 if name not in begun:
                     begun.add(name)
-                    sys.stderr.write(f"[{len(begun)}/{total}] {name}\n")
+                    terminal.say(f"[{len(begun)}/{total}] {name}")
 
             yield line
             return
@@ -71,7 +74,7 @@ class Console:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}"),
             TimeRemainingColumn(),
@@ -82,26 +85,21 @@ class Console:
 
             def tell(name: str, done: int, of: int, what: str) -> None:
                 if name not in rows:
-                    rows[name] = bars.add_task(name, total=of)
+                    rows[name] = bars.add_task("", total=of)
                 bars.update(
                     rows[name],
                     completed=done,
                     total=of,
-                    description=f"{name}  {what}",
+                    description=one_line(f"{name}  {what}"),
                     visible=done < of,
                 )
 
             yield tell
 
 
-def emit(text: str) -> None:
-    """A result, on stdout; names of a run folder cannot steer the terminal."""
-    sys.stdout.write(printable(text) + "\n")
-
-
 def emit_json(value: Any) -> None:
     """A result for machines, on stdout."""
-    emit(json.dumps(value, sort_keys=True, indent=1, allow_nan=False))
+    emit_lines(json.dumps(value, sort_keys=True, indent=1, allow_nan=False))
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:

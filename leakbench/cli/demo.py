@@ -28,7 +28,7 @@ PAIRS: tuple[dict[str, Any], ...] = (
     {"defense": "fedcs", "params": {"cos_theta": 0.5}},
     {"defense": "fedcs", "params": {"cos_theta": 0.2}},
     {"defense": "fedhide", "params": {"alpha": 0.1, "k": 5}},
-    {"defense": "fedaws", "wrappers": [("clip_noise", HIDDEN)]},
+    {"defense": "fedhide", "params": {"alpha": 0.1, "k": 5}, "wrappers": [("clip_noise", HIDDEN)]},
 )
 # Updates: what can be read out of a single image's gradient.
 DIGITS: tuple[dict[str, Any], ...] = (
@@ -72,10 +72,9 @@ def run(out: Path, console: Console) -> int:
     tables = api.tables(found)
     page = api.report(tables, out / "report", title="leakbench demo") / "index.html"
     summary.tradeoff(tables.settings)
-    emit(
-        "\nOne seed and few units each: a first look, not a verdict on the methods.\nThe report:"
-        f" {page}"
-    )
+    emit("")
+    emit("One seed and few units each: a first look, not a verdict on the methods.")
+    emit(f"The report: {page}")
     failed = [o for o in done if o.error]
     for outcome in failed:
         console.warn(f"failed: {outcome.name}: {outcome.error}")

@@ -52,11 +52,16 @@ def _data() -> dict[str, Any]:
 
     where = {name: sets.found(name) for name in sets.NAMES}
     embedded = ", ".join(n for n in registry.names("tasks") if n not in where)
-    here = "".join(f"; {name} in {folder}" for name, folder in where.items() if folder)
+    here, odd = "", []
+    for name, folder in where.items():
+        unlike = sets.unofficial(name) if folder else ""
+        odd += [unlike] if unlike else []
+        here += f"; {name} in {folder} ({'not ' * bool(unlike)}the official files)" * bool(folder)
     absent = [name for name, folder in where.items() if not folder]
     text = f"{embedded} need no download{here}"
+    unofficial = f"{'; '.join(odd)}: what is trained on them is flagged unofficial_data."
     if not absent:
-        return _item("data", text)
+        return _item("data", text, do=unofficial * bool(odd))
     looked = "; ".join(f"{name} ({sets.layouts(name)})" for name in absent)
     do = (
         "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the"
@@ -64,6 +69,7 @@ def _data() -> dict[str, Any]:
     )
     if sets.HAR in absent:
         do += f' uci-har cannot be fetched: take it from UCI\'s page "{har_files.PAGE}".'
+    do = " ".join([do, *([unofficial] if odd else [])])
     return _item("data", f"{text}; not in {data_folder()}: {looked}", ok=False, do=do)
 
 

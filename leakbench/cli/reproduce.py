@@ -94,16 +94,17 @@ def run(
     else:
         for dataset in datasets:
             mine = [r for r in lines if r.dataset == dataset]
+            emit(recipe.about)
             emit(
-                f"{recipe.about}\n{write.title(mine)}, {scale}; the paper's number, and ours with"
-                " its 95 % interval"
+                f"{write.title(mine)}, {scale}; the paper's number, and ours with its 95 % interval"
             )
             table(write.wide(recipe, mine), write.headings(recipe, mine))
             emit("")
             for s in (s for s in said if s.dataset == dataset):
                 emit(f"* {s.sentence}")
             emit("")
-        emit("\n".join(map(str, files)))
+        for file in files:
+            emit(str(file))
     failed = any(o.value.failed for o in done if not o.error)
     failed = failed or any(p.lacking and p.wanted for p in planned)
     return max(commands.exit_code(done, console), PartFailed.exit_code if failed else 0)

@@ -1,6 +1,7 @@
 from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
+from . import sklearn_digits as sklearn_digits
 from . import splits as splits
 from .augment import flip as flip
 from .augment import rotate as rotate

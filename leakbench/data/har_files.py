@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.data import official
 
 FOLDER = "UCI HAR Dataset"
 PAGE = "Human Activity Recognition Using Smartphones"  # what UCI's page is called
@@ -57,8 +58,18 @@ def load(sensor: str) -> tuple[Windows, Windows]:
     return train, test
 
 
-def _files(folder: Path, part: str) -> list[Path]:
-    signals = [f"Inertial Signals/{name}_{axis}" for name in SENSORS.values() for axis in "xyz"]
+def unofficial(*sensors: str) -> str:
+    """Which file of these sensors (of all, if none is named) is not the official one, a clause.
+
+    Empty where all are.
+    """
+    paths = [path for part in PARTS for path in _files(data_folder() / FOLDER, part, *sensors)]
+    return official.unlike("uci-har", paths)
+
+
+def _files(folder: Path, part: str, *sensors: str) -> list[Path]:
+    names = [SENSORS[sensor] for sensor in sensors or SENSORS]
+    signals = [f"Inertial Signals/{name}_{axis}" for name in names for axis in "xyz"]
     return [folder / part / f"{name}_{part}.txt" for name in (*signals, "y", "subject")]
 
 

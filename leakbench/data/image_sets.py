@@ -9,9 +9,11 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakbench.base import terminal
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.data import image_files as files
+from leakbench.data import official
 from leakbench.data.image_files import Labelled, Reader
 
 
@@ -64,6 +66,18 @@ def found(name: str) -> Path | None:
     return data_folder() / layout.folder if layout else None
 
 
+def unofficial(name: str) -> str:
+    """Which file of the set that is there is not the official one, a clause; empty where all are.
+
+    Raises:
+        UsageError: the set is nowhere.
+    """
+    layout, root = _layout(name), data_folder()
+    if layout is None:
+        raise UsageError(f"{name} is not in {root}: put {layouts(name)} there.")
+    return official.unlike(name, layout.paths(root, layout.train + layout.test))
+
+
 def layouts(name: str) -> str:
     """The official folders that may hold the set ``name``, in words."""
     return " or ".join(f"{x.folder}/" for x in LAYOUTS[name])
@@ -98,7 +112,7 @@ def _fetched(name: str) -> Layout:
                 f"{lacking[0]} is missing beside the other files of {name}. Put it there too."
             )
     layout = LAYOUTS[name][0]
-    sys.stderr.write(f"{name} is not in {root}: torchvision fetches it\n")
+    terminal.say(f"{name} is not in {root}: torchvision fetches it")
     try:
         root.mkdir(parents=True, exist_ok=True)
         with (

@@ -16,6 +16,11 @@ def found(name: str) -> Path | None:
     return har_files.found() if name == HAR else image_sets.found(name)
 
 
+def unofficial(name: str) -> str:
+    """Which file of a set that is there is not the official one, a clause; empty where all are."""
+    return har_files.unofficial() if name == HAR else image_sets.unofficial(name)
+
+
 def layouts(name: str) -> str:
     """The official folders that may hold the set, in words."""
     return f"{har_files.FOLDER}/" if name == HAR else image_sets.layouts(name)

@@ -63,13 +63,16 @@ class TaskData:
     client_class: Tensor  # (C,) the class that a client stands for, or -1
     # (C,) bool: do all of a client's inputs carry the planted marker? None: the task plants none.
     context: Tensor | None = None
+    # Why these are not, byte for byte, the official set's data, a clause; "": they are. None: there
+    # is no official set to compare with.
+    unofficial: str | None = None
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
         """The same on another device and in another precision."""
         train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
         rows, counts, own = (t.to(device) for t in (self.rows, self.counts, self.client_class))
         context = None if self.context is None else self.context.to(device)
-        return TaskData(train, test, aux, rows, counts, own, context)
+        return TaskData(train, test, aux, rows, counts, own, context, self.unofficial)
 
 
 class Task(Spec):

@@ -76,6 +76,12 @@ class GateRow(Spec):
     guesses: dict[int, list[str]] = Field(
         default={}, description="seed -> SHA-256 of every guess file that the row is made from"
     )
+    code: dict[str, str] = Field(
+        default={},
+        description=(
+            "attack folder -> digest of the code that guessed and scored; empty in older files"
+        ),
+    )
     truths: dict[int, list[str]] = Field(
         default={}, description="seed -> SHA-256 of every truth file that it was scored with"
     )

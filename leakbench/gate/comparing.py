@@ -7,11 +7,14 @@ from collections.abc import Collection
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
+from leakbench.record.attack_code import STALE
 from leakbench.statistics.differences import Difference, compare
 
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
+    "mixed_code": "resumed by other code than began it, so no one code made it",
+    "stale_run": "trained by other code than what is installed; train it again with --restart",
 }
 
 
@@ -37,7 +40,8 @@ def _logarithms(now: GateRow, then: GateRow) -> bool:
 def blocked(now: GateRow, then: GateRow) -> str:
     """Why this row cannot be judged, or nothing."""
     for flag, text in BLOCKING.items():
-        if flag in now.flags or flag in then.flags:
+        # By an attack that was mended since, a row still accuses: see ``outdated``.
+        if flag != STALE and (flag in now.flags or flag in then.flags):
             return text if flag in now.flags else f"in the baseline {text}"
     for what, (old, new) in changed(now, then).items():
         return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
@@ -50,6 +54,20 @@ def blocked(now: GateRow, then: GateRow) -> str:
             f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
         )
     return ""
+
+
+def other_code(now: GateRow, then: GateRow) -> str:
+    """Which attacks ran with other code on the two sides, so that the numbers are not of one.
+
+    One that finds more would make the method look worse, and one that finds less better.
+    """
+    both = sorted(now.code.keys() & then.code.keys())
+    return ", ".join(name for name in both if now.code[name] != then.code[name])
+
+
+def outdated(now: GateRow) -> str:
+    """Why a row that is not worse is no news: an attack that is not the installed one."""
+    return BLOCKING[STALE] if STALE in now.flags else ""
 
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
@@ -66,6 +84,7 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "schema": (then.run_schema, now.run_schema),
         "version of the metric": (then.version, now.version),
         "direction": (then.worse, now.worse),
+        "set of data": (_data(then), _data(now)),
         "range of scores": (then.range, now.range),
         "kind of score": (_scores(then), _scores(now)),
     }
@@ -77,6 +96,10 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
             name = "number of rounds" if k == "rounds" else f"value of {k}"
             both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def _data(row: GateRow) -> str:
+    return "unofficial" if "unofficial_data" in row.flags else "official"
 
 
 def _scores(row: GateRow) -> str:

@@ -14,8 +14,9 @@ from leakbench.base.files import SCHEMA, digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
-from leakbench.results.number import Evaluated, Number, Unit, Utility
+from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
 from leakbench.results.settings import Setting
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
@@ -63,6 +64,7 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         failed=failed,
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
+        code=_code(seeds),
         truths={m.run.seed: [_truth(m.run)] for m in seeds},
     )
 
@@ -97,6 +99,19 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
         "range": (meaning.low, meaning.high),
         "version": meaning.version,
     }
+
+
+def _code(seeds: Sequence[Measured]) -> dict[str, str]:
+    """One digest for each attack; seeds whose attacks differ are not pooled.
+
+    The method that an attack replays is not in it: it is what the gate is about.
+    """
+    out = {}
+    for name, of in sorted((name, of) for m in seeds for name, of in m.code.items()):
+        known = {part: of[part] for part in PARTS if part in of}
+        if known:
+            out[name] = hashlib.sha256(canonical(known).encode()).hexdigest()[:16]
+    return out
 
 
 def _truth(run: Run) -> str:

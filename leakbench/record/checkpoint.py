@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,9 @@ from leakbench.record.shapes import CheckpointHeader
 if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
+THREADS = range(1, 4097)
 STATE = Path("checkpoint") / "state.safetensors"
+PARTS = {"order", "totals", "diagnostics", "phases", "fallbacks", "origin", "begun_by", "digest"}
 
 
 def saved(folder: Path) -> tuple[Tree, Any] | None:
@@ -32,21 +36,34 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     except BrokenFile as error:
         what = str(error).replace("Make it again.", "Delete it to train this run anew.")
         raise BrokenFile(what) from None
-    checked(CheckpointHeader, meta, path, "Delete it to train this run anew.")
-    if set(meta["order"]) != set(flat(tree.get("federation", {}))):
-        raise BrokenFile(f"{path} is damaged (it lacks a part). Delete it to train this run anew.")
+    mend = "Delete it to train this run anew."
+    checked(CheckpointHeader, meta, path, mend)
+    whole = set(meta) >= PARTS and meta["digest"] == _digest(tree)
+    whole = whole and isinstance(meta["origin"], dict) and meta["origin"].get("threads") in THREADS
+    if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
+        raise BrokenFile(f"{path} is damaged (it lacks a part, or one was changed). {mend}")
     return tree, meta
 
 
-def write(fed: Federation, folder: Path, scores: Evaluations) -> None:
-    """Replace the checkpoint by how things stand between two rounds."""
+def write(
+    fed: Federation,
+    folder: Path,
+    scores: Evaluations,
+    origin: Mapping[str, Any],
+    begun_by: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Replace the checkpoint by how things stand between two rounds.
+
+    ``origin``: the code and data that are at work; ``begun_by``: those before them.
+    """
     rows, totals = fed.traffic.state()
     measured = {f"{t:06d}": v for t, v in scores.scores.items()}
     tree = {"federation": fed.snapshot(), "traffic": rows, "scores": measured}
     # safetensors sorts names, and a sum over a model's tensors depends on their order in the last
     # bit.
     order = list(flat(tree["federation"]))
-    meta = {"order": order, "phases": fed.phases, "fallbacks": fed.fallbacks}
+    meta: dict[str, Any] = {"order": order, "phases": fed.phases, "fallbacks": fed.fallbacks}
+    meta |= {"origin": dict(origin), "begun_by": list(begun_by), "digest": _digest(tree)}
     write_tree(folder / STATE, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
 
 
@@ -59,3 +76,13 @@ def restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
     fed.fallbacks.update(meta["fallbacks"])
     scores = {int(t): v for t, v in flat(tree.get("scores", {})).items()}
     return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])
+
+
+def _digest(tree: Tree) -> str:
+    """SHA-256 of all tensors by name: who goes on from other numbers must not do it unnoticed."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(flat(tree).items()):
+        plain = tensor.detach().cpu().contiguous()
+        sha.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+        sha.update(plain.numpy().tobytes())
+    return sha.hexdigest()

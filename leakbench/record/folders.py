@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import csv
 import glob
 import hashlib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import inside, nothing_else, read_csv, read_sealed, read_tree, verify
+from leakbench.base.files import (
+    inside,
+    nothing_else,
+    pack_csv,
+    read_csv,
+    read_meta,
+    read_sealed,
+    read_tree,
+    verify,
+)
 from leakbench.base.shapes import Shape, checked
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.record.columns import Row, typed
+from leakbench.record.placing import GUESS, REPLACING
 from leakbench.record.shapes import AttackJson, RunJson
 
 if TYPE_CHECKING:
@@ -27,7 +39,7 @@ _DONE = (
     *("utility.metric", "utility.better", "utility.chance", "files"),
     *("facts.clients", "facts.classes", "facts.dim", "facts.shape", "spec.record"),
 )
-_ATTACK = ("status", "attack", "params")
+_ATTACK = ("status", "attack", "params", "of.run", "of.content", "sources")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
 
 
@@ -140,24 +152,66 @@ class Run(Folder):
         return hashlib.sha256(canonical(self.meta.get("files", {})).encode()).hexdigest()
 
     @property
+    def named(self) -> dict[str, str]:
+        """What an attack's `of` says: this run, and what it holds."""
+        return {"run": self.id, "content": self.content}
+
+    @property
+    def transcript(self) -> str:
+        """SHA-256 of the canonical JSON of the messages' files, by their hashes."""
+        files = self.meta.get("files", {})
+        listed = {name: sha for name, sha in files.items() if name.startswith("transcript/")}
+        return hashlib.sha256(canonical(listed).encode()).hexdigest()
+
+    @property
     def attacks(self) -> tuple[AttackFolder, ...]:
         """Its attack folders as they are on the disk now, whatever their status.
 
         Raises:
-            BrokenFile: an attack.json is missing or damaged.
+            BrokenFile: an attack.json is missing or damaged, or an attack was made from other
+                messages than this run's.
         """
         out = []
         for folder in _folders(self.path / "attacks"):
-            name = f"attacks/{folder.name}/attack.json"
-            meta = _read(self.path, name, _ATTACK, _ATTACK_DONE, AttackJson)
-            expected = f"{meta['attack']}-{fingerprint(meta['params'])}"
+            found = AttackFolder(folder, _settled(self.path, folder.name))
+            expected = f"{found.name}-{fingerprint(found.meta['params'])}"
             if folder.name != expected:
                 raise BrokenFile(
                     f"{folder} holds the attack {expected}, by its attack.json. Give the folder"
                     " that name, or delete it."
                 )
-            out.append(AttackFolder(folder, meta))
+            self.owns(found)
+            out.append(found)
         return tuple(out)
+
+    def owns(self, attack: AttackFolder) -> None:
+        """The guesses of ``attack`` were made from what this run holds.
+
+        Raises:
+            BrokenFile: they were made from another run, or from this one before it was trained
+                again.
+        """
+        of = attack.meta["of"]
+        if of != self.named:
+            was = f"{of['run']} (content {str(of['content'])[:8]})"
+            raise BrokenFile(
+                f"{attack.path} was made from {was}, and this run is {self.id} (content"
+                f" {self.content[:8]}), so its numbers are not this run's: leakbench attack makes"
+                " it again, or delete the folder."
+            )
+
+    def owns_guesses(self, attack: AttackFolder) -> None:
+        """The same, by what the file of guesses says of itself.
+
+        Raises:
+            BrokenFile: it cannot be read, or was made from other messages.
+        """
+        made = read_meta(attack.path / GUESS)
+        if not isinstance(made, dict) or made.get("transcript") != self.transcript:
+            raise BrokenFile(
+                f"{attack.path / GUESS} was made from other messages than {self.id} holds:"
+                " leakbench attack --force makes it again, or delete the folder."
+            )
 
 
 def load(path: str | Path) -> Run:
@@ -219,11 +273,22 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
     return [typed(row, path) for row in read_csv(path, columns)]
 
 
+def typed_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[Row]:
+    """Rows as ``read_table`` would read them from the CSV that they make."""
+    read = csv.DictReader(pack_csv(columns, rows).decode().splitlines(keepends=True))
+    return [typed(row, Path("table")) for row in read]
+
+
 def _below(path: Path) -> Iterator[Path]:
     """Run folders at or below ``path``; nothing inside a run folder is searched."""
     if (path / "run.json").is_file():
         yield path
         return
+    if any((path / part).exists() for part in ("transcript", "attacks", "checkpoint")):
+        raise BrokenFile(
+            f"{path} holds what a run wrote, but its run.json is missing or no file, so it cannot"
+            " be counted. Bring it back, or move the folder away."
+        )
     try:
         folders = _folders(path)
     except OSError as error:
@@ -239,6 +304,16 @@ def _folders(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _settled(run: Path, attack: str) -> dict[str, Any]:
+    """attack.json; where its folder is being replaced, as it is afterwards."""
+    for _ in range(40):  # two seconds; it takes as long as renaming four files
+        meta = _read(run, f"attacks/{attack}/attack.json", _ATTACK, _ATTACK_DONE, AttackJson)
+        if meta["status"] != REPLACING:
+            break
+        time.sleep(0.05)
+    return meta
 
 
 def _read(

@@ -75,7 +75,7 @@ def table_of(path: Path, meta: Any) -> list[dict[str, Any]]:
     checked(MessagesHeader, meta, path)
     table: list[dict[str, Any]] = meta["messages"]
     for m in table:
-        if round_file(m["round"]) != path.name:
+        if path.name.startswith("round-") and round_file(m["round"]) != path.name:
             raise _damaged(path, f"a message is of round {m['round']}")
     if len({itemgetter(*COLUMNS)(m) for m in table}) < len(table):
         raise _damaged(path, "a message is there twice")

@@ -40,6 +40,11 @@ def write(path: Path, data: TaskData, task: Choice) -> None:
     write_tree(path, tree, {"task": task.name, "images": _digest(data.train.stored)})
 
 
+def write_aux(path: Path, data: TaskData, task: Choice) -> None:
+    """Write the auxiliary examples, which an attacker may be granted: x (n, ...) and y (n,)."""
+    write_tree(path, {"x": data.aux.stored, "y": data.aux.y}, {"task": task.name})
+
+
 def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
     """(k, ...) float64, in [0, 1] (sensors: standardised), of the file or of the task's data.
 

@@ -18,8 +18,10 @@ from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
 
 
-def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[str, Any]:
-    """run.json before the first round, without its status."""
+def described(
+    spec: RunSpec, made: Parts, fed: Federation, device: str, origin: Mapping[str, Any]
+) -> dict[str, Any]:
+    """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
     task, facts = made.task, fed.facts
     return {
         "schema": SEALED_SCHEMA,
@@ -43,16 +45,17 @@ def described(spec: RunSpec, made: Parts, fed: Federation, device: str) -> dict[
         },
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
-        "test_data": _digest(fed.data.test.stored, fed.data.test.y),
+        "test_data": digest_of(fed.data.test.stored, fed.data.test.y),
         "sent": [],
         "missing": [],
         "files": {},
         "command": command(spec),
+        **origin,
         **provenance.provenance(provenance.device_name(device), spec.dtype),
     }
 
 
-def _digest(*tensors: torch.Tensor) -> str:
+def digest_of(*tensors: torch.Tensor) -> str:
     """SHA-256 of tensors' bytes, by which the gate knows that test data are the same."""
     sha = hashlib.sha256()
     for t in tensors:

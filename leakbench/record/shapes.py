@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from leakbench.base.shapes import Closed, Count, Name, Place, Round, Sha, Shape, Text
 
 ROOMS = ("transcript", "control", "known", "truth")
-Status = Annotated[Text, Field(pattern=r"(?s)^(done|running|guessed|failed: .*)$")]
+Status = Annotated[Text, Field(pattern=r"(?s)^(done|running|guessed|being replaced|failed: .*)$")]
 Values = dict[Name, Any]
 # A file below a folder, never elsewhere.
 Listed = dict[Annotated[str, Field(max_length=1_000, pattern=r"^[^/\\]+(/[^/\\]+)*$")], Sha]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from leakbench.base import provenance
+from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
@@ -20,7 +22,8 @@ from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
 from leakbench.federation.task import TaskData
 from leakbench.federation.utility import METRICS
-from leakbench.record import checkpoint, private_data
+from leakbench.record import checkpoint, clearing, private_data, rounds
+from leakbench.record import origin as origins
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.recorder import Recorder
@@ -48,15 +51,30 @@ def train(
     runs: Path,
     *,
     device: str = "auto",
+    restart: bool = False,
+    mixed: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Trained:
     """Run ``spec`` into its folder below ``runs``: from its last checkpoint; not if it is complete.
 
+    Args:
+        spec: what is run.
+        runs: the folder that holds run folders.
+        device: auto, cpu or cuda.
+        restart: train it anew, whatever is there; the folder's content and its attacks are deleted.
+        mixed: go on with a checkpoint of other code, too; run.json then says whose rounds are
+            whose, and every row is flagged.
+        progress: called with (rounds done, rounds, what).
+        say: is told what somebody should know who waits for the run.
+
     Raises:
-        UsageError: the place cannot be written, or holds another run under this name.
+        UsageError: the place cannot be written, or holds another run under this name, or one that
+            other code or other data began, or somebody else trains or attacks it.
         MethodError: the method broke its contract or diverged; run.json's status says so.
     """
+    if restart and mixed:
+        raise UsageError("restart and mixed exclude each other: a run is begun anew or gone on.")
     where = provenance.device(device)
     made = parts(spec)
     data = made.task.load()
@@ -70,15 +88,55 @@ def train(
 
     spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
     folder = runs / spec.folder()
-    if _complete(folder, spec):
+    now = origins.of(spec, data, where)
+    if _complete(folder, spec, restart=restart):
+        _said(folder, now, say)
         return Trained(folder, skipped=True)
-    fed = federation(Recorder(folder, spec.rounds, spec.record))
-    saved = checkpoint.saved(folder)  # if damaged, that is said before anything is written
-    meta = described(spec, made, fed, where)
-    write_sealed(folder / "run.json", {**meta, "status": "running"})
-    at = evaluated(spec.rounds, made.task.evaluations)
+    with locks.training(folder):
+        if not restart and _complete(folder, spec, restart=False):  # somebody else just did it
+            return Trained(folder, skipped=True)
+        # If damaged, or another's, that is said before anything is written.
+        saved = None if restart else checkpoint.saved(folder)
+        begun_by = _begun_by(folder, saved, now, mixed=mixed)
+        if data.unofficial:
+            say(f"{data.unofficial}; every row of this run is flagged unofficial_data")
+        clearing.clear(
+            folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
+        )
+        with _threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
+            now["threads"] = torch.get_num_threads()
+            fed = federation(Recorder(folder, spec.rounds, spec.record))
+            meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
+            keep = partial(checkpoint.write, fed, folder, origin=now, begun_by=begun_by)
+            _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
+    return Trained(folder, skipped=False)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many for a while: a sum that is shared out otherwise differs in its last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
-        scores = _rounds(fed, spec, folder, saved, at, progress or (lambda *_: None))
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train(
+    fed: Federation,
+    spec: RunSpec,
+    folder: Path,
+    saved: tuple[Tree, Any] | None,
+    meta: dict[str, Any],
+    keep: Callable[[Evaluations], None],
+    progress: Progress,
+    data: TaskData,
+) -> None:
+    """The rounds that are left; run.json says at any time how it stands."""
+    write_sealed(folder / "run.json", {**meta, "status": "running"})
+    try:
+        scores = _rounds(fed, spec, saved, keep, progress)
     except LeakbenchError as error:
         write_sealed(folder / "run.json", {**meta, "status": f"failed: {error}"})
         raise
@@ -87,11 +145,48 @@ def train(
         write_sealed(folder / "run.json", {**meta, "status": f"failed: {why}"})
         raise MethodError(f"{spec.folder()} failed: {why}.") from error
     _finish(fed, spec, folder, data, scores, meta)
-    return Trained(folder, skipped=False)
 
 
-def _complete(folder: Path, spec: RunSpec) -> bool:
-    """Is this very run there already? Its list of attacks is brought up to date."""
+def _begun_by(
+    folder: Path, saved: tuple[Tree, Any] | None, now: Mapping[str, Any], *, mixed: bool
+) -> list[dict[str, Any]]:
+    """The origins of the rounds behind a checkpoint that are not ``now``'s, each with its last.
+
+    Raises:
+        UsageError: there is one that may not be gone on with, or was not asked to be.
+    """
+    if not saved:
+        return []
+    tree, meta = saved
+    then, past = meta["origin"], list(meta["begun_by"])
+    differs = origins.unlike(then, now)
+    if not differs:
+        return past
+    if not mixed or set(differs) & set(origins.UNMIXED):
+        raise UsageError(origins.refusal(folder, then, now))
+    told = {k: v for k, v in then.items() if k != "run"}  # its name holds the seed
+    return [*past, {**told, "until": int(tree["federation"]["t"])}]
+
+
+def _said(folder: Path, now: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """A complete run is not trained again; where other code or data made it, that is told."""
+    meta = read_sealed(folder / "run.json")
+    made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
+    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now.get(k, v))]
+    if differs:
+        say(
+            f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"
+            " trains it anew (in Python restart=True)"
+        )
+
+
+def _complete(folder: Path, spec: RunSpec, *, restart: bool) -> bool:
+    """Is this very run there already? Its list of attacks is brought up to date.
+
+    ``restart``: it is not, whatever state it is in, unless the folder holds something else.
+    """
+    if restart and not _readable(folder):
+        return False
     if not (folder / "run.json").exists():
         if (folder / "checkpoint").exists():
             raise BrokenFile(
@@ -111,8 +206,6 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
         raise UsageError(
             f"{folder} holds another run (its spec differs). Train into another folder with -o."
         )
-    if meta.get("status") != "done":
-        return False
     if "export" in meta:
         raise UsageError(
             f"{folder} is an export of this run, which lacks the truth. Train into another folder"
@@ -124,50 +217,58 @@ def _complete(folder: Path, spec: RunSpec) -> bool:
             f"{folder} is an excerpt of this run, which lacks a part of what was sent. Train into"
             " another folder with -o."
         )
+    if restart or meta.get("status") != "done":
+        return False
     # A command without attacks keeps those that are stored.
     if ours["attacks"] and found.get("attacks") != ours["attacks"]:
         write_sealed(folder / "run.json", {**meta, "spec": ours})
     return True
 
 
+def _readable(folder: Path) -> bool:
+    """Can it be told what the folder holds?"""
+    try:
+        return "spec" in read_sealed(folder / "run.json")
+    except BrokenFile:
+        return False
+
+
 def _rounds(
     fed: Federation,
     spec: RunSpec,
-    folder: Path,
     saved: tuple[Tree, Any] | None,
-    at: set[int],
+    keep: Callable[[Evaluations], None],
     progress: Progress,
 ) -> Evaluations:
-    """All rounds that are not behind the last checkpoint; utility is measured ``at`` some."""
+    """All rounds that are not behind the last checkpoint."""
     if saved:
         scores = checkpoint.restore(fed, *saved)
     else:
         scores = Evaluations()
         fed.begin()
     last, took = time.monotonic(), 0.0
-    while fed.t < spec.rounds:
-        fed.step()
-        if fed.t in at:
-            scores.add(fed)
-            _finite(fed, scores)
+
+    def between() -> None:
+        nonlocal last, took
         progress(fed.t, spec.rounds, "training")
         begun = time.monotonic()
         # Between rounds only: an interrupted round is run again.
         if begun - last > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * took):
-            checkpoint.write(fed, folder, scores)
+            keep(scores)
             last = time.monotonic()
             took = last - begun
-    fed.end()
+
+    rounds.run(fed, spec.rounds, evaluated(spec.rounds, fed.task.evaluations), scores, between)
     return scores
 
 
-def _finite(fed: Federation, scores: Evaluations) -> None:
-    now = [(name, value) for t, name, value in scores.diagnostics if t == fed.t]
-    bad = [f"{name} is {value}" for name, value in now if not math.isfinite(value)]
-    if not all(bool(v.isfinite().all()) for v in fed.model.values()):
-        bad.append("the model is not finite")
-    if bad:
-        raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
+def utility_rows(metric: str, scores: Mapping[int, Tensor]) -> list[dict[str, Any]]:
+    """The lines of utility.csv, from {round: scores of the test units}."""
+    rows = []
+    for t, v in sorted(scores.items()):
+        e = METRICS[metric].estimate(v.double().tolist())
+        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
+    return rows
 
 
 def _finish(
@@ -179,24 +280,21 @@ def _finish(
     meta: dict[str, Any],
 ) -> None:
     """Everything that is written once, after the last round; run.json last."""
-    metric, rows = fed.task.metric, []
-    for t, v in sorted(scores.scores.items()):
-        e = METRICS[metric].estimate(v.double().tolist())
-        rows.append({"round": t, "metric": metric, **{k: getattr(e, k) for k in RUN_UTILITY[2:]}})
-    write_csv(folder / "utility.csv", RUN_UTILITY, rows)
+    metric = fed.task.metric
+    write_csv(folder / "utility.csv", RUN_UTILITY, utility_rows(metric, scores.scores))
     measured = {f"{t:06d}": v for t, v in scores.scores.items()}
     write_tree(folder / "utility.safetensors", measured, {"metric": metric})
     diagnostics = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
     write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostics)
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
-    aux = {"x": data.aux.stored, "y": data.aux.y}
-    write_tree(folder / "known" / "aux_data.safetensors", aux, {"task": spec.task.name})
+    private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
     write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
-        part.unlink()
+        if part.is_file():  # not the guesses of an attack, for which `attack` cares
+            part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
     done = {"status": "done", "sent": fed.traffic.table(), **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))

@@ -122,6 +122,11 @@ class Row(Part):
         return "dead_run" in self.flags
 
     @property
+    def unofficial(self) -> bool:
+        """Are its data not, byte for byte, the official set's?"""
+        return "unofficial_data" in self.flags
+
+    @property
     def stand_in(self) -> bool:
         """Are its data in the place of the paper's?"""
         said = any(d.startswith(STAND_IN) for d in self.differs)

@@ -15,6 +15,7 @@ from leakbench.attacking import choices
 from leakbench.base import provenance
 from leakbench.base.errors import NotMeasured
 from leakbench.base.spec import canonical
+from leakbench.judging.wording import of_clusters
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
 from leakbench.reproduce import prototype_views
@@ -34,6 +35,7 @@ Cells = dict[str, Any]  # of a row, by their names
 NOT_ASKED = "not asked of this method"
 # What the runs say of a number that no attack gave.
 _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
+_OF_RUNS |= {"unofficial_data", "mixed_code", "stale_run"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class _OfRuns:
         self.planned, self.found, self.attacks = planned, found, attacks
         self.setting, self.marks = setting, _stand_in(planned)
         metas = [r.meta for r in setting.runs]
-        self.made = {
+        self.made: Cells = {
             "seeds": setting.seeds,
             "engine": _each(str(m["engine"]) for m in metas),
             "device": _each(str(m["device"]) for m in metas),
@@ -174,7 +176,9 @@ class _OfRuns:
             found = self._viewed(m, m.view)
         else:
             found = self._attacked(m) if m.attack else self._gained(m)
-        return row.model_copy(update={**self.made, **found})
+        unofficial = "unofficial_data" in found.get("flags", ())
+        claim = claims.beside(row.claim, unofficial=unofficial)
+        return row.model_copy(update={**self.made, **found, "claim": claim})
 
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:
@@ -206,6 +210,10 @@ class _OfRuns:
             return {"note": self._why(m)}
         out = {"ours": Measurement.of(n.value, n.meaning), "flags": n.flags | self.marks}
         out |= {"floor": n.floor.value, "control": n.control.value}
+        if n.few and n.power:
+            told = f"too few {of_clusters(n)} ({n.power.clusters} of {n.power.needed} needed)"
+            why = f"{m.attack}, {m.metric}: {told} to show that the attack works"
+            out["note"] = "; ".join(part for part in (self.made["note"], why) if part)
         return out | ({"std": _std(n)} if m.over else {})
 
     def _number(self, m: Measure) -> Number | None:

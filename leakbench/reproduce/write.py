@@ -89,7 +89,8 @@ def ours(row: Row, m: Measure) -> str:
     if row.ours is None:
         return NONE
     spread = f" ± {row.std:.3f}" if m.over and row.std is not None else ""
-    return row.ours.text(spread) + ", dead run" * row.dead
+    marks = ", dead run" * row.dead + ", unofficial data" * row.unofficial
+    return row.ours.text(spread) + marks
 
 
 def _page(

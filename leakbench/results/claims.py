@@ -65,6 +65,13 @@ def find(
     return _claim(best[0], have) if len({(r["value"], r["spread"]) for r in best}) == 1 else None
 
 
+def beside(claim: Claim | None, *, unofficial: bool) -> Claim | None:
+    """A claim as it may stand beside our number; ``unofficial``: ours is on other data."""
+    if claim is None or not unofficial:
+        return claim
+    return claim.model_copy(update={"source": f"ours on unofficial data; {claim.source}"})
+
+
 @lru_cache(maxsize=1)
 def published() -> tuple[dict[str, Any], ...]:
     """Every record of the four papers, as printed."""

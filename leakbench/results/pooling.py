@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.record import origin
+from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
-from leakbench.results import cascade, claims
-from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Utility
+from leakbench.results import cascade, claims, paired
+from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
 from leakbench.results.units import pooled
 from leakbench.results.utility import of_runs
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import NoInterval
+from leakbench.statistics.intervals import Estimate, NoInterval
 
 Lack = tuple[str, str, str]  # attack, metric, reason
 
@@ -43,7 +45,8 @@ class Pooling:
             except NoInterval as error:
                 missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
                 continue
-            if "control_failed" in out[-1].flags:
+            power = out[-1].power
+            if power is not None and not power.shown:
                 weak.add(key)
         # Kind, metric, probe, why -> stages.
         none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
@@ -90,6 +93,7 @@ class Pooling:
             flags=frozenset(marks),
             claim=claim(self.setting, first.meaning.name, first.stage, newest),
             utility=self.final,
+            power=power(seeds, found["floor"], found["control"], found["attack"].interval),
             parts=tuple(seeds),
         )
 
@@ -104,6 +108,24 @@ class Pooling:
         return out | ({"probe"} if seeds[0].probe else set())
 
 
+def power(seeds: Sequence[Measured], floor: Estimate, control: Estimate, interval: str) -> Power:
+    """What the units of one number say of its attack.
+
+    Args:
+        seeds: the same number of each seed.
+        floor: over the seeds; so is ``control``.
+        control: what the attack reaches where nothing is defended.
+        interval: of the number itself.
+    """
+    return Power(
+        shown=paired.shown(seeds, floor, control),
+        clusters=paired.clusters(seeds),
+        needed=paired.needed(seeds, floor, interval),
+        unsettled=sum(paired.unsettled(m) for m in seeds),
+        as_good=sum(paired.as_good(m) for m in seeds),
+    )
+
+
 def claim(
     setting: Setting, metric: str, stage: str = "final", round: int | None = None
 ) -> Claim | None:
@@ -113,7 +135,9 @@ def claim(
         return None
     name, params = spec["defense"]["name"], spec["defense"]["params"]
     task, about = spec["task"]["name"], fields(setting)
-    return claims.find(name, params, task, metric, about, stage=stage, round=round)
+    found = claims.find(name, params, task, metric, about, stage=stage, round=round)
+    unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
+    return claims.beside(found, unofficial=unofficial)
 
 
 def fields(setting: Setting) -> dict[str, Any]:
@@ -139,8 +163,23 @@ def _by_key(measured: Sequence[Measured]) -> dict[tuple[Any, ...], dict[int, Mea
                 f"{name} was scored by different versions in the seeds of {m.run.id}: score these"
                 " runs again."
             )
+        for other in seeds.values():
+            _made_by_the_same(other, m)
         seeds[m.run.seed] = m
     return dict(sorted(out.items()))
+
+
+def _made_by_the_same(one: Measured, two: Measured) -> None:
+    """Seeds of a number differ by their dice, not by the attack."""
+    (first, of), (second, by) = *one.code.items(), *two.code.items()
+    parts = differ(of, by)
+    if parts:
+        raise UsageError(
+            f"{one.run.path}/attacks/{first} and {two.run.path}/attacks/{second} were"
+            f" {'scored' if parts == ('scoring',) else 'made'} by different code of"
+            f" {one.attacker.name}, so they are not seeds of one number: leakbench attack brings"
+            " both up to date."
+        )
 
 
 def _joined(

@@ -20,6 +20,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.base.tree import flat
 from leakbench.federation.traffic import AGGREGATOR, SERVER
 from leakbench.federation.utility import METRICS
+from leakbench.record import attack_code
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.policy import Policy
@@ -56,10 +57,11 @@ def check(run: Run) -> None:
         _traffic(run)
 
 
-def check_attack(folder: AttackFolder) -> dict[str, bool]:
+def check_attack(run: Run, folder: AttackFolder) -> dict[str, bool]:
     """An attack folder says of its attack and metrics what the installed ones say.
 
-    Metrics of another version are not compared.
+    Metrics of another version are not compared, nor is what an attack of other code declares: its
+    numbers are flagged.
 
     Returns:
         {metric: is its number exact, without an interval?} of the installed attack.
@@ -72,9 +74,11 @@ def check_attack(folder: AttackFolder) -> dict[str, bool]:
         attack = registry.load("attacks", folder.name).build(folder.meta["params"], folder.name)
     except UsageError:  # somebody else's, or of another version
         return {}
+    here, there = attack_code.guessed_by(attack, run.spec), folder.meta["sources"]
     ours = {"order": attack.order, "threat": attack.threat.parameters()}
     for key, value in ours.items():
-        _equal(where, key, folder.meta[key], value)
+        if all(there.get(part) == code for part, code in here.items()):
+            _equal(where, key, folder.meta[key], value)
     for metric in attack.metrics:
         about = folder.meta["metrics"].get(metric.name)
         if isinstance(about, Mapping) and about.get("version") == metric.meaning.version:

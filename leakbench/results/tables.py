@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import write_csv
+from leakbench.record import origin
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
 from leakbench.record.folders import Run
 from leakbench.results import cascade, front, recomputed, units, utility
@@ -147,11 +148,13 @@ def _marked(setting: Setting, marked: Iterator[Number]) -> Setting:
 def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measured]:
     """Every attack's numbers of one run, then cascade and any_attack.
 
-    A dead run is flagged wherever its leakage is shown.
+    A dead run is flagged wherever its leakage is shown; so is one of other code or data than a
+    reader would think.
     """
     every = [*measured, *cascade.of_run(measured)]
-    dead = {"dead_run"} if evaluated.dead else set()
-    return [replace(m, flags=m.flags | dead) for m in every]
+    own = {"dead_run"} if evaluated.dead else set()
+    own |= origin.flags(evaluated.run.meta)
+    return [replace(m, flags=m.flags | own) for m in every]
 
 
 def write(tables: Tables, out: Path) -> list[Path]:

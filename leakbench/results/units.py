@@ -10,6 +10,7 @@ from typing import Any
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
+from leakbench.base.spec import canonical
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.results import recomputed
@@ -18,6 +19,7 @@ from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, NoInterval, Seed, estimate, exact, pool
 
 ROLES = ("attack", "floor", "control")
+TRIES = 50  # to read while attacks are made
 FILES = ("guess.safetensors", "units.csv", "results.csv")
 
 
@@ -25,9 +27,19 @@ def of_run(run: Run) -> list[Measured]:
     """Every number of every complete attack on ``run``.
 
     Raises:
-        BrokenFile: a file is missing, changed or damaged, or a number has no units.
+        BrokenFile: a file is missing, changed or damaged, a number has no units, or an attack is
+            another run's.
     """
-    return [m for folder in run.attacks if folder.done for m in _of_folder(run, folder)]
+    for _ in range(TRIES):
+        attacks = run.attacks
+        try:
+            return [m for folder in attacks if folder.done for m in of_folder(run, folder)]
+        except BrokenFile as error:
+            # One that is made again meanwhile is read again; what is damaged stays as it is.
+            broken = error
+            if [a.meta for a in attacks] == [a.meta for a in run.attacks]:
+                break
+    raise broken
 
 
 def summary(seeds: Mapping[int, Sequence[Unit]], meaning: Meaning, *, no_width: bool) -> Estimate:
@@ -66,13 +78,20 @@ def pooled(seeds: Sequence[Measured]) -> dict[str, Estimate]:
     return out
 
 
-def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
+    """Every number of one complete attack on ``run``.
+
+    Raises:
+        BrokenFile: as for ``of_run``.
+    """
     folder.alone()
     folder.check(*FILES)
-    exactly = recomputed.check_attack(folder)
+    run.owns_guesses(folder)
+    exactly = recomputed.check_attack(run, folder)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}
     for row in folder.table("results.csv", RESULTS):
+        _must_be_of(run, folder, row)
         at = (row["metric"], row["round"], row["probe"])
         metric, t, _ = at
         if at in out:
@@ -93,6 +112,25 @@ def _of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
         out[at] = _measured(run, folder, row, own)
         _same_numbers(folder, row, out[at])
     return list(out.values())
+
+
+def _must_be_of(run: Run, folder: AttackFolder, row: Row) -> None:
+    """A row is about this run and this attack, whatever folder it was put into."""
+    spec = run.spec
+    own = {
+        "run": run.id,
+        "seed": run.seed,
+        "task": spec["task"]["name"],
+        "defense": spec["defense"]["name"],
+        "defense_params": canonical(spec["defense"]["params"]),
+        "wrappers": canonical(spec["wrappers"]),
+        "attack": folder.name,
+        "attack_params": folder.params,
+    }
+    for column, value in own.items():
+        if row[column] != value:
+            why = f"{column} is {row[column]!r}, of this run and attack it is {value!r}"
+            raise _damaged(folder, "results.csv", why)
 
 
 def _measured(
@@ -127,11 +165,12 @@ def _measured(
         value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
         floor=beside("floor"),
         control=beside("control"),
-        flags=frozenset(flags.split(row["flags"])),
+        flags=frozenset(flags.split(flags.today(row["flags"], folder, run.meta))),
         order=int(folder.meta["order"]),
         units=units,
         exact=_exact(row),
         guesses={folder.path.name: str(folder.meta["files"]["guess.safetensors"])},
+        code={folder.path.name: dict(folder.meta["sources"])},
         made=Environment(
             *(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))
         ),
@@ -162,6 +201,7 @@ def _same_numbers(folder: AttackFolder, row: Row, measured: Measured) -> None:
     own = measured.units["attack"]
     counts: dict[str, float] = {"n": len(own), "failed": sum(u.failed for u in own)}
     marks = flags.of_units([u.cluster for u in own], [u.failed for u in own])
+    marks |= {how for how in ("isolated", "submitted", "no_control") if folder.meta.get(how)}
     lacking = sorted(marks - measured.flags)
     if lacking:
         raise _damaged(folder, "results.csv", f"{where} is not flagged {lacking[0]}")
@@ -191,7 +231,8 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
     """(role, metric, round, probe) -> units."""
     out: dict[tuple[Any, ...], list[Unit]] = defaultdict(list)
     for row in folder.table("units.csv", UNITS):
-        unit = Unit(row["unit"], row["cluster"], row["score"], bool(row["failed"]), row["accepted"])
+        said = (bool(row["failed"]), row["accepted"], row["settled"])
+        unit = Unit(row["unit"], row["cluster"], row["score"], *said)
         out[row["role"], row["metric"], row["round"], row["probe"]].append(unit)
     return out
 

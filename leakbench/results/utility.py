@@ -11,6 +11,7 @@ import numpy as np
 from leakbench.base.errors import BrokenFile
 from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import METRICS
+from leakbench.record import origin
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run
 from leakbench.results.dead import why_dead
@@ -111,8 +112,10 @@ def of_runs(evaluated: Sequence[Evaluated]) -> set[str]:
         "dead_run": any(e.dead for e in evaluated),
         "other_engine": len(engines) > 1,
         "stand_in_data": any(m.get("stand_in") for m in metas),
+        "mixed_code": origin.apart(metas),
     }
-    return {flag for flag, holds in said.items() if holds}
+    found = {flag for flag, holds in said.items() if holds}
+    return found.union(*(origin.flags(m) for m in metas))
 
 
 def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
+from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
-from leakbench.base.files import digests, read_sealed, write_csv, write_sealed
+from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
-from leakbench.record import columns
+from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.scoring import flags
 from leakbench.scoring.truth import Answer, Truth
@@ -42,6 +45,22 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """What an attack says of its own guess, without the truth."""
+
+    accepted: bool  # by its self-check
+    settled: bool  # False: its search did not converge
+
+    @classmethod
+    def of(cls, guess: Guess, *, failed: bool) -> Self:
+        """``failed``: there is no guess; that is never accepted."""
+        return cls(guess.accepted and not failed, not flags.UNSETTLED & {*guess.flags})
+
+
+NOT_CHECKED = Checked(accepted=False, settled=True)  # a blind guess
+
+
+@dataclass(frozen=True)
 class Line:
     """One metric of a cell: per role, the scores per unit."""
 
@@ -50,28 +69,76 @@ class Line:
     scores: dict[str, list[Score]]
     beside: dict[str, list[Score]]
     failed: dict[str, bool]  # unit -> did the attack fail on it
-    accepted: dict[str, bool]
+    checked: dict[str, dict[str, Checked]]  # role -> unit -> what the attack says of its guess
     remark: str = ""  # what a reader would miss in the row
 
 
-def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | None = None) -> Path:
+def score(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Path:
     """Score the saved guesses of ``attack`` on a run again.
 
     Writes units.csv, results.csv and attack.json. ``truth``: another run's, for the test that
-    leakage then falls to the floor.
+    leakage then falls to the floor. ``folder``: where the guesses lie, if not in the attack's own.
 
     Raises:
         UsageError: the run was exported without the truth.
-        BrokenFile: the guesses or the truth are missing or damaged.
+        BrokenFile: the guesses or the truth are missing or damaged, or another run's.
         MethodError: a score left its metric's range.
     """
     if recording.exported:
         raise UsageError(f"{recording.run.path} {UNSCORED}")
-    folder = folder_of(recording, name, attack)
-    meta = read_sealed(folder / "attack.json")
-    guessed = AttackFolder(folder, meta)  # what is scored must be what was guessed
-    guessed.alone()
-    guessed.check("guess.safetensors")
+    folder = folder or folder_of(recording, name, attack)
+    meta = read_sealed(folder / NAME)
+    # What is scored must be what was guessed then, from these messages.
+    made = AttackFolder(folder, meta)
+    recording.run.owns(made)
+    made.check(GUESS)
+    recording.run.owns_guesses(made)
+    found = numbers(recording, name, attack, meta, truth=truth, folder=folder)
+    fresh = hidden(folder, "scored")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_csv(fresh / "units.csv", columns.UNITS, found.units)
+    write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
+    done = {
+        "status": "done",
+        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "missing": [{"metric": m, "reason": why} for m, why in found.missing],
+        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
+        "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
+    }
+    write_sealed(fresh / NAME, {**meta, **done})
+    return put(fresh, folder, keep=(GUESS,))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What guesses and truth give: the lines of units.csv and results.csv, and what is missing."""
+
+    units: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    missing: list[tuple[str, str]]  # metric, reason
+
+
+def numbers(
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    meta: dict[str, Any],
+    *,
+    truth: Truth | None = None,
+    folder: Path | None = None,
+) -> Scored:
+    """Score the saved guesses of ``attack``, and write nothing.
+
+    ``meta``: of its attack.json. ``truth``, ``folder`` and what is raised: as for ``score``.
+    """
+    folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
@@ -89,16 +156,8 @@ def score(recording: Recording, name: str, attack: Attack, *, truth: Truth | Non
     missing += [(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
-    write_csv(folder / "units.csv", columns.UNITS, [u for line in lines for u in _units(line)])
-    write_csv(folder / "results.csv", columns.RESULTS, rows)
-    done = {
-        "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics},
-        "missing": [{"metric": m, "reason": why} for m, why in dict.fromkeys(missing)],
-    }
-    files = digests(folder, without=("attack.json",))
-    write_sealed(folder / "attack.json", {**meta, **done, "files": files})
-    return folder
+    units = [u for line in lines for u in _units(line)]
+    return Scored(units, rows, list(dict.fromkeys(missing)))
 
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
@@ -157,7 +216,7 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     scores: dict[str, list[Score]] = {r: [] for r in ROLES}
     beside: dict[str, list[Score]] = {}
     failed: dict[str, bool] = {}
-    accepted: dict[str, bool] = {}
+    checked: dict[str, dict[str, Checked]] = {r: {} for r in ROLES}
     for key, guess in cell.guesses["attack"].items():
         answer, control = truth.answer(guess), cell.guesses["control"][key]
         blind = cell.guesses["floor"][key]
@@ -174,7 +233,10 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
         for role, found in (("attack", mine), ("floor", floor), ("control", undefended)):
             scores[role] += found
         failed.update({s.unit: bool(guess.failed) or s.failed for s in mine})
-        accepted.update({s.unit: guess.accepted and not failed[s.unit] for s in mine})
+        for s in mine:
+            checked["attack"][s.unit] = Checked.of(guess, failed=failed[s.unit])
+        for s in undefended:
+            checked["control"][s.unit] = Checked.of(control, failed=bool(control.failed))
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         for role, of_role in scores.items():
@@ -182,7 +244,7 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     remark = ""
     if metric.remark:
         remark = metric.remark([*cell.guesses["attack"].values()], answer, scores["attack"])
-    return Line(cell, metric, scores, beside, failed, accepted, remark)
+    return Line(cell, metric, scores, beside, failed, checked, remark)
 
 
 def _checked(
@@ -252,6 +314,7 @@ def _row(
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
     return {**row, "flags": flags.join(marks)}
 
 
@@ -264,6 +327,7 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()
     found |= {"stand_in_data"} if run.meta.get("stand_in") else set()
+    found |= origin.lasting(run.meta)
     worse = row["value"] <= row["floor"] if row["leaks"] == "up" else row["value"] >= row["floor"]
     meant = attack.class_mean and line.metric.class_mean
     return found | ({"below_class_mean"} if meant and worse else set())
@@ -274,13 +338,12 @@ def _units(line: Line) -> list[dict[str, Any]]:
     blocks += [("attack", name, scores) for name, scores in line.beside.items()]
     out = []
     for role, metric, scores in blocks:
-        of_attack = role == "attack"
         head = {"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe}
         for s in scores:
-            failed = of_attack and line.failed[s.unit]
-            accepted = of_attack and line.accepted[s.unit]
-            unit = {"unit": s.unit, "cluster": s.cluster, "score": s.value}
-            out.append({**head, **unit, "failed": failed, "accepted": accepted})
+            failed = role == "attack" and line.failed[s.unit]
+            said = line.checked[role].get(s.unit, NOT_CHECKED)
+            unit = {"unit": s.unit, "cluster": s.cluster, "score": s.value, "failed": failed}
+            out.append({**head, **unit, **asdict(said)})
     return out
 
 
@@ -294,7 +357,7 @@ def _described(m: Metric) -> dict[str, Any]:
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     """How many clients, no units, sent something of the attacked kind of which nothing was kept."""
-    kinds = attack.attacks(recording)
+    kinds = attack.attacks(Outline(recording, attack.threat))
     if not kinds or kinds[0] in ("model", "update", "sum"):
         return []
     if attack.over == "all" and not attack.left_out:

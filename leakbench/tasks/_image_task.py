@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -52,7 +53,8 @@ class ImageTask(Task):
         train = Examples(x[kept], y[kept])
         tested, granted = torch.cat(test), torch.cat(aux)
         test_set, aux_set = (Examples(x_test[r], y_test[r]) for r in (tested, granted))
-        return self.dealt(train, test_set, aux_set)
+        unofficial = image_sets.unofficial(self.source)
+        return replace(self.dealt(train, test_set, aux_set), unofficial=unofficial)
 
     def official(self) -> tuple[Labelled, Labelled]:
         """The official training and test set, or a part of them.

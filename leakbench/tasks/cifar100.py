@@ -23,12 +23,8 @@ class Cifar100(ImageTask):
     classes: ClassVar[int] = 100
     rounds: ClassVar[int] = 100_000
     _tenth: ClassVar[dict[str, Any]] = {"fraction": 0.1}
-    # FedAwS's server returns prototypes of norm 1; 0.0002 of that is the angular rate of the
-    # others, 0.1 / dim.
-    tables: ClassVar[dict[str, dict[str, Any]]] = {
-        **dict.fromkeys(("fedhide", "fedgn", "fedcs", "fedavg", "fedprox"), _tenth),
-        "fedaws": {**_tenth, "own_lr": 0.0002},
-    }
+    _methods: ClassVar[tuple[str, ...]] = ("fedhide", "fedgn", "fedcs", "fedaws", "fedavg")
+    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys((*_methods, "fedprox"), _tenth)
 
     clients: int = Field(100, ge=100, le=100, description="clients, one per class")
     model: str = Field("resnet18", description="network, one of `leakbench list models`")

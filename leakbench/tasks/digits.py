@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.data import split
+from leakbench.data import sklearn_digits, split
 from leakbench.federation import Examples, TaskData
 from leakbench.tasks._split_task import FEDAA, FLEA, IMAGE_MARKER, SplitTask
 
@@ -27,6 +28,7 @@ class Digits(SplitTask):
     local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
     local_under_shards: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
+    # One own_lr for all four: it turns their prototypes equally fast, FedAwS's too.
     _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         "fedhide": {**_prototypes, "k": 3},
@@ -55,4 +57,4 @@ class Digits(SplitTask):
             UsageError: they cannot be dealt to the clients as the fields ask.
         """
         train, test, aux = (Examples(*split()[k]) for k in ("train", "test", "aux"))
-        return self.dealt(train, test, aux)
+        return replace(self.dealt(train, test, aux), unofficial=sklearn_digits.unofficial())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -97,4 +98,6 @@ class UciHar(SplitTask):
             return Examples(((windows.x[rows] - mean) / std).float()[:, None], windows.y[rows])
 
         whole = torch.ones(len(train.y), dtype=torch.bool)
-        return self.dealt(examples(train, whole), examples(test, ~granted), examples(test, granted))
+        tested_set, aux = (examples(test, rows) for rows in (~granted, granted))
+        data = self.dealt(examples(train, whole), tested_set, aux)
+        return replace(data, unofficial=files.unofficial(self.sensor))

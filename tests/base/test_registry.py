@@ -2,6 +2,7 @@
 installed. And names that are wrong.
 """
 
+import os
 import shlex
 import subprocess
 import sys
@@ -262,7 +263,7 @@ def test_a_file_defines_exactly_one_public_class(dropped, text):
 
 
 def shadowed(folder, kind, words):
-    """The command in a folder that has a package of its own under one of our names."""
+    """The command where a package under one of our names comes first on the path."""
     (folder / kind).mkdir()
     (folder / kind / "__init__.py").write_text("SECRET = 1\n")
     return subprocess.run(
@@ -270,13 +271,13 @@ def shadowed(folder, kind, words):
         capture_output=True,
         text=True,
         cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
         check=False,
     )
 
 
 @pytest.mark.parametrize("kind", ["attacks", "defenses"])
 def test_a_folder_of_the_same_name_where_one_stands_is_said_with_its_path(tmp_path, kind):
-    """`python -m` looks into the current folder first, so `attacks/` there hides ours."""
     done = shadowed(tmp_path, kind, ["list", kind])
     assert done.returncode == 2
     assert done.stdout == ""

@@ -429,6 +429,7 @@ def _measured(n: Number, run: Run) -> Measured:
         units={"attack": (unit,), "floor": (unit,), "control": (unit,)},
         exact=frozenset(),
         guesses={f"{name}-1": GUESSES.get(name, "ab" * 32)},
+        code={f"{name}-1": {}},
         made=number.Environment(*HOW),
     )
 
@@ -634,6 +635,8 @@ def maps(data: ReportData) -> list[Any]:
                 true=around,
                 shared=moved,
                 recovered=(None, *around[1:]),
+                right=17.0,
+                tried=CLIENTS,
             ),
         ]
     held = tuple(tuple(int(k == c // 2) * 9 for k in range(10)) for c in range(CLIENTS))

@@ -13,6 +13,7 @@ from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, 
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
+from leakbench.record.folders import load
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.scoring import flags
@@ -21,6 +22,7 @@ from leakbench.statistics.intervals import Estimate, estimate, exact
 TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
 METRICS = (P_LEAK, IDENTIFICATION, PSNR, MSE)
 SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
+ACCEPTED = {"attack": "accepted", "control": "accepted_control"}
 # As if psnr had no least value.
 SCALES["psnr"]["low"] = None
 
@@ -52,6 +54,7 @@ def make_run(
     task: str = "digits",
     engine: str = "fused",
     rounds: int = 100,
+    audited: int | None = None,
     **more: Any,
 ) -> Path:
     """A complete run; ``right``: at each evaluation, how many of ``test`` units score 1 (unit i if
@@ -68,7 +71,7 @@ def make_run(
         "seed": seed,
         "engine": engine,
         "dtype": "float32",
-        "record": {"name": "standard"},
+        "record": {"name": "standard"} | ({} if audited is None else {"audited": audited}),
         "attacks": [],
     }
     installed = _as_installed(spec)
@@ -173,12 +176,14 @@ def measure(
     probe: bool = False,
     accepted: Sequence[int] = (),
     failed: Sequence[int] = (),
+    unsettled: Sequence[int] = (),
+    accepted_control: Sequence[int] = (),
     units: Sequence[str] | None = None,
     clusters: Sequence[str] | None = None,
     flag: str = "",
 ) -> dict[str, Any]:
-    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``:
-    places of units.
+    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``
+    and ``unsettled``: places of units; ``accepted_control``: of the control's.
     """
     names = list(units or [f"client/{i}" for i in range(len(attack))])
     fixed = not isinstance(floor, Sequence)
@@ -194,7 +199,9 @@ def measure(
         },
         "exact": fixed,
         "accepted": set(accepted),
+        "accepted_control": set(accepted_control),
         "failed": set(failed),
+        "unsettled": set(unsettled),
         "units": names,
         "clusters": list(clusters or names),
         "flag": flag,
@@ -212,6 +219,7 @@ def add_attack(
     status: str = "done",
     missing: Sequence[Mapping[str, str]] = (),
     folder: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> Path:
     """An attack folder on ``run`` with these rows."""
     meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
@@ -233,7 +241,8 @@ def add_attack(
                     "cluster": cluster,
                     "score": score,
                     "failed": mine and i in row["failed"],
-                    "accepted": mine and i in row["accepted"],
+                    "accepted": i in row[ACCEPTED[role]] if role in ACCEPTED else False,
+                    "settled": not (mine and i in row["unsettled"]),
                 }
                 units.append(
                     {"role": role, **{c: row[c] for c in ("metric", "round", "probe")}} | cells
@@ -244,11 +253,13 @@ def add_attack(
     write_tree(
         path / "guess.safetensors",
         {"0": {"x": torch.tensor([float(sum(map(sum, (r["scores"]["attack"] for r in rows))))])}},
-        {"guesses": []},
+        {"guesses": [], "transcript": load(run).transcript},
     )
     about = {
         "schema": 2,
         "status": status,
+        "of": load(run).named,
+        "sources": dict(sources or {}),
         "attack": name,
         "params": params,
         "threat": {

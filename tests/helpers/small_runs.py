@@ -20,6 +20,7 @@ from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
+from leakbench.attacking.outline import Outline
 from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
 from leakbench.record.messages import Message, read_messages
@@ -94,9 +95,11 @@ def write_guesses(
 ) -> Path:
     """An attack's folder with these (role, stage, guess), as if it had guessed them."""
     folder = folder_of(recording, name, attack)
-    _save(folder / "guess.safetensors", [Guessed(role, stage, g) for role, stage, g in found])  # type: ignore[arg-type]
-    about = {**_meta(recording, name, attack, 0.0), "files": digests(folder)}
-    write_sealed(folder / "attack.json", about)
+    guesses = [Guessed(role, stage, g) for role, stage, g in found]  # type: ignore[arg-type]
+    _save(folder / "guess.safetensors", guesses, recording.run.transcript)
+    files = digests(folder, without=("attack.json", "units.csv", "results.csv"))
+    meta = {**_meta(recording, name, attack, 0.0), "files": files}
+    write_sealed(folder / "attack.json", meta)
     return folder
 
 
@@ -118,6 +121,16 @@ def by_hand(
 def build(name: str, **params: Any) -> Any:
     """An attack."""
     return choices.build(name, params).attack
+
+
+def obstacle(attack: Any, source: Any) -> str:
+    """Why an attack does not fit; empty where it fits."""
+    return attack.obstacle(Outline(source, attack.threat))
+
+
+def seconds(attack: Any, source: Any) -> float:
+    """How long an attack is predicted to take."""
+    return attack.seconds(Outline(source, attack.threat))
 
 
 def units(

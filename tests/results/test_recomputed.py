@@ -1,6 +1,7 @@
 """What is sealed again after an edit is found by what can be computed a second time."""
 
 import importlib.util
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def test_a_run_that_contradicts_itself_is_refused_in_one_sentence(run, change, s
 
 
 def test_a_spec_with_the_name_that_fits_is_found_by_the_rounds_that_are_there(run):
+    shutil.rmtree(run.path / "attacks")
+
     def change(meta):
         meta["spec"]["rounds"] = 30
         meta["id"] = called(meta["spec"])
@@ -125,6 +128,7 @@ def test_a_number_that_its_units_do_not_give_is_refused(run, column, value):
 
 @pytest.mark.parametrize(("column", "value"), [("value", "0.99"), ("low", "0.0"), ("n", "7")])
 def test_a_utility_that_its_test_units_do_not_give_is_refused(run, column, value):
+    shutil.rmtree(run.path / "attacks")  # they name the run's content
     change = partial(dict.update, **{column: value})
     rewritten(run.path, "utility.csv", RUN_UTILITY, "run.json", change)
     with pytest.raises(BrokenFile, match=rf"utility\.csv is damaged \({column} of round 3 is"):

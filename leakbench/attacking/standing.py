@@ -1,0 +1,95 @@
+"""What of an attack on a run is there, and whether it is what would be made today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.guessing import folder_of
+from leakbench.base.errors import BrokenFile
+from leakbench.base.files import read_sealed
+from leakbench.base.version import __version__
+from leakbench.record import attack_code
+from leakbench.record.folders import AttackFolder
+from leakbench.record.placing import GUESS, NAME, hidden
+from leakbench.record.recording import Recording
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is there."""
+
+    complete: bool  # with its scores, if it can be scored: nothing is to be done
+    guesses: Path | None  # the folder whose guesses are those that would be made again
+    why: str = ""  # why what is there is not enough, where a reader may wonder
+
+
+def standing(
+    recording: Recording, name: str, attack: Attack, *, isolated: bool = False
+) -> Standing:
+    """How the attack on this run stands; whether its files are unchanged is not asked.
+
+    ``isolated``: only guesses that were made in isolation will do.
+
+    Raises:
+        BrokenFile: attack.json is damaged.
+    """
+    folder = folder_of(recording, name, attack)
+    if isolated and not _in_isolation(folder):
+        return Standing(complete=False, guesses=None)
+    if not (folder / NAME).exists():
+        return Standing(complete=False, guesses=_left(recording, name, attack))
+    meta = read_sealed(folder / NAME)
+    if meta.get("no_control"):
+        return Standing(False, None, f"{name} was submitted, and is now made here")
+    why = _outdated(recording, name, attack, meta)
+    if why:
+        return Standing(False, _left(recording, name, attack), f"{why}: run again")
+    if meta["status"] == ("guessed" if recording.exported else "done"):
+        if recording.exported or not attack_code.differ(meta["sources"], _scored(attack)):
+            return Standing(complete=True, guesses=folder)
+        return Standing(False, folder, f"scored by other code of {name}: scored again")
+    if GUESS in meta["files"]:
+        return Standing(complete=False, guesses=folder)
+    return Standing(complete=False, guesses=_left(recording, name, attack))
+
+
+def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str, Any]) -> str:
+    """Why its guesses are not those that would be made today, or nothing."""
+    of, code = meta.get("of"), meta.get("sources", {})
+    if of != recording.run.named:
+        return f"made from other messages than {recording.run.path} holds now"
+    now = attack_code.guessed_by(attack, recording.run.spec)
+    if any(code.get(part) != now.get(part) for part in attack_code.GUESSED):
+        return f"made by other code of {name}"
+    # Best is the method that trained the run, and else there is none but the installed one.
+    trained = recording.run.meta.get("sources", {}).get("method")
+    if code.get("method") not in (trained, now.get("method")):
+        return "made by replaying other code of the method"
+    made = meta.get("versions", {}).get("leakbench")
+    return "" if made == __version__ else f"made by leakbench {made}"
+
+
+def _left(recording: Recording, name: str, attack: Attack) -> Path | None:
+    """Guesses that are whole, though nobody came to score them: the process was killed."""
+    part = hidden(folder_of(recording, name, attack), "part")
+    if not (part / NAME).exists():
+        return None
+    try:
+        meta = read_sealed(part / NAME)
+        AttackFolder(part, meta).check(GUESS)
+    except BrokenFile:
+        return None
+    return None if _outdated(recording, name, attack, meta) else part
+
+
+def _in_isolation(folder: Path) -> bool:
+    there = (folder / NAME).exists()
+    return there and bool(read_sealed(folder / NAME).get("isolated", False))
+
+
+def _scored(attack: Attack) -> dict[str, str]:
+    return attack_code.scored_by(type(attack).metrics)

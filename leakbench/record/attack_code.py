@@ -1,0 +1,104 @@
+"""Which code made an attack's guesses and scored them, and whether it is the code that is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from leakbench.base import registry, sources
+from leakbench.base.errors import LeakbenchError
+from leakbench.record import origin
+
+STALE = "stale_attack"  # the flag
+# What a guess depends on beside its attack: what the attack is shown, and by what it replays.
+CORE = (
+    "leakbench.attacking",
+    "leakbench.federation",
+    "leakbench.models",
+    "leakbench.data.marker",
+    "leakbench.metrics.prototypes",
+)
+SCORING = "leakbench.scoring.score"
+GUESSED = ("attack", "core")
+PARTS = (*GUESSED, "scoring")
+
+
+def guessed_by(attack: object, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of an attack's module, of the core, and of the method of ``spec`` that it replays.
+
+    Each with what it imports of its package; without that of the attack where its module has no
+    source file, as in a notebook.
+    """
+    module = type(attack).__module__
+    return {**_digest("attack", module), **_digest("core", *CORE), **_replayed_by(spec)}
+
+
+def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The digest of the installed method, wrappers and task of a run's spec."""
+    try:
+        return {"method": origin.code(spec)["method"]}
+    except LeakbenchError:
+        return {}
+
+
+def scored_by(metrics: Iterable[Any]) -> dict[str, str]:
+    """The digest of what scores guesses: the scoring, and the modules of an attack's metrics."""
+    return _digest("scoring", SCORING, *sorted({m for one in metrics for m in _modules(one)}))
+
+
+@lru_cache(maxsize=256)
+def installed(name: str) -> Mapping[str, str]:
+    """What the attack that is installed as ``name`` would write today.
+
+    Empty where there is none; without `scoring` where it cannot be imported. Asked once a process:
+    what is edited later is not what runs here.
+    """
+    try:
+        module = registry.names("attacks").get(name)
+    except LeakbenchError:
+        return {}
+    if module is None:
+        return {}
+    found = {**_digest("attack", module), **_digest("core", *CORE)}
+    try:
+        return {**found, **scored_by(registry.load("attacks", name).metrics)}
+    except LeakbenchError:
+        return found
+
+
+def differ(
+    one: Mapping[str, str], other: Mapping[str, str], parts: Iterable[str] = PARTS
+) -> tuple[str, ...]:
+    """The parts of which both sides know the digest, and not the same one."""
+    return tuple(p for p in parts if one.get(p) and other.get(p) and one[p] != other[p])
+
+
+def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
+    """Was it guessed or scored by other code than is installed? Not, where none is installed.
+
+    The method that it replayed must be the one that the run (whose run.json is ``run``) was trained
+    by, installed or not.
+    """
+    trained = {"method": str(run.get("sources", {}).get("method", ""))}
+    return bool(differ(made, installed(name)) or differ(made, trained, ("method",)))
+
+
+@lru_cache(maxsize=256)
+def _digest(part: str, *modules: str) -> dict[str, str]:
+    try:
+        return {part: sources.digest(modules)}
+    except LeakbenchError:
+        return {}
+
+
+def _modules(metric: Any) -> set[str]:
+    """Where the functions of a metric are defined."""
+    beside = [measure for _, measure in metric.beside]
+    found = [metric.score, metric.floor, metric.control, metric.remark, *beside]
+    out = set()
+    for measure in found:
+        while hasattr(measure, "func"):  # a partial one
+            measure = measure.func
+        out |= {measure.__module__} if measure is not None else set()
+    return out

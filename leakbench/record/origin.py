@@ -1,0 +1,214 @@
+"""Which code and data a run comes from: whether it can be gone on with, and what to say of it.
+
+Line by line the same code, on the same data, goes on with a checkpoint to the same bytes; nothing
+else does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from leakbench.base import provenance, registry, sources
+from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.spec import canonical
+from leakbench.federation.task import Examples, TaskData
+from leakbench.record.runspec import RunSpec
+
+# What decides a run's bytes, besides its method, wrappers and task; each with what it imports.
+CORE = (
+    "leakbench.data",
+    "leakbench.federation",
+    "leakbench.models",
+    "leakbench.record.recorder",
+    "leakbench.record.rounds",
+)
+_METHODS = {"task": "tasks", "defense": "defenses"}
+# What must be the same for a checkpoint to be gone on with, in the words of the refusal. The
+# commit is told, too, but it does not decide: the digests say what of it counts.
+COMPARED = {
+    "run": "the run",
+    "data": "the data",
+    "dtype": "the dtype",
+    "method": "the source of the method",
+    "core": "the source of leakbench's core",
+    "leakbench": "the version of leakbench",
+    "torch": "the version of torch",
+    "numpy": "the version of numpy",
+    "device": "the device",
+    "cpu": "the processor's instructions",
+    "deterministic": "--deterministic",
+}
+# The truth that is written at the end would be another one than that of the first rounds.
+UNMIXED = ("run", "data", "dtype")
+
+
+def code(spec: Mapping[str, Any]) -> dict[str, str]:
+    """{"method", "core"}: SHA-256 of the installed sources that a run of ``spec`` is made by.
+
+    The method's are its own module, its wrappers' and its task's, with what they import of their
+    own packages. Read once in a process, which goes on with the code that it has imported.
+
+    Without `method` where one of these has no source file, as in a notebook.
+
+    Raises:
+        UsageError: one of them is not installed.
+    """
+    named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
+    named += [("wrappers", w["name"]) for w in spec["wrappers"]]
+    modules = set()
+    for kind, name in named:
+        known = registry.names(kind)
+        if name not in known:
+            raise UnknownName(kind.removesuffix("s"), name, known)
+        modules.add(known[name])
+    found = {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
+    return {k: digest for k, digest in found.items() if digest}
+
+
+def data_digest(data: TaskData) -> str:
+    """SHA-256 of everything that a task loaded: examples, split, marker."""
+    sha = hashlib.sha256()
+    for name in ("train", "test", "aux"):
+        examples: Examples = getattr(data, name)
+        _add(sha, f"{name}.x", examples.stored)
+        _add(sha, f"{name}.y", examples.y)
+    for name in ("rows", "counts", "client_class", "context"):
+        tensor = getattr(data, name)
+        if tensor is not None:
+            _add(sha, name, tensor)
+    return sha.hexdigest()
+
+
+def of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
+    """Everything that decides the bytes of a run, for its checkpoint; ``device`` of torch."""
+    versions, (commit, dirty) = provenance.versions(), provenance.source()
+    known = {k: versions[k] for k in ("leakbench", "torch", "numpy")}
+    return {
+        "run": spec.folder(),
+        **code(spec.model_dump(mode="json")),
+        "data": data_digest(data),
+        "device": provenance.device_name(device),
+        "dtype": spec.dtype,
+        **_machine(),
+        **known,
+        "commit": commit,
+        "dirty": dirty,
+    }
+
+
+def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskData) -> Any:
+    """What run.json says of an origin."""
+    official = None if data.unofficial is None else not data.unofficial
+    said = {
+        "data": {"digest": origin["data"], "official": official},
+        "sources": {k: origin[k] for k in ("method", "core") if k in origin},
+        "machine": {k: origin[k] for k in _machine()},
+    }
+    return said | ({"begun_by": begun_by} if begun_by else {})
+
+
+def _machine() -> dict[str, Any]:
+    """What else changes the last bits: how many threads share a sum, and in which instructions."""
+    return {
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def unlike(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys of ``COMPARED`` in which two origins differ."""
+    return [k for k in COMPARED if then.get(k) != now.get(k)]
+
+
+def refusal(folder: object, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Why a checkpoint is not gone on with, in a sentence with both ways on."""
+    differs = unlike(then, now)
+    told = ", ".join(f"{COMPARED[k]} ({_short(then, k)}, now {_short(now, k)})" for k in differs)
+    text = f"{folder} was begun by other code or on other data; what differs: {told}."
+    if set(differs) & set(UNMIXED):
+        return (
+            f"{text} Train it anew with --restart (in Python restart=True), which replaces the"
+            " folder and its attacks; two data sets in one run could not be scored."
+        )
+    return (
+        f"{text} Train it anew with --restart (in Python restart=True), which replaces the folder"
+        " and its attacks, or go on with --mixed (mixed=True), which flags its rows mixed_code."
+    )
+
+
+def stale(meta: Mapping[str, Any]) -> list[str]:
+    """Which sources of a run.json are not those that are installed: "method", "core".
+
+    None where run.json does not say which they were, or the method is not installed here.
+    """
+    made = meta.get("sources")
+    if not isinstance(made, dict):
+        return []
+    try:
+        here = code(meta["spec"])
+    except LeakbenchError:
+        return []
+    return [k for k, digest in here.items() if made.get(k, digest) != digest]
+
+
+def flags(meta: Mapping[str, Any]) -> set[str]:
+    """What a reader must know of the code and the data behind a run.json."""
+    return lasting(meta) | ({"stale_run"} if stale(meta) else set())
+
+
+def lasting(meta: Mapping[str, Any]) -> set[str]:
+    """Those of ``flags`` that do not depend on what is installed."""
+    said = {
+        "unofficial_data": meta.get("data", {}).get("official") is False,
+        "mixed_code": bool(meta.get("begun_by")),
+    }
+    return {flag for flag, holds in said.items() if holds}
+
+
+def apart(metas: Iterable[Mapping[str, Any]]) -> bool:
+    """Were some runs made by different code, or on different data, as far as they say so?"""
+    known = [(m["sources"], m["data"]["digest"]) for m in metas if "sources" in m and "data" in m]
+    return any(one != known[0] for one in known)
+
+
+def _short(origin: Mapping[str, Any], key: str) -> str:
+    """A digest by its beginning, the method's and the core's with the commit."""
+    text = str(origin.get(key, "unknown"))
+    short = text[:8] if len(text) == 64 else text
+    commit = str(origin.get("commit", ""))[:8]
+    return f"{short} of commit {commit}" if key in ("method", "core") and commit else short
+
+
+def _loaded(modules: set[str] | tuple[str, ...]) -> str:
+    """The modules, each with its file: one of another folder may have the same name."""
+    found = {}
+    for name in modules:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):  # made by hand, in a notebook
+            spec = None
+        found[name] = spec and spec.origin
+    return canonical(found)
+
+
+@lru_cache(maxsize=256)
+def _digest(modules: str) -> str:
+    """Empty where one of the modules has no source file."""
+    try:
+        return sources.digest(json.loads(modules))
+    except UsageError:
+        return ""
+
+
+def _add(sha: Any, name: str, tensor: torch.Tensor) -> None:
+    plain = tensor.detach().cpu().contiguous()
+    sha.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+    sha.update(plain.numpy().tobytes())

@@ -1,0 +1,71 @@
+"""The rounds of a run, what follows the last one, and when the utility of what is left is taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Set
+
+import torch
+from torch import Tensor
+
+from leakbench.base.errors import MethodError
+from leakbench.base.tree import flat
+from leakbench.federation.defense import Defense
+from leakbench.federation.evaluate import Evaluations
+from leakbench.federation.federation import Federation
+
+
+def run(
+    fed: Federation, rounds: int, at: Set[int], scores: Evaluations, between: Callable[[], None]
+) -> None:
+    """Every round until ``rounds`` that is left, and what follows the last one.
+
+    ``at``: the rounds after which utility is added to ``scores``. ``between`` is called after each
+    round.
+
+    Raises:
+        MethodError: training diverged.
+    """
+    while fed.t < rounds:
+        fed.step()
+        if fed.t in at:
+            measure(fed, scores)
+        between()
+    end(fed, scores)
+
+
+def measure(fed: Federation, scores: Evaluations) -> None:
+    """Evaluate the federation as it stands.
+
+    Raises:
+        MethodError: it is not finite.
+    """
+    scores.add(fed)
+    now = [(name, value) for t, name, value in scores.diagnostics if t == fed.t]
+    bad = [f"{name} is {value}" for name, value in now if not math.isfinite(value)]
+    if not all(bool(v.isfinite().all()) for v in fed.model.values()):
+        bad.append("the model is not finite")
+    if bad:
+        raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
+
+
+def end(fed: Federation, scores: Evaluations) -> None:
+    """What the method does after the last round; what it changed is evaluated once more.
+
+    So the newest utility is that of the model that is left, whoever keeps it.
+    """
+    if type(fed.method).after is Defense.after:
+        fed.end()
+        return
+    before = {name: tensor.clone() for name, tensor in _evaluated(fed).items()}
+    fed.end()
+    after = _evaluated(fed)
+    same = before.keys() == after.keys() and all(torch.equal(before[k], after[k]) for k in after)
+    if not same:
+        measure(fed, scores)
+
+
+def _evaluated(fed: Federation) -> dict[str, Tensor]:
+    """What a prediction may read: the model, and what clients hold."""
+    held = {name: group for name, group in fed.columns.items() if name != "inbox"}
+    return flat({"model": fed.model, **held})

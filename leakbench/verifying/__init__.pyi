@@ -1,0 +1,3 @@
+from .checks import verify as verify
+from .finding import Finding as Finding
+from .finding import Outcome as Outcome

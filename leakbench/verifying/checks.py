@@ -1,0 +1,93 @@
+"""verify: derive again what a run folder claims, and say what was checked and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
+from leakbench.base.jobs import Progress
+from leakbench.record.columns import RUN_UTILITY
+from leakbench.record.folders import Run, typed_rows
+from leakbench.record.training import utility_rows
+from leakbench.results import utility
+from leakbench.verifying import same
+from leakbench.verifying.attacks import of_attacks
+from leakbench.verifying.data import of_task
+from leakbench.verifying.finding import Finding, differs, holds, unchecked
+from leakbench.verifying.replay import replayed
+
+# What no reader of a folder can know.
+BEYOND = (
+    (
+        "run.json",
+        "who made it",
+        "a digest is no signature: who edits a folder can write its digests, too; compare it with a"
+        " digest that was published, or train it again with --replay",
+    ),
+    (
+        "attacks",
+        "that each guess was made by its attack",
+        "leakbench attack --force makes the guesses again",
+    ),
+)
+
+
+def verify(
+    run: Run, *, replay: int = 0, progress: Progress = lambda *_: None
+) -> tuple[Finding, ...]:
+    """Everything that can be derived again from the folder of a complete ``run``.
+
+    Digests, the fingerprint and facts, utility from its scores, the data from the task, results
+    from unit scores, and these from guesses and truth.
+
+    Args:
+        run: of a folder; nothing is written to it.
+        replay: so many of the first rounds are trained again and compared byte for byte; from all
+            of them on, the final model and utility, too.
+        progress: called with (rounds done, rounds, what).
+
+    Raises:
+        UsageError: the run is not complete, or ``replay`` is negative.
+    """
+    if not run.done:
+        raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first.")
+    if replay < 0:
+        raise UsageError(f"--replay {replay}: expected the number of rounds to train again.")
+    found = [*_guarded("files", "SHA-256 of every file", lambda: _files(run))]
+    found += _guarded("utility.csv", "utility from its scores", lambda: _utility(run))
+    found += _guarded("data", "the task's data, loaded again", lambda: of_task(run))
+    found += _guarded("attacks", "their numbers", lambda: of_attacks(run))
+    if replay:
+        what = f"the first {replay} rounds, trained again"
+        found += _guarded("rounds", what, lambda: replayed(run, replay, progress))
+    else:
+        found.append(unchecked("transcript", "that training sends it", "give --replay ROUNDS"))
+    return (*found, *(unchecked(*text) for text in BEYOND))
+
+
+def _guarded(part: str, what: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """What a check finds; what it stumbles over is a finding, and the other checks go on."""
+    found: list[Finding] = []
+    try:
+        found.extend(check())
+    except BrokenFile as error:
+        found.append(differs(part, what, str(error)))
+    except LeakbenchError as error:
+        found.append(unchecked(part, what, str(error)))
+    return found
+
+
+def _files(run: Run) -> Iterator[Finding]:
+    run.check()
+    yield holds("files", "SHA-256 of every file", f"{len(run.meta['files'])} files, and no other")
+
+
+def _utility(run: Run) -> Iterator[Finding]:
+    tree, head = run.tree("utility.safetensors")
+    scores = {int(t): v for t, v in tree.items()}
+    made = typed_rows(utility_rows(str(head["metric"]), scores), RUN_UTILITY)
+    why = same.tables(run.table("utility.csv", RUN_UTILITY), made)
+    told = differs if why else holds
+    yield told("utility.csv", "utility from its scores", why or f"{len(made)} evaluations")
+    dead = utility.of_run(run).dead
+    yield holds("utility.csv", "is the run alive?", f"it is dead: {dead}" if dead else "it is")

@@ -1,0 +1,60 @@
+"""The private, auxiliary and test data of a run, held against the task's own on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.files import digest, read_tree
+from leakbench.base.tree import flat
+from leakbench.federation.task import TaskData
+from leakbench.record import private_data
+from leakbench.record.folders import Run
+from leakbench.record.parts import AUX_DATA
+from leakbench.record.run_json import digest_of
+from leakbench.record.runspec import RunSpec, parts
+from leakbench.verifying import same
+from leakbench.verifying.finding import Finding, differs, holds, unchecked
+
+DATA = "truth/data.safetensors"
+
+
+def of_task(run: Run) -> Iterator[Finding]:
+    """Whether the run's data are what its task loads here."""
+    what = "its data, loaded again"
+    try:
+        spec = RunSpec.build(run.spec, f"{run.path}/run.json")
+        data = parts(spec).task.load()
+    except LeakbenchError as error:
+        yield unchecked("data", what, f"they cannot be loaded here: {error}")
+        return
+    with TemporaryDirectory(prefix="leakbench-verify-") as name:
+        yield from _files(run, spec, data, Path(name))
+    now = digest_of(data.test.stored, data.test.y)
+    if now == run.meta["test_data"]:
+        yield holds("run.json", "the test data, loaded again", "their SHA-256 is the recorded one")
+    else:
+        yield differs(
+            "run.json", "the test data, loaded again", "their SHA-256 is not the recorded one"
+        )
+
+
+def _files(run: Run, spec: RunSpec, data: TaskData, folder: Path) -> Iterator[Finding]:
+    """The two files of a run that hold data of its task."""
+    private_data.write(folder / DATA, data, spec.task)
+    private_data.write_aux(folder / AUX_DATA, data, spec.task)
+    for name in (DATA, AUX_DATA):
+        if name not in run.meta["files"]:
+            yield unchecked(name, "the task's data, loaded again", "this part of a run has it not")
+        elif digest(folder / name) == run.meta["files"][name]:
+            yield holds(name, "the task's data, loaded again", "byte for byte")
+        else:
+            (found, head), (made, ours) = run.tree(name), read_tree(folder / name)
+            # An excerpt keeps a part of the tensors.
+            kept = flat(found)
+            mine = {k: v for k, v in flat(made).items() if "excerpt" not in run.meta or k in kept}
+            why = "its header differs" if head != ours else same.tensors(kept, mine)
+            told = differs if why else holds
+            yield told(name, "the task's data, loaded again", why or "tensor by tensor")

@@ -1,0 +1,155 @@
+"""The first rounds trained again into another folder, and compared byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from leakbench.base import provenance
+from leakbench.base.files import digest, inside, read_tree
+from leakbench.base.jobs import Progress
+from leakbench.base.tree import Tree, flat
+from leakbench.federation.evaluate import Evaluations, evaluated
+from leakbench.federation.federation import Federation
+from leakbench.record.folders import Run
+from leakbench.record.messages import round_file
+from leakbench.record.recorder import Recorder
+from leakbench.record.runspec import RunSpec, parts
+from leakbench.verifying import same
+from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
+
+ROOMS = ("transcript", "control", "known", "truth")
+TRAFFIC = "transcript/rounds.safetensors"
+MODEL = "checkpoint/model.safetensors"
+
+
+def replayed(run: Run, rounds: int, progress: Progress) -> Iterator[Finding]:
+    """Findings of the first ``rounds`` rounds, of all of them and of what follows the last one.
+
+    Raises:
+        UsageError: the task's data are not on this machine.
+    """
+    for kind in ("excerpt", "export"):
+        if kind in run.meta:
+            why = f"an {kind} does not hold every message of a round, and cannot be trained again"
+            yield unchecked("transcript", f"the first {rounds} rounds, trained again", why)
+            return
+    with TemporaryDirectory(prefix="leakbench-verify-") as name:
+        folder = Path(name)
+        fed, scores = _trained(run, folder, rounds, progress)
+        whole = rounds >= run.spec["rounds"]
+        last = run.spec["rounds"] + 1 if whole else rounds
+        yield from _compared(run, folder, last)
+        yield _traffic(run, fed, last)
+        yield from _measured(run, scores)
+        if whole:
+            yield _model(run, fed.model)
+
+
+def _trained(
+    run: Run, folder: Path, rounds: int, progress: Progress
+) -> tuple[Federation, Evaluations]:
+    """A federation after its first ``rounds`` rounds, recorded in ``folder``."""
+    spec = RunSpec.build(run.spec, f"{run.path}/run.json")
+    made = parts(spec)
+    where = provenance.device("cuda" if str(run.meta["device"]).startswith("cuda") else "cpu")
+    fed = Federation(
+        made.method,
+        made.task,
+        made.task.load(),
+        seed=spec.seed,
+        engine=spec.engine,
+        wrappers=made.wrappers,
+        dtype=getattr(torch, spec.dtype),
+        device=where,
+        recorder=Recorder(folder, spec.rounds, spec.record),
+    )
+    scores, at = Evaluations(), evaluated(spec.rounds, made.task.evaluations)
+    fed.begin()
+    last = min(rounds, spec.rounds)
+    while fed.t < last:
+        fed.step()
+        if fed.t in at:
+            scores.add(fed)
+        progress(fed.t, last, "training again")
+    if last == spec.rounds:
+        fed.end()
+    return fed, scores
+
+
+def _compared(run: Run, folder: Path, last: int) -> Iterator[Finding]:
+    """What was recorded of rounds 0 to ``last``, room by room."""
+    for room in ROOMS:
+        names = [f"{room}/{round_file(t)}" for t in range(last + 1)]
+        listed = [n for n in names if n in run.meta["files"]]
+        again = [n for n in names if (folder / n).is_file()]
+        what = f"rounds 0 to {last}, trained again"
+        apart = sorted(set(listed) ^ set(again))
+        if apart:
+            where = "not made again" if apart[0] in listed else "not in the run"
+            yield differs(room, what, f"{apart[0]} is {where} (and {len(apart) - 1} more)")
+            continue
+        changed = [n for n in listed if digest(folder / n) != run.meta["files"][n]]
+        if not changed:
+            yield holds(room, what, f"{len(listed)} files, byte for byte")
+            continue
+        yield _unlike(run, room, what, [(n, _difference(run, folder, n)) for n in changed])
+
+
+def _traffic(run: Run, fed: Federation, last: int) -> Finding:
+    """Who sent what to whom until round ``last``, kept or not."""
+    what = f"who sent what in rounds 0 to {last}"
+    found, _ = run.tree(TRAFFIC)
+    until = {k: rows[rows[:, 0] <= last] for k, rows in flat(found).items()}
+    made = flat(fed.traffic.tensors())
+    why = same.tensors({k: rows for k, rows in until.items() if len(rows)}, made)
+    return compared(TRAFFIC, what, why, "all of it")
+
+
+def _difference(run: Run, folder: Path, name: str) -> str:
+    found, head = read_tree(inside(run.path, name))
+    made, remade = read_tree(folder / name)
+    if head != remade:
+        return "its header differs"
+    return same.tensors(found, made) or "its tensors are equal, but not in their order"
+
+
+def _unlike(run: Run, room: str, what: str, changed: list[tuple[str, str]]) -> Finding:
+    """Files that are not the same: another machine's last bits, or another training."""
+    far = [(name, why) for name, why in changed if not why.startswith(LAST_BITS)]
+    if not far:
+        return compared(room, what, changed[0][1], "")
+    name, why = far[0]
+    return differs(room, what, f"{len(far)} files differ; in {name} {why}{_elsewhere(run)}")
+
+
+def _elsewhere(run: Run) -> str:
+    """How this machine is not the one of the run, as the end of a sentence."""
+    now = provenance.versions()
+    then = dict(run.meta["versions"])
+    apart = [f"{k} {then.get(k)} then, {v} now" for k, v in now.items() if then.get(k) != v]
+    return f" ({'; '.join(apart)})" if apart else ""
+
+
+def _measured(run: Run, scores: Evaluations) -> Iterator[Finding]:
+    """The utility of every evaluated round, unit by unit."""
+    what = f"{len(scores.scores)} evaluations of the rounds trained again"
+    if not scores.scores:
+        return
+    tree, _ = run.tree("utility.safetensors")
+    mine = {f"{t:06d}": v for t, v in scores.scores.items()}
+    missing = sorted(mine.keys() - tree.keys())
+    if missing:
+        yield differs("utility.safetensors", what, f"round {int(missing[0])} is not there")
+        return
+    why = same.tensors({k: tree[k] for k in mine}, mine)
+    yield compared("utility.safetensors", what, why, "bit for bit")
+
+
+def _model(run: Run, model: Tree) -> Finding:
+    what = "the model that is left, trained again"
+    found, _ = run.tree(MODEL)
+    return compared(MODEL, what, same.tensors(found, model), "bit for bit")
