@@ -103,7 +103,7 @@ def train(
         clearing.clear(
             folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
         )
-        with _threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
+        with threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
             now["threads"] = torch.get_num_threads()
             fed = federation(Recorder(folder, spec.rounds, spec.record))
             meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
@@ -113,7 +113,7 @@ def train(
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
     """So many for a while: a sum that is shared out otherwise differs in its last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.base.jobs import Progress
+from leakbench.record import origin
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run, typed_rows
 from leakbench.record.training import utility_rows
-from leakbench.results import utility
+from leakbench.results import recomputed, utility
 from leakbench.verifying import same
 from leakbench.verifying.attacks import of_attacks
 from leakbench.verifying.data import of_task
 from leakbench.verifying.finding import Finding, differs, holds, unchecked
 from leakbench.verifying.replay import replayed
 
+FACTS = "fingerprint, facts, stages and traffic"
+CODE = "the code of the method and of the federation"
 # What no reader of a folder can know.
 BEYOND = (
     (
@@ -54,6 +57,7 @@ def verify(
     if replay < 0:
         raise UsageError(f"--replay {replay}: expected the number of rounds to train again.")
     found = [*_guarded("files", "SHA-256 of every file", lambda: _files(run))]
+    found += _guarded("run.json", FACTS, lambda: _facts(run))
     found += _guarded("utility.csv", "utility from its scores", lambda: _utility(run))
     found += _guarded("data", "the task's data, loaded again", lambda: of_task(run))
     found += _guarded("attacks", "their numbers", lambda: of_attacks(run))
@@ -80,6 +84,17 @@ def _guarded(part: str, what: str, check: Callable[[], Iterator[Finding]]) -> li
 def _files(run: Run) -> Iterator[Finding]:
     run.check()
     yield holds("files", "SHA-256 of every file", f"{len(run.meta['files'])} files, and no other")
+
+
+def _facts(run: Run) -> Iterator[Finding]:
+    recomputed.check(run)
+    yield holds("run.json", FACTS, "as its spec, its files and the installed code have it")
+    if not run.meta.get("sources"):
+        yield unchecked("run.json", CODE, "it does not say which code that was")
+    elif origin.stale(run.meta):
+        yield unchecked("run.json", CODE, "it is not the installed code: leakbench train --restart")
+    else:
+        yield holds("run.json", CODE, "the source that is installed")
 
 
 def _utility(run: Run) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from leakbench.base.tree import flat
 from leakbench.federation.task import TaskData
 from leakbench.record import private_data
 from leakbench.record.folders import Run
+from leakbench.record.origin import data_digest
 from leakbench.record.parts import AUX_DATA
 from leakbench.record.run_json import digest_of
 from leakbench.record.runspec import RunSpec, parts
@@ -32,6 +33,8 @@ def of_task(run: Run) -> Iterator[Finding]:
         return
     with TemporaryDirectory(prefix="leakbench-verify-") as name:
         yield from _files(run, spec, data, Path(name))
+    if data_digest(data) != run.meta.get("data", {}).get("digest", data_digest(data)):
+        yield differs("run.json", "the digest of all data", "it is not the recorded one")
     now = digest_of(data.test.stored, data.test.y)
     if now == run.meta["test_data"]:
         yield holds("run.json", "the test data, loaded again", "their SHA-256 is the recorded one")

@@ -19,6 +19,7 @@ from leakbench.record.messages import round_file
 from leakbench.record.recorder import Recorder
 from leakbench.record.rounds import end as finish
 from leakbench.record.runspec import RunSpec, parts
+from leakbench.record.training import threads
 from leakbench.verifying import same
 from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
 
@@ -40,7 +41,9 @@ def replayed(run: Run, rounds: int, progress: Progress) -> Iterator[Finding]:
             return
     with TemporaryDirectory(prefix="leakbench-verify-") as name:
         folder = Path(name)
-        fed, scores = _trained(run, folder, rounds, progress)
+        # The last bits depend on how many threads share a sum.
+        with threads(int(run.meta.get("machine", {}).get("threads", torch.get_num_threads()))):
+            fed, scores = _trained(run, folder, rounds, progress)
         whole = rounds >= run.spec["rounds"]
         last = run.spec["rounds"] + 1 if whole else rounds
         yield from _compared(run, folder, last)
