@@ -60,8 +60,9 @@ class Results:
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
         folder = _runs.AttackFolder(self.path, read_sealed(self.path / "attack.json"))
+        run = load(self.path.parent.parent).meta
         rows = _runs.read_table(self.path / "results.csv", columns.RESULTS)
-        return [{**row, "flags": flags.today(row["flags"], folder)} for row in rows]
+        return [{**row, "flags": flags.today(row["flags"], folder, run)} for row in rows]
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""

@@ -36,6 +36,7 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
     about: dict[str, Any] = {
         "threat": view.threat.parameters(),
         "round": view.round,
+        "last": view.last,
         "dtype": str(view.dtype).removeprefix("torch."),
         "facts": asdict(view._recording.facts),
     }
@@ -174,6 +175,11 @@ class HandedView(View):
         """The view that was written."""
         threat = ThreatModel.build(handout.about["threat"], "the threat model")
         return cls(threat, handout, handout.rounds)
+
+    @property
+    def last(self) -> int:
+        """The run's last round."""
+        return int(self._recording.about["last"])
 
     def _took_part(self, m: Message) -> bool:
         return True

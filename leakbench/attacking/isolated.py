@@ -28,7 +28,7 @@ from leakbench.base.printable_text import one_line
 from leakbench.record.runspec import RunSpec
 
 START = "from leakbench.attacking.isolated import main; main()"
-JOB, GUESS, ERROR = "job.json", "guess.safetensors", "error.json"
+JOB, GUESS, ERROR, READ = "job.json", "guess.safetensors", "error.json", "read.json"
 # What of the environment a Python with torch needs to be the same program.
 PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "CUDA_", "CUBLAS_", "NVIDIA_", "PYTORCH_")
@@ -68,6 +68,7 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
                 f" {one_line(last) or 'it said nothing'}."
             )
         found, _ = guess_file.read(place / GUESS)
+        view._reached |= {tuple(name) for name in read_json(place / READ)}
     moved = [_moved(g.guess, view.device) for g in found]
     return checked(moved, type(attack).__name__, view, attack.covers)
 
@@ -102,4 +103,5 @@ def main() -> None:
     except Exception as error:  # a fault of the attack's own; it is told by its name
         write_json(Path(ERROR), {"error": f"{type(error).__name__}: {error}"})
         return
+    write_json(Path(READ), sorted(view._reached, key=str))
     guessing._save(Path(GUESS), [guessing.Guessed("attack", "", g) for g in found], "")

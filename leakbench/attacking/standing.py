@@ -62,9 +62,13 @@ def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str
     of, code = meta.get("of"), meta.get("sources", {})
     if of != recording.run.named:
         return f"made from other messages than {recording.run.path} holds now"
-    now = attack_code.guessed_by(type(attack).__module__)
+    now = attack_code.guessed_by(attack, recording.run.spec)
     if any(code.get(part) != now.get(part) for part in attack_code.GUESSED):
         return f"made by other code of {name}"
+    # Best is the method that trained the run, and else there is none but the installed one.
+    trained = recording.run.meta.get("sources", {}).get("method")
+    if code.get("method") not in (trained, now.get("method")):
+        return "made by replaying other code of the method"
     made = meta.get("versions", {}).get("leakbench")
     return "" if made == __version__ else f"made by leakbench {made}"
 

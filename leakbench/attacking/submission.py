@@ -83,7 +83,7 @@ def taken(recording: Recording, folder: Path) -> Path:
     stages = sorted({(g.stage, g.guess.round) for g in mine}, key=lambda s: s[1])
     at = {s: [g.guess for g in mine if (g.stage, g.guess.round) == s] for s in stages}
     parts = {(stage, t): _parted(recording, attack, at[stage, t], t) for stage, t in stages}
-    ours = _same_sources(attack, meta)
+    ours = _same_sources(attack, recording.run.spec, meta)
     ours = ours and all(_made_here(recording, attack, parts[s][0], s[1]) for s in stages)
     found: list[Guessed] = []
     for stage, t in stages:
@@ -185,7 +185,7 @@ def _sources(meta: Mapping[str, Any]) -> dict[str, str]:
     return {k: v for k, v in texts.items() if isinstance(v, str) and len(v) == 64}
 
 
-def _same_sources(attack: Attack, meta: Mapping[str, Any]) -> bool:
+def _same_sources(attack: Attack, spec: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
     """Is the submitter's code of this attack the one that is installed here?"""
-    here, there = attack_code.guessed_by(type(attack).__module__), _sources(meta)
+    here, there = attack_code.guessed_by(attack, spec), _sources(meta)
     return all(here.get(part) and here[part] == there.get(part) for part in attack_code.GUESSED)

@@ -67,6 +67,7 @@ class View:
         self.threat, self.round = threat, round
         self._recording, self._lent = recording, Lent()
         self._control = control  # no business of an attack
+        self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         crossed = recording.control if control else recording.transcript
         self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
         self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
@@ -151,7 +152,9 @@ class View:
                 and phase in (None, m.phase)
             )
 
-        return [self._lent.message(m) for m in self._seen if wanted(m)]
+        found = [m for m in self._seen if wanted(m)]
+        self._reached |= {m.name for m in found}
+        return [self._lent.message(m) for m in found]
 
     def traffic(self, kind: str) -> Tensor:
         """(messages, 3) int32 round, sender, receiver of what the observer saw pass of this kind.
@@ -247,6 +250,11 @@ class View:
         """The public architecture (knows "method"), without trained numbers."""
         self.know("method")
         return self._recording.module()
+
+    @property
+    def last(self) -> int:
+        """The run's last round; what a method does after it is one round more."""
+        return self._recording.rounds
 
     @property
     def dtype(self) -> torch.dtype:

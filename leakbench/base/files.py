@@ -269,7 +269,13 @@ def inside(folder: Path, name: str) -> Path:
         BrokenFile: it lies elsewhere.
     """
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        outside = not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # Python's own for links in a circle
+        raise BrokenFile(
+            f"{path} cannot be followed ({error}). Put the file itself there."
+        ) from None
+    if outside:
         raise BrokenFile(
             f"{path} leads out of {folder.name}, so it is not read. Put the file itself there."
         )

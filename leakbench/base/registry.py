@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base.interrupts import heed
 
 API = 1
 KINDS = ("defenses", "attacks", "wrappers", "tasks", "reports")
@@ -51,10 +52,11 @@ def _points(
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except (ImportError, SyntaxError) as error:
+    except Exception as error:  # it is somebody's code, and may raise anything
+        heed()
         raise UsageError(
-            f"the module {name!r} cannot be imported ({error}): mend or uninstall it, or run"
-            " leakbench from elsewhere."
+            f"the module {name!r} cannot be imported ({type(error).__name__}: {error}): mend or"
+            " uninstall it, or run leakbench from elsewhere."
         ) from error
 
 

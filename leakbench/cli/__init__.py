@@ -73,6 +73,7 @@ def _run(argv: list[str]) -> int:
         terminal.say_lines(command.get_help(context))
         return UsageError.exit_code
     try:
+        _readable(argv)
         result = command.main(argv, prog_name="leakbench", standalone_mode=False)
         if result == INTERRUPTED:  # typer's own way of telling
             raise KeyboardInterrupt
@@ -98,6 +99,17 @@ def _run(argv: list[str]) -> int:
         interrupts.heed()
         _say(f"a fault of leakbench itself; please report it with {_log(traceback.format_exc())}.")
         return OUR_FAULT
+
+
+def _readable(argv: list[str]) -> None:
+    """Every word is text.
+
+    Raises:
+        UsageError: one has bytes that are no UTF-8: safetensors could never open a file below it.
+    """
+    for word in argv:
+        if word != word.encode(errors="replace").decode():
+            raise UsageError(f"{word} is not UTF-8, so files below it cannot be read. Rename it.")
 
 
 def _log(text: str) -> str:

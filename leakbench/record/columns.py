@@ -5,6 +5,7 @@ People script against them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +43,7 @@ UTILITY = _names(
 )
 MISSING = _names("task defense defense_params attack metric reason")
 DIAGNOSTICS = _names("run round name value")
-UNITS = _names("role metric round probe unit cluster score failed accepted")
+UNITS = _names("role metric round probe unit cluster score failed accepted settled")
 
 TABLES: dict[str, tuple[str, ...]] = {
     "results": RESULTS,
@@ -63,11 +64,12 @@ FLOATS = _names(
     """
 )
 WHOLE = _names("seed round n failed")
-BOOLEANS = _names("probe accepted on_front")
+BOOLEANS = _names("probe accepted settled on_front")
 
 # The attacker's strength, weakest first.
 RUNGS = _names("paper transcript method public")
-STAGES = _names("untrained early middle final all curve")
+OBJECTS = _names("defense_params wrappers attack_params")  # as canonical JSON
+STAGES = _names("untrained early middle final before after all curve")
 FLAGS = _names(
     """
     control_failed dead_run one_seed few_seeds few_units failed_units oracle_prototypes
@@ -91,6 +93,8 @@ def typed(row: Mapping[str, str], path: Path) -> Row:
 
 
 def _value(column: str, text: str) -> Any:
+    if column in OBJECTS:
+        json.loads(text)  # whoever reads it takes it apart
     if column.startswith("claimed") and not text:  # no paper gives this number
         return ""
     if column in FLOATS:

@@ -236,6 +236,11 @@ def _below(path: Path) -> Iterator[Path]:
     if (path / "run.json").is_file():
         yield path
         return
+    if any((path / part).exists() for part in ("transcript", "attacks", "checkpoint")):
+        raise BrokenFile(
+            f"{path} holds what a run wrote, but its run.json is missing or no file, so it cannot"
+            " be counted. Bring it back, or move the folder away."
+        )
     try:
         folders = _folders(path)
     except OSError as error:
