@@ -80,8 +80,10 @@ def taken(recording: Recording, folder: Path) -> Path:
     if strange:
         stage, t = strange[0]
         raise UsageError(f"{folder} guesses at stage {stage!r}, round {t}, which is not attacked.")
-    stages = sorted({(g.stage, g.guess.round) for g in mine}, key=lambda s: s[1])
-    at = {s: [g.guess for g in mine if (g.stage, g.guess.round) == s] for s in stages}
+    at: dict[tuple[str, int], list[Guess]] = {}
+    for g in mine:
+        at.setdefault((g.stage, g.guess.round), []).append(g.guess)
+    stages = sorted(at, key=lambda s: s[1])
     parts = {(stage, t): _parted(recording, attack, at[stage, t], t) for stage, t in stages}
     ours = _same_sources(attack, recording.run.spec, meta)
     ours = ours and all(_made_here(recording, attack, parts[s][0], s[1]) for s in stages)
