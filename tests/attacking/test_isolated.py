@@ -113,7 +113,7 @@ def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_pat
             assert secret.encode() not in texts
         found.append(read_json(place / "about.json"))
     assert found[0] == found[1]
-    assert found[0].keys() == {"threat", "round", "dtype", "facts"}
+    assert found[0].keys() == {"threat", "round", "last", "dtype", "facts"}
 
 
 @pytest.mark.slow
