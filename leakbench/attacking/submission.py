@@ -2,9 +2,11 @@
 
 What the submitter says of floor and control counts for nothing: a blind guess that is too good
 would make any leak look small. The blind guess is made here, by the attack that is installed under
-the name, and so is the control where the submitter's sources are the installed ones. Else nobody
+the name. So is the control, where the submitter's sources are the installed ones and these make the
+same guesses here: anybody can copy a digest and send guesses that are bad on purpose. Else nobody
 ran that attack on the control: the submission stands in its place, and the flag `no_control` says
-that such a row may accuse and never acquit.
+that such a row may accuse and never acquit. Its word that it believes a guess is not taken either,
+or the cascade would pick bad ones.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from leakbench.attacking import guess_file, guessing
 from leakbench.attacking.attack import Attack
@@ -76,11 +80,21 @@ def taken(recording: Recording, folder: Path) -> Path:
     if strange:
         stage, t = strange[0]
         raise UsageError(f"{folder} guesses at stage {stage!r}, round {t}, which is not attacked.")
+    at: dict[tuple[str, int], list[Guess]] = {}
+    for g in mine:
+        at.setdefault((g.stage, g.guess.round), []).append(g.guess)
+    stages = sorted(at, key=lambda s: s[1])
+    parts = {(stage, t): _parted(recording, attack, at[stage, t], t) for stage, t in stages}
     ours = _same_sources(attack, recording.run.spec, meta)
+    ours = ours and all(_made_here(recording, attack, parts[s][0], s[1]) for s in stages)
     found: list[Guessed] = []
-    for stage, t in sorted({(g.stage, g.guess.round) for g in mine}, key=lambda s: s[1]):
-        of_stage = [g.guess for g in mine if (g.stage, g.guess.round) == (stage, t)]
-        for role, guesses in _roles(recording, attack, of_stage, t, ours=ours).items():
+    for stage, t in stages:
+        given_there, floor = parts[stage, t]
+        control = given_there
+        if ours:
+            control = attack(View(attack.threat, recording, t, control=True))
+        roles: dict[guessing.Role, list[Guess]] = {"attack": given_there, "floor": floor}
+        for role, guesses in {**roles, "control": control}.items():
             found += [Guessed(role, stage, g) for g in guesses]
     fresh = hidden(folder_of(recording, name, attack), "submitted")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -92,10 +106,10 @@ def taken(recording: Recording, folder: Path) -> Path:
     return fresh
 
 
-def _roles(
-    recording: Recording, attack: Attack, given: list[Guess], t: int, *, ours: bool
-) -> dict[guessing.Role, list[Guess]]:
-    """The submission's guesses at round ``t`` beside our floor and control of the same units."""
+def _parted(
+    recording: Recording, attack: Attack, given: list[Guess], t: int
+) -> tuple[list[Guess], list[Guess]]:
+    """The submission's guesses at round ``t``, and our blind guesses about the same units."""
     who = f"the submitted {type(attack).__name__}"
     view = View(attack.threat, recording, t)
     try:
@@ -112,14 +126,28 @@ def _roles(
     needs = {name for metric in attack.metrics for name in metric.needs}
     for key, guess in got.items():
         _fits(guess, floor[key], needs, f"{who} about {guess.unit} at round {t}")
-    control = mine
-    if ours:
-        control = attack(View(attack.threat, recording, t, control=True))
-    return {"attack": mine, "floor": [floor[key] for key in got], "control": control}
+    return mine, [floor[key] for key in got]
+
+
+def _made_here(recording: Recording, attack: Attack, given: list[Guess], t: int) -> bool:
+    """Does the installed attack make these very guesses of round ``t``, but for rounding?"""
+    made = {(g.unit, g.probe): g for g in attack(View(attack.threat, recording, t))}
+    return all(_alike(g, made.get((g.unit, g.probe))) for g in given)
+
+
+def _alike(one: Guess, other: Guess | None) -> bool:
+    if other is None or bool(one.failed) != bool(other.failed):
+        return False
+    if one.tensors.keys() != other.tensors.keys():
+        return False
+    pairs = [(t.double(), other.tensors[k].double()) for k, t in one.tensors.items()]
+    same = [a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs]
+    return all(same)
 
 
 def _placed(guess: Guess, recording: Recording) -> Guess:
-    return replace(guess, tensors={k: t.to(recording.device) for k, t in guess.tensors.items()})
+    tensors = {k: t.to(recording.device) for k, t in guess.tensors.items()}
+    return replace(guess, tensors=tensors, accepted=False)
 
 
 def _fits(guess: Guess, floor: Guess, needs: set[str], what: str) -> None:

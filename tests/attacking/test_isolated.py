@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, copied, obstacle, results, trained
+from helpers.small_runs import TASK, Lazily, again, build, copied, obstacle, results, trained
 
 from attacks.prototype_leakage import PrototypeLeakage
 from leakbench import api
@@ -27,7 +27,8 @@ EVERY = [
     ),
     ("label_inference", {"source": "message"}, "flea"),
     ("label_inference", {"source": "update"}, "flea"),
-    ("label_inference", {"source": "calibrated"}, "flea"),
+    ("label_inference", {"source": "calibrated"}, "fedavg"),
+    ("context", {"samples": 30, "draws": 2, "at": ["final"]}, "flea"),
     ("distance_correlation", {}, "flea"),
     ("exposure", {}, "flea"),
     ("reidentification", {}, "flea"),
@@ -42,7 +43,15 @@ def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     return Lazily(
         fedgn=lambda: trained(out, "fedgn", 2, params={"sigma": 0.5}, seed=3),
-        flea=lambda: trained(out, "flea", 2, params=FLEA),
+        fedavg=lambda: trained(out, "fedavg", 2),
+        flea=lambda: api.train(
+            "flea",
+            task_params={**TASK, "context": "square"},
+            rounds=2,
+            out=out,
+            device="cpu",
+            params=FLEA,
+        ),
         fedaa=lambda: trained(out, "fedaa", 2, params=FEDAA),
     )
 
@@ -103,7 +112,7 @@ def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_pat
             assert secret.encode() not in texts
         found.append(read_json(place / "about.json"))
     assert found[0] == found[1]
-    assert found[0].keys() == {"threat", "round", "dtype", "facts"}
+    assert found[0].keys() == {"threat", "round", "last", "dtype", "facts"}
 
 
 @pytest.mark.slow

@@ -94,6 +94,26 @@ def test_by_other_code_it_has_no_control_and_its_floor_is_ours(made):
     assert row["floor"] < 0.4
 
 
+def test_a_copied_digest_does_not_make_bad_guesses_acquit(made):
+    """Guesses that are bad on purpose, said to be of the installed attack and believed by it."""
+    run, guesses = made
+    rng = torch.Generator().manual_seed(0)
+
+    def dice(tree):
+        for entry in tree.values():
+            entry["prototype"] = torch.randn(8, generator=rng)
+
+    def sure(table):
+        for line in table:
+            line["accepted"] = True
+
+    rewritten(guesses, sure, dice)
+    path = api.submit(run, guesses).path
+    row = results(path, "prototype_cosine")
+    assert {"submitted", "control_failed", "no_control"} <= set(row["flags"].split("|"))
+    assert not any(g.guess.accepted for g in guessing.saved(path))
+
+
 def test_what_fails_everywhere_acquits_nobody(made):
     """Without a control a value at the floor is an attack too weak."""
     run, guesses = made
