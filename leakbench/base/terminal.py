@@ -11,10 +11,33 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from leakbench.base.errors import UsageError
 from leakbench.base.printable_text import on_one_line, printable
+
+
+class Screen:
+    """Stderr as a terminal, for what draws there; once it is gone, drawing is nothing."""
+
+    def write(self, text: str) -> int:
+        """Draw."""
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Now."""
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def screen() -> TextIO:
+    """A ``Screen``."""
+    return cast(TextIO, Screen())
 
 
 def say(text: str) -> None:
