@@ -18,21 +18,30 @@ from leakbench.base.printable_text import on_one_line, printable
 
 
 class Screen:
-    """Stderr as a terminal, for what draws there; once it is gone, drawing is nothing."""
+    """Stderr as it is now, for what draws there; once it is gone, drawing is nothing."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+        self.encoding = self._stream.encoding
 
     def write(self, text: str) -> int:
         """Draw."""
         with suppress(OSError, ValueError):
-            sys.stderr.write(text)
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Now."""
         with suppress(OSError, ValueError):
-            sys.stderr.flush()
+            self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
+    def isatty(self) -> bool:
+        """Does somebody look?"""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
 
 
 def screen() -> TextIO:
