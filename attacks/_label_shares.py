@@ -43,7 +43,7 @@ def predicted(module: nn.Module, weights: Tree, aux: Examples, classes: int) -> 
 def taken(view: View, m: Message) -> tuple[int, int]:
     """(local steps, examples in a pass) behind ``m``; 0 steps where it cannot be told."""
     method = view.loss_method()
-    training = next(t for t in trainings(method, m.round) if t.phase == m.phase)
+    training = next(t for t in trainings(method, m.round, last=view.last) if t.phase == m.phase)
     if training.steps:
         return training.steps, method.batch
     counts = view.messages("count", sender=m.sender, round=m.round)

@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _updates
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Batch, Net
 from leakbench.metrics import EXAMPLES
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 
 class AdversarialExamples(Attack):
@@ -63,28 +63,28 @@ class AdversarialExamples(Attack):
         kinds = ("update", "labels", "model", "data")
         return ThreatModel(kinds=kinds, rounds="audited", knows=("method", "facts"), rung="paper")
 
-    def attacks(self, recording: Source) -> tuple[str, ...]:
+    def attacks(self, run: Outline) -> tuple[str, ...]:
         return self.threat.kinds[:2]
 
-    def obstacle(self, recording: Source) -> str:
-        if not hasattr(recording.method, "made"):
+    def obstacle(self, run: Outline) -> str:
+        if not hasattr(run.method, "made"):
             return "the method makes no examples of its clients' models (it has no `made`)"
-        return super().obstacle(recording)
+        return super().obstacle(run)
 
-    def seconds(self, recording: Recording) -> float:
+    def seconds(self, run: Outline) -> float:
         """From a forward pass that is counted, not timed.
 
         So many operations a step, forward and twice that backward.
         """
         from torch.utils.flop_counter import FlopCounterMode
 
-        at = next(recording.module().parameters())
+        at = next(run.module().parameters())
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            recording.module()(torch.zeros(1, *recording.facts.shape).to(at))
-        method: Any = recording.method
-        sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("labels", "client"))
+            run.module()(torch.zeros(1, *run.facts.shape).to(at))
+        method: Any = run.method
+        sent = next(s for s in run.sent if (s["kind"], s["sender"]) == ("labels", "client"))
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples
-        made = 2 * len(recording.stages) * recording.spec.record.audited
+        made = 2 * len(run.stages) * run.audited
         steps = self.steps or method.search_steps
         step = 0.002 + 3 * examples * counter.get_total_flops() / 4e10
         return float(1 + made * 1.25 * steps * step)

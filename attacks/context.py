@@ -16,12 +16,12 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import MethodError
 from leakbench.data import paste
 from leakbench.federation import Net
 from leakbench.metrics import CONTEXT_ACCURACY, SAMPLES_TO_90
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 SENT = ("data", "mean_data", "features")
 GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # of the attacker's samples
@@ -84,28 +84,28 @@ class Context(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Source) -> str:
-        kinds = self._sent(recording)
+    def obstacle(self, run: Outline) -> str:
+        kinds = self._sent(run)
         if not kinds:
             return (
                 f"clients send the {self.threat.observer} no {', '.join(SENT[:-1])} or {SENT[-1]}"
             )
-        if not recording.facts.context:
+        if not run.facts.context:
             return (
                 "its task plants no context marker to look for: train with -s"
                 " task.context=square (of sensors: bump)"
             )
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
-        if field and not hasattr(recording.method, field):
+        if field and not hasattr(run.method, field):
             return f"the method has no field `{field}`, so how its {kinds[0]} are made is not known"
         return ""
 
-    def attacks(self, recording: Source) -> tuple[str, ...]:
-        return self._sent(recording)[:1]
+    def attacks(self, run: Outline) -> tuple[str, ...]:
+        return self._sent(run)[:1]
 
-    def stages_of(self, recording: Source) -> tuple[str, ...]:
+    def stages_of(self, run: Outline) -> tuple[str, ...]:
         """Features change with the model; what was sent once stays the same."""
-        once = all(s["rounds"] == 1 for s in self._told(recording))
+        once = all(s["rounds"] == 1 for s in self._told(run))
         return ("final",) if once else self.at
 
     def covers(self, guess: Guess) -> set[str]:
@@ -113,15 +113,15 @@ class Context(Attack):
             return set()
         return {f"client/{i}" for i in guess.tensors["client"].tolist()}
 
-    def seconds(self, recording: Recording) -> float:
-        size = max((s["bytes"] // s["messages"] for s in self._told(recording)), default=0)
+    def seconds(self, run: Outline) -> float:
+        size = max((s["bytes"] // s["messages"] for s in self._told(run)), default=0)
         once = 2.0 + size / 1e5 * self.samples / 2000
-        return len(self.stages_of(recording)) * self.draws * once
+        return len(self.stages_of(run)) * self.draws * once
 
-    def _told(self, recording: Source) -> list[Mapping[str, Any]]:
+    def _told(self, run: Outline) -> list[Mapping[str, Any]]:
         """What is told of the messages that are attacked."""
-        kinds = self.attacks(recording)
-        return [s for s in recording.sent if s["kind"] in kinds and s["sender"] == "client"]
+        kinds = self.attacks(run)
+        return [s for s in run.sent if s["kind"] in kinds and s["sender"] == "client"]
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         victims = self._victims(view)
@@ -149,9 +149,9 @@ class Context(Attack):
             for k in range(self.draws)
         ]
 
-    def _sent(self, recording: Source) -> tuple[str, ...]:
+    def _sent(self, run: Outline) -> tuple[str, ...]:
         """What clients send the server that can be attacked, the barest first."""
-        passed = {(s["kind"], s["sender"], s["receiver"]) for s in recording.sent}
+        passed = {(s["kind"], s["sender"], s["receiver"]) for s in run.sent}
         return tuple(k for k in SENT if (k, "client", "server") in passed)
 
     def _victims(self, view: View) -> list[Message]:

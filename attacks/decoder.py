@@ -16,10 +16,10 @@ from torch import Tensor
 from attacks import _decoders
 from attacks._decoder_nets import WIDTH
 from attacks._decoders import Known, TrainedDecoder
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 CHUNK = 256  # auxiliary examples at once
 SPEED = 4e10  # operations in a second of two cores, for `seconds`
@@ -112,14 +112,14 @@ class Decoder(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Source) -> str:
-        why = super().obstacle(recording)
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
         if why:
             return why
-        method = recording.method
+        method = run.method
         if not hasattr(method, "layer"):
             return "the method has no field `layer`, so how its features are made is not known"
-        if not recording.holds("aux_data"):
+        if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         if self.average == 1:
             return ""
@@ -128,20 +128,20 @@ class Decoder(Attack):
                 "the method does not share the same examples again (subset=fixed), so there is"
                 " nothing to average: use average=1"
             )
-        if ("labels", "client") not in [(s["kind"], s["sender"]) for s in recording.sent]:
+        if ("labels", "client") not in [(s["kind"], s["sender"]) for s in run.sent]:
             return (
                 "clients send no labels by which the rows of two messages could be told to belong"
                 " together: use average=1"
             )
         return ""
 
-    def seconds(self, recording: Recording) -> float:
-        shape, examples = recording.facts.shape, len(recording.known("aux_data"))
+    def seconds(self, run: Outline) -> float:
+        shape, examples = run.facts.shape, run.auxiliary
         positions = math.prod(shape[1:])
         once = 6 * positions * (22 * WIDTH**2)  # forward and twice that backward
         networks = 2 if self.network == "relu" else 1
         trained = max(self.epochs * examples, self.steps * self.batch) * networks
-        return len(recording.stages) * self.average * trained * once / SPEED
+        return len(run.stages) * self.average * trained * once / SPEED
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         trained: dict[tuple[object, ...], TrainedDecoder] = {}

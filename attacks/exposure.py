@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import SERVER
 from leakbench.metrics import EXPOSURE, EXPOSURE_UNDIRECTED
 
@@ -57,18 +57,18 @@ class Exposure(Attack):
     def threat(self) -> ThreatModel:
         return ThreatModel(kinds=PASSED_ON, rounds="all", knows=("facts",), rung="transcript")
 
-    def attacks(self, recording: Source) -> tuple[str, ...]:
-        return _sent_singly(recording) or PASSED_ON[:1]
+    def attacks(self, run: Outline) -> tuple[str, ...]:
+        return _sent_singly(run) or PASSED_ON[:1]
 
-    def obstacle(self, recording: Source) -> str:
-        if not _sent_singly(recording):
+    def obstacle(self, run: Outline) -> str:
+        if not _sent_singly(run):
             return (
                 "no client sends the server features, means of data or data that are not summed on"
                 " the way"
             )
-        if recording.partial:  # what is not in the table would count as never sent
+        if run.partial:  # what is not in the table would count as never sent
             return "this run is an excerpt: who sent what to whom is not all there"
-        return "" if recording.facts.clients > 1 else "there is one client only"
+        return "" if run.facts.clients > 1 else "there is one client only"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         traffic = {kind: view.traffic(kind) for kind in PASSED_ON}
@@ -88,9 +88,9 @@ class Exposure(Attack):
         ]
 
 
-def _sent_singly(recording: Source) -> tuple[str, ...]:
+def _sent_singly(run: Outline) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
-    passed = {(s["kind"], s["sender"], s["receiver"]) for s in recording.sent}
+    passed = {(s["kind"], s["sender"], s["receiver"]) for s in run.sent}
     return tuple(k for k in PASSED_ON if (k, "client", "server") in passed)
 
 

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching, _updates
-from leakbench.attacking import Attack, Guess, Metric, Replay, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
 from leakbench.metrics import RECONSTRUCTION
-from leakbench.record import Message, Recording
+from leakbench.record import Message
 
 VANISHED = 1e-8  # norm of an update that holds nothing
 
@@ -95,12 +95,12 @@ class GradientInversion(Attack):
     def floor_threat(self) -> ThreatModel:
         return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
 
-    def obstacle(self, recording: Source) -> str:
-        m, probe = recording.method, self.message == "probe"
-        why = super().obstacle(recording)
+    def obstacle(self, run: Outline) -> str:
+        m, probe = run.method, self.message == "probe"
+        why = super().obstacle(run)
         if why:
             return why
-        fewest = _updates.fewest(recording, probe=probe) if m.optimizer == "sgd" else 0
+        fewest = _updates.fewest(run, probe=probe) if m.optimizer == "sgd" else 0
         if not fewest and (probe or m.optimizer != "sgd"):
             return "the update is not a single SGD step, so it is no gradient"
         if not 0 < fewest <= self._most:
@@ -119,10 +119,10 @@ class GradientInversion(Attack):
     def stages(self) -> tuple[str, ...]:
         return self.at
 
-    def seconds(self, recording: Recording) -> float:
-        size = sum(p.numel() for p in recording.module().parameters())
+    def seconds(self, run: Outline) -> float:
+        size = sum(p.numel() for p in run.module().parameters())
         once = 0.004 if self.engine == "lbfgs" else 0.01
-        taken = _updates.fewest(recording, probe=False) if self.message == "update" else 1
+        taken = _updates.fewest(run, probe=False) if self.message == "update" else 1
         times = 2 * len(self.at) * self.targets * self.restarts * self.steps
         return times * once * taken * max(size / 5000, 1)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attacks import _label_shares, _updates
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
 from leakbench.record import Message
@@ -91,38 +91,38 @@ class LabelInference(Attack):
         knows = dict.fromkeys((*self.threat.knows, "aux_data"))
         return self.threat.model_copy(update={"knows": tuple(knows)})
 
-    def obstacle(self, recording: Source) -> str:
-        why = super().obstacle(recording)
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
         if why or self.source == "message":
             return why
-        name, last = _output(recording.module())
-        outputs, classes = recording.method.outputs, recording.facts.classes
+        name, last = _output(run.module())
+        outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
             return (
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
             )
-        if last.bias is None or recording.method.keeps("bias", last):
+        if last.bias is None or run.method.keeps("bias", last):
             return (
                 f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
             )
-        return self._uncalibrated(recording) if self.source == "calibrated" else ""
+        return self._uncalibrated(run) if self.source == "calibrated" else ""
 
-    def _uncalibrated(self, recording: Source) -> str:
+    def _uncalibrated(self, run: Outline) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""
-        m = recording.method
+        m = run.method
         if m.optimizer != "sgd":
             return (
                 "the update was made by Adam, of which the bias does not say how far each class"
                 " was off"
             )
-        modules = recording.module().modules()
+        modules = run.module().modules()
         if any(m.keeps(k, part) for part in modules for k in (*part._parameters, *part._buffers)):
             return (
                 "a part of the network never leaves the client, so what it predicts cannot be told"
             )
         trained = [t for t in trainings(m, 1) if t.steps or t.epochs]
-        counted = any((s["kind"], s["sender"]) == ("count", "client") for s in recording.sent)
+        counted = any((s["kind"], s["sender"]) == ("count", "client") for s in run.sent)
         if not trained or trained[0].steps or counted:
             return ""
         return "clients send no count, so how many steps they take cannot be told"

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
 from leakbench.record import Message
@@ -44,9 +44,9 @@ class PrototypeLeakage(Attack):
             rung="public",
         )
 
-    def obstacle(self, recording: Source) -> str:
-        why = super().obstacle(recording)
-        one_each = recording.facts.clients == recording.facts.classes
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
+        one_each = run.facts.clients == run.facts.classes
         if why or one_each or self.candidates == "true":
             return why
         return "clients do not stand for one class each"

@@ -10,11 +10,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakbench.attacking import Attack, Guess, Metric, Source, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import UsageError
 from leakbench.federation import SERVER
 from leakbench.metrics import REIDENTIFIED
-from leakbench.record import Recording
 
 # What a pair of examples with different labels, or an example without a partner, costs: the largest
 # distance.
@@ -89,11 +88,11 @@ class Reidentification(Attack):
             rung="method",
         )
 
-    def obstacle(self, recording: Source) -> str:
-        why = super().obstacle(recording)
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
         if why:
             return why
-        rows = recording.traffic["features"]
+        rows = run.traffic("features")
         sent = rows[(rows[:, 1] >= 0) & (rows[:, 2] == SERVER)][:, :2]
         times, senders = torch.unique(sent, dim=0).unbind(1)
         crowded = torch.isin(times, _more_than_once(times))
@@ -101,9 +100,9 @@ class Reidentification(Attack):
             return ""
         return "no client sends features in two rounds in which others do, too"
 
-    def seconds(self, recording: Recording) -> float:
-        sent = next(s for s in recording.sent if (s["kind"], s["sender"]) == ("features", "client"))
-        pairs = recording.facts.clients * sent["messages"] / sent["rounds"]
+    def seconds(self, run: Outline) -> float:
+        sent = next(s for s in run.sent if (s["kind"], s["sender"]) == ("features", "client"))
+        pairs = run.facts.clients * sent["messages"] / sent["rounds"]
         return float(1 + 2 * pairs * (2e-3 + 1e-8 * sent["bytes"] / sent["messages"]))
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:

@@ -5,6 +5,7 @@ from .api import export as export
 from .api import load as load
 from .api import report as report
 from .api import score as score
+from .api import submit as submit
 from .api import tables as tables
 from .api import train as train
 from .api import update as update

@@ -60,8 +60,9 @@ class Results:
 
             raise UsageError(f"{self.path.parent.parent} {UNSCORED}")
         folder = _runs.AttackFolder(self.path, read_sealed(self.path / "attack.json"))
+        run = load(self.path.parent.parent).meta
         rows = _runs.read_table(self.path / "results.csv", columns.RESULTS)
-        return [{**row, "flags": flags.today(row["flags"], folder)} for row in rows]
+        return [{**row, "flags": flags.today(row["flags"], folder, run)} for row in rows]
 
     def to_frame(self) -> pd.DataFrame:
         """The lines of results.csv as a pandas frame."""
@@ -151,12 +152,14 @@ def attack(
     *,
     device: str = "auto",
     force: bool = False,
+    isolated: bool = False,
     progress: Progress = lambda *_: None,
     **params: Any,
 ) -> Results:
     """Run the attack ``name`` on a run and score it; what is there already is not run again.
 
-    What other code of the attack made is, and with ``force`` whatever is there.
+    What other code of the attack made is, and with ``force`` whatever is there. ``isolated``: each
+    guess is made in a process of its own, which has what the threat model grants and no more.
 
     Raises:
         UsageError: the attack does not exist, does not fit the run, or a parameter is wrong.
@@ -164,8 +167,27 @@ def attack(
     """
     from leakbench import pipeline
 
-    folder = pipeline.attack(str(_path(run)), name, params, device, force, progress=progress)
+    folder = pipeline.attack(
+        str(_path(run)), name, params, device, force, isolated, progress=progress
+    )
     return Results(Path(folder))
+
+
+def submit(run: Run | str | Path, guesses: str | Path, *, force: bool = False) -> Results:
+    """Score ``guesses``, an attack folder that somebody else made on an export of ``run``.
+
+    Its rows carry the flag `submitted`. The floor is made here, and the control where the attack
+    that is installed here is the one that they used; else they also carry `no_control`, and may
+    accuse but never acquit. ``force``: in place of results that were made here.
+
+    Raises:
+        UsageError: they were made on something else, or are not as ``leakbench attack`` writes
+            them, or the attack is not installed.
+        BrokenFile: a file is damaged.
+    """
+    from leakbench import pipeline
+
+    return Results(Path(pipeline.submit(str(_path(run)), str(guesses), force=force)))
 
 
 def score(run: Run | str | Path, name: str, **params: Any) -> Results:

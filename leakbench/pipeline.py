@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
-from leakbench.attacking import guessing
+from leakbench.attacking import guessing, submission
+from leakbench.attacking import isolated as apart
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
+from leakbench.attacking.guess import Guess
+from leakbench.attacking.outline import Outline
 from leakbench.attacking.standing import standing
+from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
+from leakbench.base.printable_text import one_line
 from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
@@ -64,13 +70,15 @@ def attack(
     params: dict[str, Any],
     device: str,
     force: bool = False,
+    isolated: bool = False,
     *,
     progress: Progress,
 ) -> str:
     """Run and score one attack on one run folder; returns the attack's folder.
 
     What is there already is not made again, unless ``force``; guesses that were not scored, or by
-    other code, are scored. Of a run that was exported the guess is all there is.
+    other code, are scored. Of a run that was exported the guess is all there is. ``isolated``: each
+    guess is made in a process of its own, which has what the threat model grants.
 
     Raises:
         LeakbenchError: it does not fit or failed; the run folder then says why.
@@ -79,26 +87,42 @@ def attack(
     chosen = build(name, params).attack
     recording = Recording(folders.load(run), provenance.device(device))
     folder = guessing.folder_of(recording, name, chosen)
-    why = chosen.obstacle(recording)
+    why = chosen.obstacle(Outline(recording, chosen.threat))
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     with locks.attacking(recording.run.path, folder.name):
-        return str(_attacked(recording, name, chosen, force=force, progress=progress))
+        elsewhere = _isolated(recording) if isolated else None
+        return str(_attacked(recording, name, chosen, elsewhere, force=force, progress=progress))
+
+
+def _isolated(recording: Recording) -> guessing.Elsewhere:
+    def called(name: str, chosen: Attack, view: View, blind: bool) -> list[Guess]:
+        return apart.guesses(name, chosen, view, recording.spec, blind=blind)
+
+    return called
 
 
 def _attacked(
-    recording: Recording, name: str, chosen: Attack, *, force: bool, progress: Progress
+    recording: Recording,
+    name: str,
+    chosen: Attack,
+    elsewhere: guessing.Elsewhere | None,
+    *,
+    force: bool,
+    progress: Progress,
 ) -> Path:
     """The attack's folder, made by whoever holds its lock: perhaps somebody just did."""
     folder, made = guessing.folder_of(recording, name, chosen), None
     if not force:
-        there = standing(recording, name, chosen)
+        there = standing(recording, name, chosen, isolated=elsewhere is not None)
         if there.complete:
             folders.AttackFolder(folder, read_sealed(folder / NAME)).check()
             return folder
         made = there.guesses
     try:
-        made = made or guessing.guessed(recording, name, chosen, progress=progress)
+        made = made or guessing.guessed(
+            recording, name, chosen, elsewhere=elsewhere, progress=progress
+        )
         if not recording.exported:
             scoring.score(recording, name, chosen, folder=made)
         return made if made == folder else put(made, folder)
@@ -123,6 +147,35 @@ def _failed(recording: Recording, name: str, chosen: Attack, why: str, made: Pat
     fail(made, why)
     if made != folder:
         put(made, folder)
+
+
+def submit(run: str, guesses: str, *, force: bool = False) -> str:
+    """Score guesses that somebody else made on an export of ``run``; returns the attack's folder.
+
+    Raises:
+        UsageError: they are not, or not as ``leakbench attack`` writes them; or results of our own
+            lie there, and not ``force``.
+        BrokenFile: a file of theirs, or of the run, is damaged.
+    """
+    recording = Recording(folders.load(run))
+    name, chosen, _ = submission.named(recording, Path(guesses))
+    folder = guessing.folder_of(recording, name, chosen)
+    with locks.attacking(recording.run.path, folder.name):
+        there = read_sealed(folder / NAME) if (folder / NAME).exists() else {"submitted": True}
+        if not there.get("submitted") and not force:
+            raise UsageError(
+                f"{folder} holds results of this attack with these parameters that were made here;"
+                " with --force the submission takes their place."
+            )
+        fresh = submission.taken(recording, Path(guesses))
+        try:
+            return str(put(scoring.score(recording, name, chosen, folder=fresh), folder))
+        except FAULTS as error:
+            raise UsageError(
+                f"{guesses} cannot be scored: {type(error).__name__}: {one_line(str(error))}."
+            ) from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
 
 
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:

@@ -16,7 +16,7 @@ from leakbench.statistics import Estimate
 
 # In the order in which the files list them.
 FLAGS = {
-    "control_failed": "the attack fails even with nothing defended: too weak to judge",
+    "control_failed": "with nothing defended its interval does not leave the blind guess's",
     "dead_run": "dead run",
     "one_seed": "one seed: how training runs differ is not covered",
     "few_seeds": "two seeds",
@@ -33,7 +33,7 @@ FLAGS = {
     "unofficial_data": "unofficial data: not the files of the official set",
     "mixed_code": "begun by other code or on other data, and resumed on request",
     "stale_run": "trained by other code than what is installed",
-    "stale_attack": "attacked by other code than what is installed",
+    "stale_attack": "attacked or scored by other code than what is installed: attack it again",
     "isolated": "guessed by a process that had nothing but what the attack may read",
     "submitted": "guessed elsewhere and handed in",
     "no_control": "never tried with nothing defended: it may accuse, not acquit",
@@ -46,6 +46,8 @@ RUNGS = {
 }
 ATTACKS = {CASCADE: "best real attacker (cascade)", ANY: "worst case (any attack)"}
 STAGES = {
+    "before": "before the first round",
+    "after": "after the last round",
     "untrained": "before training",
     "early": "early",
     "middle": "half way",
@@ -129,7 +131,7 @@ def claimed(setting: Setting, metric: str, stage: str = "final") -> Number | Non
 
 def lacking(judged: Judged) -> str:
     """Why there is no number, in a few words; "" where there is one."""
-    told = {1: f"sends no {judged.evidence.kind}", 2: "not attacked"}
+    told = {1: f"sends no {judged.evidence.kind}", 2: judged.verdict.word}
     return told.get(judged.verdict.rule, "")
 
 
@@ -155,7 +157,7 @@ def summary(judged: Judged) -> Summary:
         paper=none or number(verdict.paper),
         real=none or number(real(judged)),
         worst=none or number(verdict.worst),
-        verdict=verdict.word,
+        verdict=judged.short,
     )
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from helpers.small_runs import obstacle
 from torch import nn
 
 import leakbench
@@ -247,8 +248,8 @@ class TestLimits:
             )
             y = [0] * fields.get("steps", 1)
             seen.add("update", [torch.ones_like(p) for p in net.parameters()], labels=y)
-            assert (real.obstacle(seen) == "") is fits, fields
-            assert (kind().obstacle(seen) == "") is False
+            assert (obstacle(real, seen) == "") is fits, fields
+            assert (obstacle(kind(), seen) == "") is False
 
     def test_probes(self):
         assert "rows made of probes are marked" in self.point("A probe")

@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from pydantic import Field
 
-from leakbench.attacking.guess import Guess
+from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.metric import Metric
-from leakbench.base.errors import MethodError
 from leakbench.base.spec import Spec
 
 if TYPE_CHECKING:
     import torch
 
-    from leakbench.attacking.source import Source
+    from leakbench.attacking.outline import Outline
     from leakbench.attacking.view import ThreatModel, View
-    from leakbench.record.recording import Recording
 
 
 class Attack(Spec):
@@ -63,20 +60,20 @@ class Attack(Spec):
         """
         return self.threat
 
-    def obstacle(self, recording: Source) -> str:
+    def obstacle(self, run: Outline) -> str:
         """Why this attack does not fit what was shared, or what a part of the run kept of it.
 
         Empty where it fits.
         """
-        sent = {(s["kind"], s["receiver"]) for s in recording.sent if s["sender"] == "client"}
-        lacking = [k for k in self.attacks(recording) if (k, "server") not in sent]
+        sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
+        lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:
                 return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
-        return recording.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+        return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
-    def attacks(self, recording: Source) -> tuple[str, ...]:
+    def attacks(self, run: Outline) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
         return self.threat.kinds[:1]
 
@@ -84,7 +81,7 @@ class Attack(Spec):
         """The audited rounds that are attacked; all of them where this is empty."""
         return ()
 
-    def stages_of(self, recording: Source) -> tuple[str, ...]:
+    def stages_of(self, run: Outline) -> tuple[str, ...]:
         """The same where it depends on what the run shared."""
         return self.stages()
 
@@ -92,7 +89,7 @@ class Attack(Spec):
         """The clients that a guess is about; its unit, unless the units are no clients."""
         return {guess.unit}
 
-    def seconds(self, recording: Recording) -> float:
+    def seconds(self, run: Outline) -> float:
         """Predicted time on two cores; over ten minutes it is not run unless named."""
         return 1.0
 
@@ -105,34 +102,24 @@ class Attack(Spec):
         """The floor: the same units, guessed without any message of the victim."""
 
     @final
-    def __call__(
-        self, view: View, *, blind: bool = False, progress: Callable[[str], None] = lambda _: None
-    ) -> list[Guess]:
-        """Run (or guess blindly), and check: finite, each unit once.
+    def __call__(self, view: View, *, blind: bool = False) -> list[Guess]:
+        """Run (or guess blindly), and check what came of it and what became of what it was given.
+
+        Each call is of a copy of the attack: what one notes on itself no other one finds.
 
         Raises:
-            MethodError: two guesses for one unit, or a guess that is not finite and does not say it
-                failed.
+            MethodError: two guesses for one unit, one of a unit that does not exist or of another
+                round, one that is not finite and does not say it failed; or the attack wrote into
+                what it was given.
         """
         import hashlib
 
         import torch
 
-        own = type(self).__name__
-        key = hashlib.sha256(f"{own}/{self.seed}/{view.round}/{blind}".encode()).digest()
+        who = type(self).__name__
+        key = hashlib.sha256(f"{who}/{self.seed}/{view.round}/{blind}".encode()).digest()
         rng = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
-        if blind:
-            progress("blind guess")
-            guesses = self.blind(view, rng)
-        else:
-            progress("control" if view.control else "attack")
-            guesses = self.run(view, rng)
-        names = [(g.unit, g.round, g.probe) for g in guesses]
-        if len(set(names)) != len(names):
-            raise MethodError(f"{own} guessed one unit twice at round {view.round}.")
-        for g in guesses:
-            if not g.failed and not all(bool(t.isfinite().all()) for t in g.tensors.values()):
-                raise MethodError(
-                    f"{own}: the guess for {g.unit} is not finite; report it as failed instead."
-                )
-        return guesses
+        own = self.model_copy(deep=True)
+        guesses = own.blind(view, rng) if blind else own.run(view, rng)
+        view._unwritten(who)
+        return checked(guesses, who, view, self.covers)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.attacking.attack import Attack
+from leakbench.attacking.outline import Outline
+from leakbench.attacking.source import Source
 from leakbench.base import registry
 from leakbench.record.folders import Run
 from leakbench.record.recording import Recording
@@ -18,6 +20,14 @@ class ReadyAttack:
 
     name: str
     attack: Attack
+
+    def obstacle(self, source: Source) -> str:
+        """Why it does not fit what was shared; empty where it fits."""
+        return self.attack.obstacle(Outline(source, self.attack.threat))
+
+    def seconds(self, source: Source) -> float:
+        """Predicted time on two cores."""
+        return self.attack.seconds(Outline(source, self.attack.threat))
 
     @property
     def title(self) -> str:
@@ -49,13 +59,13 @@ def planned(recording: Recording, known: Sequence[ReadyAttack] | None = None) ->
     own = recording.spec.attacks
     if own:
         return [build(a.name, a.params) for a in own]
-    return [c for c in known or variants() if not c.attack.obstacle(recording)]
+    return [c for c in known or variants() if not c.obstacle(recording)]
 
 
 def fitting(run: Run, known: Sequence[ReadyAttack] | None = None) -> list[str]:
     """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
     recording = Recording(run)
-    return sorted({c.name for c in planned(recording, known) if not c.attack.obstacle(recording)})
+    return sorted({c.name for c in planned(recording, known) if not c.obstacle(recording)})
 
 
 def unfit(run: Run, known: Sequence[ReadyAttack] | None = None) -> dict[str, str]:
@@ -66,5 +76,5 @@ def unfit(run: Run, known: Sequence[ReadyAttack] | None = None) -> dict[str, str
     recording = Recording(run)
     why: dict[str, list[str]] = {}
     for c in known or variants():
-        why.setdefault(c.name, []).append(c.attack.obstacle(recording))
+        why.setdefault(c.name, []).append(c.obstacle(recording))
     return {name: reasons[0] for name, reasons in why.items() if all(reasons)}

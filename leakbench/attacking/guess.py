@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from leakbench.base.errors import MethodError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from leakbench.attacking.view import View
+
+_UNIT = re.compile(r"[a-z_]+/(0|[1-9]\d{0,8})")
 
 
 @dataclass(frozen=True)
@@ -23,3 +31,48 @@ class Guess:
     failed: str = ""
     # What a reader should know: loss_did_not_fall, gradient_vanished, restarts_disagree.
     flags: tuple[str, ...] = ()
+
+
+def checked(
+    guesses: Sequence[Guess], who: str, view: View, covers: Callable[[Guess], set[str]]
+) -> list[Guess]:
+    """The guesses with tensors of their own, where they are guesses about what ``view`` shows.
+
+    Raises:
+        MethodError: naming the attack ``who`` and the first that is not.
+    """
+    seen: set[tuple[str, int | None]] = set()
+    for g in guesses:
+        why = _wrong(g, view)
+        if why:
+            raise MethodError(f"{who} guessed about {g.unit}: {why}.")
+        if (g.unit, g.probe) in seen:
+            raise MethodError(f"{who} guessed one unit twice at round {view.round}.")
+        seen.add((g.unit, g.probe))
+        if not g.failed and not all(bool(t.isfinite().all()) for t in g.tensors.values()):
+            raise MethodError(
+                f"{who}: the guess for {g.unit} is not finite; report it as failed instead."
+            )
+        named = [u for u in sorted(covers(g)) if u.startswith("client/")]
+        nobody = [u for u in named if not view._exists(u)]
+        if nobody:
+            raise MethodError(f"{who} guessed about {nobody[0]}, which does not exist.")
+    return [_own(g) for g in guesses]
+
+
+def _own(g: Guess) -> Guess:
+    """With tensors of its own: an attack may hand on the very message that it was given."""
+    return replace(g, tensors={k: t.detach().clone() for k, t in g.tensors.items()})
+
+
+def _wrong(g: Guess, view: View) -> str:
+    """Why a guess cannot be about anything that was attacked; empty where it can."""
+    if not _UNIT.fullmatch(g.unit):
+        return "expected the name of a unit, as client/3"
+    if g.unit.startswith("client/") and not view._exists(g.unit):
+        return "there is no such client"
+    if g.round != view.round:
+        return f"the guess names round {g.round}, and round {view.round} was attacked"
+    if g.probe is not None and not view._exists(g.unit, g.probe):
+        return f"it sent no probe {g.probe} in round {g.round}"
+    return ""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
@@ -26,6 +28,7 @@ from leakbench.record.recording import Recording
 
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
+BEFORE, AFTER = "before", "after"  # what is sent outside the rounds
 CURVE = 20  # points of a curve over rounds, beside the stages
 
 
@@ -47,7 +50,7 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
     """(stage, round) of everything this attack looks at."""
     stages = recording.stages
     if attack.over == "all":
-        return [("all", stages["final"])]
+        return [("all", stages["final"] + bool(_outside(recording, attack, AFTER)))]
     surveyed = recording.spec.record.surveys if attack.curve else None
     last = recording.spec.rounds
     between: list[int] = []
@@ -55,11 +58,36 @@ def rounds_of(recording: Recording, attack: Attack) -> list[tuple[str, int]]:
         between = [t for t in range(1, last) if surveyed(t, last) and t not in stages.values()]
     step = max(1, -(-len(between) // CURVE))
     curve = [("curve", t) for t in between[::step]]
-    wanted = attack.stages_of(recording)
+    wanted = attack.stages_of(Outline(recording, attack.threat))
     chosen = [(s, t) for s, t in stages.items() if not wanted or s in wanted]
     if not chosen:  # a short run has fewer stages; the last is always there
         chosen = [("final", last)]
     return sorted([*chosen, *curve], key=lambda s: s[1])
+
+
+def _outside(recording: Recording, attack: Attack, stage: str) -> set[tuple[Any, ...]]:
+    """The names of what clients sent before the first round, or after the last, to be attacked."""
+    t = 0 if stage == BEFORE else recording.spec.rounds + 1
+    kinds = attack.attacks(Outline(recording, attack.threat))
+    sent = [m for m in recording.transcript if m.round == t and m.kind in kinds]
+    return {m.name for m in sent if m.sender.startswith("client/") and m.probe is None}
+
+
+def _every(
+    recording: Recording, attack: Attack, reached: set[tuple[Any, ...]]
+) -> Iterator[tuple[str, int]]:
+    """``rounds_of``, and then before and after all rounds, where something was sent and not read.
+
+    ``reached`` grows as the attack reads. What a method sends in any phase is attacked: else it
+    could keep what it leaks for the last one.
+    """
+    yield from rounds_of(recording, attack)
+    wanted = attack.stages_of(Outline(recording, attack.threat))
+    if attack.over == "all" or (wanted and "final" not in wanted):
+        return
+    for stage, t in ((BEFORE, 0), (AFTER, recording.spec.rounds + 1)):
+        if _outside(recording, attack, stage) - reached:
+            yield stage, t
 
 
 def guess(
@@ -74,13 +102,22 @@ def guess(
     )
 
 
+# (name, attack, view, blind): what the attack makes of the view, somewhere else than here.
+Elsewhere = Callable[[str, Attack, View, bool], list[Guess]]
+
+
 def guessed(
-    recording: Recording, name: str, attack: Attack, *, progress: Progress = lambda *_: None
+    recording: Recording,
+    name: str,
+    attack: Attack,
+    *,
+    elsewhere: Elsewhere | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
     """Run the attack, its blind guess and its control; save them in a hidden folder.
 
     Each in every round that the attack looks at. Of a run that was exported there is no control,
-    unless nothing is defended in it.
+    unless nothing is defended in it. ``elsewhere``: calls the attack in isolation.
 
     Raises:
         UsageError: the attack does not fit what the run shared, or there was nothing to attack.
@@ -92,23 +129,30 @@ def guessed(
             f"{run.path} is not complete (status: {run.status}). Train it first; the same command"
             " resumes it."
         )
-    why = attack.obstacle(recording)
+    why = attack.obstacle(Outline(recording, attack.threat))
     if why:
         raise UsageError(f"{name} does not fit {run.id}: {why}.")
-    code, begun = attack_code.guessed_by(type(attack).__module__), time.monotonic()
-    todo, found = rounds_of(recording, attack), []
+    begun, code = time.monotonic(), attack_code.guessed_by(attack, run.spec)
+    steps, found = len(rounds_of(recording, attack)), []
+    reached: set[tuple[Any, ...]] = set()
     roles = ROLES if recording.controlled else ROLES[:2]
-    for i, (stage, t) in enumerate(todo):
+
+    def call(view: View, blind: bool) -> list[Guess]:
+        return elsewhere(name, attack, view, blind) if elsewhere else attack(view, blind=blind)
+
+    for i, (stage, t) in enumerate(_every(recording, attack, reached)):
+        steps = max(steps, i + 1)
         views: dict[Role, View] = {}
         for role in roles:
             threat = attack.floor_threat if role == "floor" else attack.threat
             views[role] = View(threat, recording, t, control=role == "control")
         made: dict[Role, list[Guess]] = {}
         for role in roles:
-            progress(len(roles) * i + roles.index(role), len(roles) * len(todo), f"{name}, {stage}")
+            progress(len(roles) * i + roles.index(role), len(roles) * steps, f"{name}, {stage}")
             again = role == "control" and views[role].same_as(views["attack"])
-            made[role] = made["attack"] if again else attack(views[role], blind=role == "floor")
+            made[role] = made["attack"] if again else call(views[role], role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
+        reached |= views["attack"]._reached if stage != "curve" else set()
     if not any(g.role == "attack" for g in found):
         raise UsageError(
             f"{name} found nothing to attack in {run.id}: no message of the kinds"
@@ -118,8 +162,9 @@ def guessed(
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / GUESS, found, run.transcript)
     meta = _meta(recording, name, attack, time.monotonic() - begun)
+    meta |= {"sources": code, "isolated": elsewhere is not None}
     listed = {GUESS: digest(fresh / GUESS)}
-    write_sealed(fresh / NAME, {**meta, "sources": code, "files": listed})
+    write_sealed(fresh / NAME, {**meta, "files": listed})
     return fresh
 
 
@@ -128,7 +173,7 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     folder = folder_of(recording, name, attack)
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
-    code = attack_code.guessed_by(type(attack).__module__)
+    code = attack_code.guessed_by(attack, recording.run.spec)
     meta = {**_meta(recording, name, attack, 0.0), "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)

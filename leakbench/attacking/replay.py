@@ -149,8 +149,17 @@ class Replay:
         read: dict[str, Any] | None = None,
     ) -> Tensor:
         """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``."""
-        net = Net(self.module, {**self.inbox.get("model", {}), **(weights or {})})
+        received = {**self.inbox.get("model", {}), **self._untrained()}
+        net = Net(self.module, {**received, **(weights or {})})
         return self.loss_of(net, batch, private, read=read)
+
+    def _untrained(self) -> dict[str, Tensor]:
+        """Copies of what is not trained: BatchNorm in training writes into what it is given.
+
+        The received model stays as it was received, for each step and for a teacher.
+        """
+        held = {**dict(self.module.named_buffers()), **self.inbox.get("model", {})}
+        return {k: v.clone() for k, v in held.items() if k not in self.trained}
 
     def loss_of(
         self,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
+from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
 
 
@@ -30,6 +31,14 @@ class Source(Protocol):
     @property
     def rounds(self) -> int:
         """The last round."""
+
+    @property
+    def stages(self) -> Mapping[str, int]:
+        """{stage: round} of the audited rounds."""
+
+    @property
+    def audited(self) -> int:
+        """Clients of an audited round whose updates were kept, at most."""
 
     @property
     def method(self) -> Defense:
@@ -78,3 +87,12 @@ class Source(Protocol):
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Why what an attack reads is not all there, though it was sent; empty where it is."""
+
+
+def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
+    """(messages, 3) int32: the rows of ``kind`` that ``observer`` sends or receives; a copy."""
+    rows = traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
+    if observer == "outsider":
+        return rows[:0].clone()
+    me = party(observer)
+    return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]

@@ -27,16 +27,24 @@ class Standing:
     why: str = ""  # why what is there is not enough, where a reader may wonder
 
 
-def standing(recording: Recording, name: str, attack: Attack) -> Standing:
+def standing(
+    recording: Recording, name: str, attack: Attack, *, isolated: bool = False
+) -> Standing:
     """How the attack on this run stands; whether its files are unchanged is not asked.
+
+    ``isolated``: only guesses that were made in isolation will do.
 
     Raises:
         BrokenFile: attack.json is damaged.
     """
     folder = folder_of(recording, name, attack)
+    if isolated and not _in_isolation(folder):
+        return Standing(complete=False, guesses=None)
     if not (folder / NAME).exists():
         return Standing(complete=False, guesses=_left(recording, name, attack))
     meta = read_sealed(folder / NAME)
+    if meta.get("no_control"):
+        return Standing(False, None, f"{name} was submitted, and is now made here")
     why = _outdated(recording, name, attack, meta)
     if why:
         return Standing(False, _left(recording, name, attack), f"{why}: run again")
@@ -54,9 +62,13 @@ def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str
     of, code = meta.get("of"), meta.get("sources", {})
     if of != recording.run.named:
         return f"made from other messages than {recording.run.path} holds now"
-    now = attack_code.guessed_by(type(attack).__module__)
+    now = attack_code.guessed_by(attack, recording.run.spec)
     if any(code.get(part) != now.get(part) for part in attack_code.GUESSED):
         return f"made by other code of {name}"
+    # Best is the method that trained the run, and else there is none but the installed one.
+    trained = recording.run.meta.get("sources", {}).get("method")
+    if code.get("method") not in (trained, now.get("method")):
+        return "made by replaying other code of the method"
     made = meta.get("versions", {}).get("leakbench")
     return "" if made == __version__ else f"made by leakbench {made}"
 
@@ -72,6 +84,11 @@ def _left(recording: Recording, name: str, attack: Attack) -> Path | None:
     except BrokenFile:
         return None
     return None if _outdated(recording, name, attack, meta) else part
+
+
+def _in_isolation(folder: Path) -> bool:
+    there = (folder / NAME).exists()
+    return there and bool(read_sealed(folder / NAME).get("isolated", False))
 
 
 def _scored(attack: Attack) -> dict[str, str]:

@@ -7,9 +7,8 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import PrivateAttr
@@ -19,6 +18,7 @@ from leakbench.attacking import payloads
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.base.errors import MethodError, UnknownName, UsageError
@@ -53,6 +53,13 @@ class OwnLoss(Defense):
         method._loss = copy.deepcopy(loss) if isinstance(loss, nn.Module) else loss
         method._trains = trains
         return method
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """With a loss of its own where that is a module; a function is shared."""
+        made = self.model_copy()
+        if isinstance(self._loss, nn.Module):
+            made._loss = copy.deepcopy(self._loss, memo)
+        return made
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         """Somebody's own. An attacker that runs the network itself (breaching) has its own mode."""
@@ -208,7 +215,7 @@ class Transcript:
         if params and not isinstance(attack, str):
             raise UsageError(f"{name} is an object already: its parameters are its own.")
         chosen = build(attack, params).attack if isinstance(attack, str) else attack
-        why = chosen.obstacle(self)
+        why = chosen.obstacle(Outline(self, chosen.threat))
         if why:
             raise UsageError(f"{name} does not fit this transcript: {why}.")
         threat = chosen.floor_threat if blind else chosen.threat
@@ -220,13 +227,23 @@ class Transcript:
                 f"{name} found nothing to attack in round {view.round} of this transcript with"
                 f" its settings {settings}."
             )
-        return [_own(guess) for guess in found]
+        return found
 
     # what a view asks for -------------------------------------------------------------------------
     @property
     def rounds(self) -> int:
         """The newest round in which something was sent."""
         return max((m.round for m in self._messages.values()), default=0)
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """The newest round is the last stage."""
+        return {"final": self.rounds}
+
+    @property
+    def audited(self) -> int:
+        """Everybody's updates are kept."""
+        return self.facts.clients
 
     @property
     def method(self) -> Defense:
@@ -409,11 +426,6 @@ def _method(
             " of a method."
         )
     return method
-
-
-def _own(guess: Guess) -> Guess:
-    """With tensors of its own: an attack may hand on the very message that is kept here."""
-    return replace(guess, tensors={k: v.clone() for k, v in guess.tensors.items()})
 
 
 def _numbers(model: nn.Module) -> dict[str, Tensor]:

@@ -5,13 +5,17 @@ The transcript through the eyes of a declared observer, up to a round.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from leakbench.attacking.source import Source
+from leakbench.attacking.lent import Lent
+from leakbench.attacking.source import Source, passed
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.spec import Spec
 from leakbench.federation.defense import Defense
@@ -41,7 +45,8 @@ class ThreatModel(Spec):
 class View:
     """The only thing an attack is given.
 
-    Everything undeclared raises ``ThreatViolation`` and names itself.
+    Everything undeclared raises ``ThreatViolation`` and names itself. Whatever it hands out is a
+    copy, not to be written to: an attack that did is refused when it is done.
 
     Args:
         threat: what was declared.
@@ -59,15 +64,17 @@ class View:
                 f"the threat model reads messages of kind {unknown[0]!r}, which does not exist."
                 f" Known: {', '.join(KINDS)}."
             )
-        self.threat, self.round, self.control = threat, round, control
-        self._recording = recording
-        passed = recording.control if control else recording.transcript
-        self._seen = self._granted([m for m in passed if m.round <= round and self._sees(m)])
+        self.threat, self.round = threat, round
+        self._recording, self._lent = recording, Lent()
+        self._control = control  # no business of an attack
+        self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
+        crossed = recording.control if control else recording.transcript
+        self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
+        self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
 
-    def _sees(self, m: Message) -> bool:
+    def _took_part(self, m: Message) -> bool:
+        """Did the observer send or receive it?"""
         who = self.threat.observer
-        if m.kind not in self.threat.kinds:
-            return False
         if m.receiver == "client/*" and who.startswith("client/"):
             return self._received(m, party(who))
         return who in (m.sender, m.receiver)
@@ -75,14 +82,14 @@ class View:
     def _received(self, m: Message, client: int) -> bool:
         if m.round == 0:
             return True
-        rows = self._recording.traffic[m.kind]
+        rows = self._recording.traffic.get(m.kind, torch.zeros(0, 3))
         return bool(((rows[:, 0] == m.round) & (rows[:, 2] == client)).any())
 
     def _granted(self, seen: list[Message]) -> list[Message]:
         if self.threat.rounds == "audited":
             return [m for m in seen if m.round in (0, self.round - 1, self.round)]
         if self.threat.rounds == "last":
-            newest = self._newest_sent()
+            newest = self._newest_sent(self.threat.kinds)
             out = {}
             for m in seen:
                 if m.probe is None and m.round == newest.get((m.kind, party(m.sender)), m.round):
@@ -90,13 +97,13 @@ class View:
             return list(out.values())
         return seen
 
-    def _newest_sent(self) -> dict[tuple[str, int], int]:
+    def _newest_sent(self, kinds: Sequence[str]) -> dict[tuple[str, int], int]:
         """{(kind, party): the newest round in which it sent one}.
 
         An older message that was kept is not its newest.
         """
         out: dict[tuple[str, int], int] = {}
-        for kind in self.threat.kinds:
+        for kind in kinds:
             rows = self._recording.traffic.get(kind, torch.zeros(0, 3))
             for t, sender, _ in rows[rows[:, 0] <= self.round].tolist():
                 out[kind, sender] = max(t, out.get((kind, sender), t))
@@ -145,7 +152,9 @@ class View:
                 and phase in (None, m.phase)
             )
 
-        return [m for m in self._seen if wanted(m)]
+        found = [m for m in self._seen if wanted(m)]
+        self._reached |= {m.name for m in found}
+        return [self._lent.message(m) for m in found]
 
     def traffic(self, kind: str) -> Tensor:
         """(messages, 3) int32 round, sender, receiver of what the observer saw pass of this kind.
@@ -160,17 +169,14 @@ class View:
                 f"{kind!r} traffic is not among the declared kinds {list(self.threat.kinds)};"
                 " declare the kind in the threat model."
             )
-        rows = self._recording.traffic.get(kind, torch.zeros((0, 3), dtype=torch.int32))
-        rows = rows[rows[:, 0] <= self.round]
-        if self.threat.observer == "outsider":
-            return rows[:0]
-        me = party(self.threat.observer)
-        return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
+        rows = passed(self._recording.traffic, kind, self.threat.observer)
+        return rows[rows[:, 0] <= self.round]
 
     def know(self, name: Knowledge) -> Any:
         """Side knowledge.
 
-        ``labels`` {(sender, round, phase, probe): (B,)}, ``aux_data`` examples, ``method``,
+        ``labels`` {(sender, round, phase, probe): (B,)} of clients whose messages the observer
+        sees, and of rounds that the threat model grants; ``aux_data`` examples, ``method``,
         ``facts``.
 
         Raises:
@@ -182,10 +188,50 @@ class View:
                 " in the threat model."
             )
         if name == "method":
-            return self._recording.method.undefended() if self.control else self._recording.method
+            return self._sends_as
         if name == "facts":
             return self._recording.facts
-        return self._recording.known(name)
+        known = self._recording.known(name)
+        if name == "aux_data":
+            return self._lent.examples(known)
+        return self._lent.labels({k: y for k, y in known.items() if self._labelled(*k)})
+
+    def _labelled(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
+        """May the observer be told the labels behind this update?"""
+        if round > self.round or sender not in self._senders:
+            return False
+        if self.threat.rounds == "audited":
+            return round in (0, self.round - 1, self.round)
+        if self.threat.rounds == "last":
+            newest = self._newest_sent(("update",)).get(("update", party(sender)))
+            return probe is None and round == newest
+        return True
+
+    @cached_property
+    def _senders(self) -> set[str]:
+        """The clients that the observer can be told of: itself, or those it receives from."""
+        who, found = self.threat.observer, {m.sender for m in self._past}
+        if who.startswith("client/"):
+            return {who}
+        for kind in self._recording.traffic:
+            rows = passed(self._recording.traffic, kind, who)
+            found |= {f"client/{i}" for i in rows[rows[:, 0] <= self.round][:, 1].tolist()}
+        return found
+
+    def _exists(self, unit: str, probe: int | None = None) -> bool:
+        """Is there a client of that name, and did it, as far as is seen, send this probe?"""
+        names = {f"client/{i}" for i in range(self._recording.facts.clients)}
+        if probe is None:
+            return unit in names
+        return (unit, self.round, probe) in {(m.sender, m.round, m.probe) for m in self._seen}
+
+    def _unwritten(self, who: str) -> None:
+        """Nothing that was handed out has been written to.
+
+        Raises:
+            MethodError: naming the attack ``who`` and what it wrote into.
+        """
+        self._lent.check(who)
 
     @property
     def method(self) -> Defense:
@@ -206,6 +252,11 @@ class View:
         return self._recording.module()
 
     @property
+    def last(self) -> int:
+        """The run's last round; what a method does after it is one round more."""
+        return self._recording.rounds
+
+    @property
     def dtype(self) -> torch.dtype:
         """Of the messages' tensors."""
         return self._recording.dtype
@@ -221,4 +272,12 @@ class View:
         In the control too: only uplinks are undefended there.
         """
         self.know("method")
-        return self._recording.method
+        return self._trains_as
+
+    @cached_property
+    def _trains_as(self) -> Defense:
+        return copy.deepcopy(self._recording.method)
+
+    @cached_property
+    def _sends_as(self) -> Defense:
+        return self._trains_as.undefended() if self._control else self._trains_as

@@ -1,8 +1,8 @@
 """One writer at a time: locks of a run folder, which end with their process, however that ends.
 
 A training holds the run's own lock and those of all its attacks; an attack (and its scoring) holds
-its own, so that two attacks go side by side. Lock files are hidden and stay where they are: to
-delete one that another process has open would make two locks of it.
+its own, so that two attacks go side by side. Lock files are hidden, and gone when nobody writes;
+one that a killed process left is nobody's.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def _held(path: Path, busy: str) -> Iterator[None]:
         yield
     finally:
         if lock is not None:
+            # Who waits has the old file open; filelock looks whether it is still there.
+            path.unlink(missing_ok=True)
             lock.release()
 
 

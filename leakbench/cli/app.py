@@ -158,6 +158,9 @@ def attack(
     force: Annotated[
         bool, typer.Option("--force", help="Run again what is there and up to date, too.")
     ] = False,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Guess in processes that have what is granted alone.")
+    ] = False,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -172,6 +175,7 @@ def attack(
         attack,
         setting,
         force=force,
+        isolated=isolated,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),
@@ -277,6 +281,24 @@ def export(
             " its folder."
         )
     return commands.export(run, out, console=Console(quiet), as_json=as_json)
+
+
+@app.command()
+def submit(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run that was exported.")],
+    guesses: Annotated[
+        Path, typer.Argument(metavar="GUESSES", help="The attack folder that was sent back.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="In place of results that were made here, too.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Score guesses that somebody else made on an export of a run."""
+    from leakbench.cli import submit
+
+    return submit.submit(run, guesses, force=force, console=Console(quiet), as_json=as_json)
 
 
 @app.command()

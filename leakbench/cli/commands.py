@@ -100,6 +100,7 @@ def attack(
     given: Sequence[str],
     *,
     force: bool,
+    isolated: bool,
     device: str,
     jobs: int,
     console: Console,
@@ -126,8 +127,8 @@ def attack(
             continue
         recording = Recording(run, where)
         for choice in chosen or choices.planned(recording):
-            name, obstacle = f"{choice.title} on {run.id}", choice.attack.obstacle(recording)
-            seconds = 0.0 if obstacle else choice.attack.seconds(recording)
+            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
+            seconds = 0.0 if obstacle else choice.seconds(recording)
             if not chosen and seconds > pipeline.LONGEST:
                 console.warn(
                     f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
@@ -138,7 +139,8 @@ def attack(
             say(f"{name}: about {math.ceil(seconds)} s")
             if not (force or obstacle):
                 _say_why(recording, choice, console)
-            asked = (str(run.path), choice.name, choice.attack.parameters(), where, force)
+            given_to = (str(run.path), choice.name, choice.attack.parameters())
+            asked = (*given_to, where, force, isolated)
             todo.append(Job(name, pipeline.attack, asked))
     if not chosen:
         console.say(f"{len(todo)} attacks on {len(found)} runs")

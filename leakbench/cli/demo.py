@@ -28,7 +28,7 @@ PAIRS: tuple[dict[str, Any], ...] = (
     {"defense": "fedcs", "params": {"cos_theta": 0.5}},
     {"defense": "fedcs", "params": {"cos_theta": 0.2}},
     {"defense": "fedhide", "params": {"alpha": 0.1, "k": 5}},
-    {"defense": "fedaws", "wrappers": [("clip_noise", HIDDEN)]},
+    {"defense": "fedhide", "params": {"alpha": 0.1, "k": 5}, "wrappers": [("clip_noise", HIDDEN)]},
 )
 # Updates: what can be read out of a single image's gradient.
 DIGITS: tuple[dict[str, Any], ...] = (

@@ -61,7 +61,7 @@ def _data() -> dict[str, Any]:
     text = f"{embedded} need no download{here}"
     unofficial = f"{'; '.join(odd)}: what is trained on them is flagged unofficial_data."
     if not absent:
-        return _item("data", text, ok=not odd, do=unofficial * bool(odd))
+        return _item("data", text, do=unofficial * bool(odd))
     looked = "; ".join(f"{name} ({sets.layouts(name)})" for name in absent)
     do = (
         "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the"

@@ -28,7 +28,7 @@ HEADS = {
     "note": "note",
 }
 NOTES = {
-    "control_failed": "attack too weak to judge",
+    "control_failed": "control near the blind guess",
     "dead_run": "dead run",
     "failed_units": "failed units",
     "probe": "probes",

@@ -5,6 +5,7 @@ from .defense import Wrapper as Wrapper
 from .defense import others as others
 from .defense import unit as unit
 from .federation import Federation as Federation
+from .local_steps import Training as Training
 from .local_steps import trainings as trainings
 from .parties import Batch as Batch
 from .parties import Client as Client

@@ -47,10 +47,18 @@ def amount(method: Defense, steps: int | None, epochs: int | None) -> tuple[int,
     return steps or 0, epochs or 0
 
 
-def trainings(method: Defense, t: int) -> list[Training]:
-    """The trainings of round ``t``, in order: ``method.round`` is read, no party's function run."""
+def trainings(method: Defense, t: int, *, last: int | None = None) -> list[Training]:
+    """The trainings of round ``t``, in order: the method is read, no party's function run.
+
+    ``last``: the run's last round; what follows it, the method says in ``after``.
+    """
     reading = _Reading(method, t)
-    method.round(reading)
+    if t == 0:
+        method.before(reading)
+    elif last is not None and t > last:
+        method.after(reading)
+    else:
+        method.round(reading)
     return reading.found
 
 

@@ -15,7 +15,6 @@ BLOCKING = {
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
     "mixed_code": "resumed by other code than began it, so no one code made it",
     "stale_run": "trained by other code than what is installed; train it again with --restart",
-    "stale_attack": "attacked by other code than what is installed; attack it again",
 }
 
 
@@ -41,7 +40,8 @@ def _logarithms(now: GateRow, then: GateRow) -> bool:
 def blocked(now: GateRow, then: GateRow) -> str:
     """Why this row cannot be judged, or nothing."""
     for flag, text in BLOCKING.items():
-        if flag in now.flags or flag in then.flags:
+        # By an attack that was mended since, a row still accuses: see ``outdated``.
+        if flag != STALE and (flag in now.flags or flag in then.flags):
             return text if flag in now.flags else f"in the baseline {text}"
     for what, (old, new) in changed(now, then).items():
         return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
@@ -57,26 +57,17 @@ def blocked(now: GateRow, then: GateRow) -> str:
 
 
 def other_code(now: GateRow, then: GateRow) -> str:
-    """Which attack was changed since the baseline, so that the numbers are not of one attack.
+    """Which attacks ran with other code on the two sides, so that the numbers are not of one.
 
     One that finds more would make the method look worse, and one that finds less better.
     """
     both = sorted(now.code.keys() & then.code.keys())
-    changed = [name for name in both if now.code[name] != then.code[name]]
-    if not changed:
-        return ""
-    return (
-        f"{then.value:.4g} -> {now.value:.4g}, but {', '.join(changed)} ran with other code than"
-        " in the baseline, so the attack may have changed and not the method; attack the"
-        " baseline's runs with this code, or if it is meant, --update"
-    )
+    return ", ".join(name for name in both if now.code[name] != then.code[name])
 
 
 def outdated(now: GateRow) -> str:
     """Why a row that is not worse is no news: an attack that is not the installed one."""
-    if STALE not in now.flags:
-        return ""
-    return "not worse, but attacked by other code than is installed; run leakbench attack first"
+    return BLOCKING[STALE] if STALE in now.flags else ""
 
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Literal
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import ALWAYS_GATED, UTILITY, Baseline, GateRow, load, save
 from leakbench.gate.comparing import blocked, difference, moved, other_code, outdated, unchanged
+from leakbench.results.number import when
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
 
 __all__ = ["Baseline", "CheckResult", "Comparison", "GateRow", "check", "load", "save", "update"]
@@ -154,8 +155,8 @@ def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRo
         return ""
 
     def place(r: GateRow) -> tuple[object, ...]:
-        stage = "all" if r.stage == "final" else r.stage  # one question, as in the cascade
-        return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, stage
+        # One question, as in the cascade.
+        return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, when(r.stage)
 
     for name, part in there.items():
         entered = (
@@ -194,7 +195,12 @@ def _judge_all(
         elif unchanged(now, then):
             same = "unchanged: the same guesses, byte for byte"
             rows.append(_fine(Comparison(name, "fine", same, 0.0, 0.0, 0.0, now, then)))
-        elif why := other_code(now, then):
+        elif other := other_code(now, then):
+            why = (
+                f"{then.value:.4g} -> {now.value:.4g}, but {other} ran with other code than in the"
+                " baseline: the attack may have changed, and not the method. Make the baseline's"
+                " runs again with this code, or if it is meant, --update"
+            )
             rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
         elif then.allowed is None:
             why = f"{then.metric} has no margin: write one into the baseline"

@@ -14,6 +14,7 @@ from leakbench.base.files import SCHEMA, digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
 from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
 from leakbench.results.settings import Setting
@@ -101,10 +102,16 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
 
 
 def _code(seeds: Sequence[Measured]) -> dict[str, str]:
-    """One digest for each attack; seeds whose attacks differ are not pooled."""
-    known = {name: of for m in seeds for name, of in m.code.items() if of}
-    digests = {n: hashlib.sha256(canonical(of).encode()).hexdigest() for n, of in known.items()}
-    return {name: sha[:16] for name, sha in sorted(digests.items())}
+    """One digest for each attack; seeds whose attacks differ are not pooled.
+
+    The method that an attack replays is not in it: it is what the gate is about.
+    """
+    out = {}
+    for name, of in sorted((name, of) for m in seeds for name, of in m.code.items()):
+        known = {part: of[part] for part in PARTS if part in of}
+        if known:
+            out[name] = hashlib.sha256(canonical(known).encode()).hexdigest()[:16]
+    return out
 
 
 def _truth(run: Run) -> str:

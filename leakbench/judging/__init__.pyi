@@ -9,6 +9,7 @@ from .attackers import present as present
 from .attackers import real as real
 from .attackers import row_of as row_of
 from .attackers import speaks as speaks
+from .evidence import Evidence as Evidence
 from .fronts import Axes as Axes
 from .fronts import Corner as Corner
 from .fronts import Slab as Slab
@@ -21,11 +22,13 @@ from .judging import find_questions as find_questions
 from .opening import counts as counts
 from .opening import headline as headline
 from .opening import unjudged as unjudged
+from .praise import leaks_least as leaks_least
+from .praise import may_be as may_be
+from .praise import most_often as most_often
 from .question import Judged as Judged
 from .question import Question as Question
 from .question import Span as Span
 from .sentences import ORACLES as ORACLES
-from .sentences import count as count
-from .sentences import plural as plural
-from .verdict import Evidence as Evidence
 from .verdict import Verdict as Verdict
+from .wording import count as count
+from .wording import plural as plural

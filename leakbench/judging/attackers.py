@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from leakbench.judging.question import Judged, Question
-from leakbench.judging.sentences import plural
+from leakbench.judging.wording import plural
 from leakbench.results.front import fit
 from leakbench.results.number import Number
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from leakbench.base.meaning import Meaning
 from leakbench.judging.attackers import present
+from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
-from leakbench.judging.verdict import Evidence, judge
+from leakbench.judging.verdict import judge
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
 # The end of training is what is judged; before it in their order.
 STAGES = ("final", "untrained", "early", "middle")
+# What no attack could be run on yet.
+UNDONE: dict[str, Literal["not finished", "failed"]] = {
+    "running": "not finished",
+    "failed": "failed",
+}
 
 
 def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> list[Question]:
@@ -118,6 +125,7 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
     special = {n.attacker.name: n for n in numbers if n.attacker.made}
     public = _asked(setting, (question.meaning.public, *at[1:]))
     kinds = set(question.topic.kinds)
+    state = UNDONE.get(setting.state, "")
     evidence = Evidence(
         meaning=question.meaning,
         attacks=tuple(n for n in numbers if not n.attacker.made),
@@ -129,13 +137,35 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
         kind=question.topic.kind,
         sends=tuple(sorted(setting.kinds - {"model"})),
         sends_kind=not setting.every or not kinds or bool(setting.kinds & kinds),
-        reason=" ".join(why.reasons[:2]) or "no attack that fits was run",
+        reason=setting.why if state else _because(why),
+        state=state,
+        audited=_audited(setting) if question.topic.kind == "update" else None,
+        present=_present(setting),
         public=_largest([n for n in public if not n.attacker.made]),
         unmeasured=why.unmeasured,
     )
     verdict = judge(evidence)
     told = sentence(evidence, verdict)
     return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
+
+
+def _because(why: _Why) -> str:
+    return " ".join(why.reasons[:2]) or "no attack that fits was run"
+
+
+def _audited(setting: Setting) -> int | None:
+    """How many clients of an audited round are recorded whole; None where nothing says so."""
+    every = [run.meta.get("spec", {}).get("record", {}) for run in setting.runs]
+    known = [r["audited"] for r in every if r.get("name") == "standard" and "audited" in r]
+    return min(known, default=None)
+
+
+def _present(setting: Setting) -> int | None:
+    """How many clients take part in a round; None where nothing says so."""
+    if not setting.runs or "clients" not in setting.one.meta.get("facts", {}):
+        return None
+    share = setting.configuration.params.get("fraction", 1.0)
+    return max(1, round(share * int(setting.one.meta["facts"]["clients"])))
 
 
 def _asked(setting: Setting, question: tuple[str, bool, str]) -> list[Number]:

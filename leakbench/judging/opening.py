@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leakbench.base.meaning import Meaning
+from leakbench.judging.praise import candidate, leaks_least
 from leakbench.judging.question import Judged, Question, Span
-from leakbench.judging.sentences import ATTACKERS, amount
+from leakbench.judging.sentences import ATTACKERS
 from leakbench.judging.verdict import Word
+from leakbench.judging.wording import amount
 from leakbench.results.number import Utility
 
 # What a word counts as, where settings that cannot be judged are counted.
@@ -22,8 +24,13 @@ UNJUDGED: dict[Word, str] = {
     "attack too weak": "attack too weak",
     "nothing to attack": "nothing to attack",
     "not attacked": "not attacked",
+    "not finished": "not finished",
+    "failed": "failed",
     "cannot tell": "cannot tell",
 }
+
+
+MOST = Span(text=" most of what there is to leak.")
 
 
 def span(text: str, tone: str = "") -> Span:
@@ -42,7 +49,7 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     if question is None:
         return (span("No attack has been run: this report says nothing about privacy."),)
     defenses = [j for j in question.judged if not j.setting.reference]
-    sure = [j for j in defenses if j.verdict.judged and not j.setting.dead]
+    sure = [j for j in defenses if candidate(j)]
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
@@ -50,18 +57,17 @@ def headline(question: Question | None) -> tuple[Span, ...]:
         return (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {
-            "leak": (span("leaks", "leak"), span(" most of what there is to leak.")),
+            "leak": (span("leaks", "leak"), MOST),
             "part": (span("leaks in part", "part"), span(".")),
             "held": (span("held", "held"), span(" against every attack tried.")),
         }
         return (span("The one defense setting judged "), *said[sure[0].verdict.tone])
-    most = span(" most of what there is to leak.")
     first: tuple[Span, ...]
     if leak == total:
-        first = (span(f"All {total} defense settings leak", "leak"), most)
+        first = (span(f"All {total} defense settings leak", "leak"), MOST)
     elif leak:
         leaks = "leaks" if leak == 1 else "leak"
-        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), most)
+        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), MOST)
     elif part:
         leaks = "leaks" if part == 1 else "leak"
         none = (span(f"None of {total} defense settings"), span(" gives away most of it; "))
@@ -96,8 +102,7 @@ def reference(question: Question) -> Utility | None:
 
 def lede(question: Question) -> tuple[Span, ...]:
     """The setting safest by its own paper's test, and the one that leaks least and stays useful."""
-    live = [j for j in question.judged if j.verdict.judged]
-    live = [j for j in live if not j.setting.dead and not j.setting.reference]
+    live = [j for j in question.judged if candidate(j)]
     spans = list(_looks_safest(live))
     free = reference(question)
     if free is None or not live:
@@ -106,21 +111,64 @@ def lede(question: Question) -> tuple[Span, ...]:
     name = free.meaning.heading
     if not useful:
         return (*spans, span(f"No setting keeps nine tenths of the {name}."))
-    least = min(useful, key=_worst_then_useless)
+    return (*spans, *_least(useful, name))
+
+
+def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
+    """Who of the settings that stay useful leaks least, where one may be praised."""
+    keep = f"keep nine tenths of the {name}"
+    best = leaks_least(useful)
+    if not best:
+        return _no_praise(useful, name)
+    worst = best[0].verdict.worst
+    assert worst  # noqa: S101 (it was judged)
+    found = amount(best[0].evidence, worst, worst.value.value, full=True)
+    first = span(f"Of the settings that {keep}, ")
+    if len(best) == 1:
+        return (
+            first,
+            span(best[0].setting.name, "strong"),
+            span(f" leaks least: {found} at worst."),
+        )
+    alike = f"all {len(best)}" if len(best) == len(useful) else named(best)
+    least = "" if len(best) == len(useful) else " least and"
+    return (first, span(alike, "strong"), span(f" leak{least} alike: {found} at worst."))
+
+
+def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
+    """None of the settings that stay useful may be called the best."""
+    keep = f"keep nine tenths of the {name}"
+    if all(j.verdict.tone == "leak" for j in useful):
+        if len(useful) > 1:
+            return (span(f"All {len(useful)} settings that {keep} "), span("leak", "leak"), MOST)
+        alone = f"The only setting that keeps nine tenths of the {name} "
+        return (span(alone), span("leaks", "leak"), MOST)
+    least = min(useful, key=lambda j: j.verdict.worst.leak if j.verdict.worst else math.inf)
     worst = least.verdict.worst
     assert worst  # noqa: S101 (it was judged)
     found = amount(least.evidence, worst, worst.value.value, full=True)
-    told = (span(least.setting.name, "strong"), span(f" leaks least: {found} at worst."))
-    if len(useful) > 1 and len({_worst_then_useless(j)[0] for j in useful}) == 1:
-        told = (span(f"all {len(useful)}", "strong"), span(f" leak alike: {found} at worst."))
-    return (*spans, span(f"Of the settings that keep nine tenths of the {name}, "), *told)
+    text = f"None of the settings that {keep} may be called the best: the lowest worst case is"
+    return (span(f"{text} {found}."),)
+
+
+def named(judged: Sequence[Judged], most: int = 3) -> str:
+    """As in "a and b", "a, b, c and 2 more"."""
+    names = [j.setting.name for j in judged]
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
 def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     tested = [j for j in live if j.verdict.paper]
     if not tested:
         return ()
-    best = min(tested, key=lambda j: j.verdict.paper.leak if j.verdict.paper else 0.0)
+    least = min(_by_paper(j) for j in tested)
+    alike = [j for j in tested if _by_paper(j) == least]
+    best = max(alike, key=lambda j: j.verdict.reached.leak if j.verdict.reached else -math.inf)
+    looks = "looks safest by its own paper's test"
+    if len(alike) > 1:
+        looks = f"is one of {len(alike)} that look safest by their own paper's test"
     evidence, verdict = best.evidence, best.verdict
     got, paper, worst = verdict.reached, verdict.paper, verdict.worst
     if not (got and paper and worst):
@@ -134,15 +182,14 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     blind = amount(evidence, got, got.floor.value)
     return (
         span(best.setting.name, "strong"),
-        span(f" looks safest by its own paper's test, which {test}. {who} {verb} "),
+        span(f" {looks}, which {test}. {who} {verb} "),
         span(amount(evidence, got, got.value.value), best.verdict.tone),
         span(f" (at worst {at_worst}, a blind guess {blind}). "),
     )
 
 
-def _worst_then_useless(judged: Judged) -> tuple[float, float]:
-    worst, utility = judged.verdict.worst, judged.setting.final
-    return worst.leak if worst else math.inf, -utility.gain if utility else 0.0
+def _by_paper(judged: Judged) -> float:
+    return judged.verdict.paper.leak if judged.verdict.paper else math.inf
 
 
 def _keeps(utility: Utility, free: Utility) -> bool:

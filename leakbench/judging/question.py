@@ -8,7 +8,9 @@ from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Topic
 from leakbench.base.part import Part
-from leakbench.judging.verdict import Evidence, Verdict
+from leakbench.judging.evidence import Evidence
+from leakbench.judging.shortfall import short
+from leakbench.judging.verdict import Verdict
 from leakbench.results.number import ByName
 from leakbench.results.settings import Setting
 
@@ -40,6 +42,11 @@ class Judged(Part):
     verdict: Verdict
     sentence: str
     also: tuple[str, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """The verdict's word, and in a few more why it cannot be judged."""
+        return short(self.evidence, self.verdict)
 
 
 class Question(Part):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from leakbench.judging.verdict import Evidence, Verdict, seeds_needed
+from leakbench.judging.evidence import Evidence
+from leakbench.judging.shortfall import copied, doubted, exact_units, settle, too_few
+from leakbench.judging.verdict import Verdict
+from leakbench.judging.wording import amount, between, plural
 from leakbench.results.number import Number
 
 ATTACKERS = {
@@ -14,38 +17,6 @@ ATTACKERS = {
 
 
 ORACLES = {"oracle_prototypes": "the true prototypes", "oracle_labels": "the true labels"}
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """As in "1 client", "2 clients"."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def count(value: float, whole: int) -> str:
-    """A share as a count of a whole; none and all only if that is exact."""
-    hits = round(value * whole)
-    if hits == 0 and value > 1e-9:
-        return f"fewer than 1 of {whole}"
-    if hits == whole and value < 1 - 1e-9:
-        return f"more than {whole - 1} of {whole}" if whole > 1 else f"fewer than 1 of {whole}"
-    return f"{hits} of {whole}"
-
-
-def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
-    """A value as the sentence says it.
-
-    As in "94 of 100", in full "94 of 100 clients on average", or "46.2 dB".
-    """
-    noun = evidence.meaning.noun
-    if not noun:
-        return evidence.meaning.text(value)
-    seeds = max(evidence.seeds, 1)
-    whole = max(round(row.value.n / seeds), 1)
-    text = count(value, whole)
-    if not full:
-        return text
-    name = noun.removesuffix("s") if whole == 1 else noun
-    return f"{text} {name}{' on average' if seeds > 1 else ''}"
 
 
 def sentence(evidence: Evidence, verdict: Verdict) -> str:
@@ -61,6 +32,9 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
         if evidence.sends:
             other = f"Judge it by its {_and(evidence.sends)}."
         return f"Sends no {evidence.kind}: nothing for this attack to read. {other}"
+    if evidence.state:
+        why = evidence.reason.removeprefix(f"{evidence.state}: ").rstrip(".")
+        return f"{evidence.state.capitalize()}: {why}. Nothing is known about its leakage."
     if verdict.rule == 2:
         return (
             f"Not attacked: {evidence.reason.rstrip('.') or 'no attack that fits was run'}. Nothing"
@@ -85,6 +59,8 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
             f" {amount(evidence, row, row.control.value, full=True)}; a blind guess {verb}"
             f" {amount(evidence, row, row.floor.value)}. This is not a sign of privacy."
         )
+    if verdict.few:
+        return too_few(evidence, verdict.few)
     assert got  # noqa: S101
     assert worst  # noqa: S101
     blind = f"{verb} {amount(evidence, got, got.floor.value)}"
@@ -107,6 +83,8 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
             f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better."
         )
     if verdict.rule == 8:
+        if verdict.copied:
+            return copied(evidence, verdict.copied, worst)
         return (
             f"Leaks in part: an attacker {verb}"
             f" {amount(evidence, got, got.value.value, full=True)}, at worst"
@@ -114,23 +92,16 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
             f" nothing defended it is {amount(evidence, got, got.control.value)}."
         )
     row = verdict.binding or worst
+    if verdict.doubts:
+        told = "; ".join(doubted(evidence, d) for d in verdict.doubts)
+        most = amount(evidence, worst, worst.value.value, full=True)
+        return (
+            f"Cannot tell: attack too weak to acquit: {told}. At worst it {verb} {most}"
+            f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
+            f" {amount(evidence, worst, worst.floor.value)}."
+        )
     told = f"between {between(evidence, row, 'and')}, n = {row.value.n}"
-    return f"Cannot tell: {told}. {_settle(evidence, row)}"
-
-
-def between(evidence: Evidence, row: Number, joint: str) -> str:
-    """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
-    low, high = (amount(evidence, row, end) for end in (row.value.low, row.value.high))
-    return f"{low} {joint} {high} with 95 % confidence"
-
-
-def _settle(evidence: Evidence, row: Number) -> str:
-    seeds = seeds_needed(row, evidence.seeds)
-    if seeds is None:
-        return "More units would have to be attacked to settle it."
-    if seeds > 50:
-        return "More than 50 more seeds would be needed to settle it."
-    return f"About {plural(seeds, 'more seed')} would settle it."
+    return f"Cannot tell: {told}. {settle(evidence, row)}"
 
 
 def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
@@ -146,6 +117,7 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
         gap = got.leak - paper.leak - 2 * evidence.meaning.matters
     if verdict.rule in (5, 8, 9) and paper and gap > 1e-12:
         out.append(f"Its paper's own attack {verb} {amount(evidence, paper, paper.value.value)}.")
+    out += exact_units(evidence, verdict)
     if evidence.seeds == 1:
         out.append("One seed only: the interval does not cover how training runs differ.")
     if 0 < evidence.dead_seeds < evidence.seeds:

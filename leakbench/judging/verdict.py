@@ -3,38 +3,45 @@
 It is decided by pure functions of numbers.
 
 The principle: accuse with what an attacker really reached (``cascade``), acquit with the upper
-bound (``any_attack``).
+bound (``any_attack``), and only where the attack had the power to find something.
 
     rule  word               when
     1     nothing to attack  it sends no message of the kind asked about
-    2     not attacked       there is no number, for another reason
+    2     not attacked       there is no number, for another reason; of runs that are not complete
+                             the word is "not finished" or "failed"
     3     dead run           every seed is dead
     4     attack too weak    no attack succeeded on the control
     5     leaks              low(reached) is at least half way from the blind guess to the control
     6     cannot tell        only the paper's own attack ran
-    7     held               no attack's high is beyond its blind guess + margin
-    8     leaks in part      low(reached) is beyond the blind guess
-    9     cannot tell        none of these
+    7     held               no attack's high is beyond its blind guess + margin, no unit is as good
+                             as the original, and nothing is left that ``acquittal`` asks for
+    8     leaks in part      low(reached) is beyond the blind guess, by the two intervals or unit by
+                             unit; or some units are as good as the original
+    9     cannot tell        none of these; before rule 4: too few clusters of units to show that
+                             even a perfect attack works
 
 ``reached`` is the cascade or the best single attack above the rung ``paper``, whichever is higher.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, computed_field
 
-from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.judging.acquittal import Doubt, doubts
+from leakbench.judging.evidence import Evidence
+from leakbench.judging.needed import TAIL, strict
+from leakbench.results import paired
 from leakbench.results.number import Number
 
 Word = Literal[
     "nothing to attack",
     "not attacked",
+    "not finished",
+    "failed",
     "dead run",
     "attack too weak",
     "leaks",
@@ -45,29 +52,6 @@ Word = Literal[
 Tone = Literal["leak", "part", "held", "none"]
 
 TONES: dict[Word, Tone] = {"leaks": "leak", "leaks in part": "part", "held": "held"}
-# A share of failed units above which nothing is acquitted.
-MOST_FAILED = 0.1
-
-
-class Evidence(Part):
-    """Everything that decides one verdict: a setting's numbers in one metric.
-
-    They are of real messages or of probes, never both.
-    """
-
-    meaning: Meaning
-    attacks: tuple[Number, ...] = ()
-    cascade: Number | None = None
-    any_attack: Number | None = None
-    seeds: int = 1
-    dead_seeds: int = 0
-    dead_because: str = ""  # why a dead run is dead, a clause for the sentence
-    kind: str = "message of this kind"
-    sends: tuple[str, ...] = ()
-    sends_kind: bool = True
-    reason: str = ""  # why there is no number
-    public: Number | None = None  # without what the attack was given from the truth
-    unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine
 
 
 class Verdict(Part):
@@ -80,6 +64,10 @@ class Verdict(Part):
     paper: Number | None = Field(None, exclude=True)
     binding: Number | None = Field(None, exclude=True)
     counting: tuple[Number, ...] = Field((), exclude=True)
+    doubts: tuple[Doubt, ...] = Field((), exclude=True)  # why finding little says little
+    copied: Number | None = Field(
+        None, exclude=True
+    )  # of whose units some are as good as originals
     beyond_floor: bool = False
 
     @computed_field  # type: ignore[prop-decorator]
@@ -93,11 +81,18 @@ class Verdict(Part):
         """Whether it counts in "k of n"."""
         return self.rule in (5, 7, 8)
 
+    @property
+    def few(self) -> Number | None:
+        """The number with too few clusters of units, where that is why it cannot be told."""
+        return self.binding if self.rule == 9 and self.binding and self.binding.few else None
+
 
 def judge(evidence: Evidence) -> Verdict:
     """The first rule that matches."""
-    rows = (*evidence.attacks, *(r for r in (evidence.cascade, evidence.any_attack) if r))
+    rows = (*evidence.attacks, *evidence.joined)
     if not rows:
+        if evidence.state:
+            return Verdict(rule=2, word=evidence.state)
         if evidence.sends_kind:
             return Verdict(rule=2, word="not attacked")
         return Verdict(rule=1, word="nothing to attack")
@@ -106,9 +101,13 @@ def judge(evidence: Evidence) -> Verdict:
     worst = evidence.any_attack or max(rows, key=_leak)
     # No attack above the rung paper counts: the paper's own stands in.
     reached = _best(evidence, counting) or _most(a for a in counting if a.attacker.paper)
-    above = reached is not None and reached.low > reached.blind_high
+    copied = max((n for n in counting if not n.attacker.paper), key=_as_good, default=None)
+    copied = copied if copied and _as_good(copied) else None
+    above = copied is not None or (reached is not None and _beyond(reached, counting))
 
-    def found(rule: int, word: Word, binding: Number | None = None) -> Verdict:
+    def found(
+        rule: int, word: Word, binding: Number | None = None, lacks: tuple[Doubt, ...] = ()
+    ) -> Verdict:
         return Verdict(
             rule=rule,
             word=word,
@@ -117,25 +116,31 @@ def judge(evidence: Evidence) -> Verdict:
             paper=paper,
             binding=binding,
             counting=counting,
+            doubts=lacks,
+            copied=copied,
             beyond_floor=above,
         )
 
     if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
     if reached is None:
+        few = _most(a for a in evidence.attacks if a.few)
+        if few:
+            return found(9, "cannot tell", few)
         weak = evidence.cascade or evidence.any_attack or evidence.attacks[0]
         return found(4, "attack too weak", weak)
     if reached.low >= reached.half:
         return found(5, "leaks")
     if reached.attacker.paper:
         return found(6, "cannot tell")
-    counted = (*counting, *(r for r in (evidence.cascade, evidence.any_attack) if r))
+    counted = (*counting, *evidence.joined)
     binding = max(counted, key=lambda n: n.excess)
-    most = max(n.failed / n.tried if n.tried else 0.0 for n in counted)
-    if evidence.any_attack and binding.excess <= 0 and not above and most <= MOST_FAILED:
-        return found(7, "held")
     if above:
         return found(8, "leaks in part")
+    # What the worst case or the paper's own copied was picked by the truth: it does not accuse.
+    if evidence.any_attack and binding.excess <= 0 and not any(map(_as_good, counted)):
+        lacks = doubts(evidence, counting)
+        return found(9, "cannot tell", binding, lacks) if lacks else found(7, "held")
     return found(9, "cannot tell", binding)
 
 
@@ -143,8 +148,23 @@ def _leak(n: Number) -> float:
     return n.leak
 
 
+def _as_good(n: Number) -> int:
+    return n.power.as_good if n.power else 0
+
+
 def _most(numbers: Iterable[Number]) -> Number | None:
     return max(numbers, key=_leak, default=None)
+
+
+def _beyond(reached: Number, counting: Sequence[Number]) -> bool:
+    """Is its low beyond the blind guess: by the intervals, or over the same units?
+
+    The best of several single attacks pays for having been picked, as in ``strict``.
+    """
+    if reached.low > reached.blind_high:
+        return True
+    several = 1 if reached.attacker.made else max(sum(not a.attacker.paper for a in counting), 1)
+    return paired.lower(reached.parts, "attack", TAIL / several) > 0
 
 
 def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
@@ -157,41 +177,3 @@ def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
     if evidence.cascade and not evidence.cascade.weak:
         numbers.insert(0, evidence.cascade)  # first: it wins a tie
     return max(numbers, key=lambda n: (n.low, n.leak), default=None)
-
-
-def seeds_needed(n: Number, seeds: int) -> int | None:
-    """About how many more than ``seeds`` would settle it, or None if none would.
-
-    Intervals are taken to shrink with the square root of the seeds.
-    """
-    edge = n.blind + n.meaning.matters
-    ratios = [(n.high - n.leak) / (edge - n.leak)] if n.leak < edge else []
-    if n.leak > n.blind_high:
-        ratios.append((n.leak - n.low) / (n.leak - n.blind_high))
-    if not ratios:
-        return None
-    seeds = max(seeds, 1)
-    return max(1, math.ceil(seeds * min(ratios) ** 2) - seeds)
-
-
-def strict(number: Number, count: int) -> Number:
-    """The number with its interval at 5 % / ``count``: the best of several was picked by looking.
-
-    A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by
-    Student's quantiles, which also carries what seeds added to it. Degrees of freedom: n - 1.
-    """
-    e = number.value
-    if count < 2 or e.interval == "exact":
-        return number
-    from scipy.stats import beta, t
-
-    tail = 0.025 / count
-    free = max(e.n - 1, 1)
-    wider = float(t.ppf(1 - tail, free) / t.ppf(0.975, free))
-    low, high = e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
-    if e.interval == "clopper-pearson":
-        hits, up = math.floor(e.value * e.n + 1e-9), math.ceil(e.value * e.n - 1e-9)
-        least = float(beta.ppf(tail, hits, e.n - hits + 1)) if hits > 0 else 0.0
-        most = float(beta.ppf(1 - tail, up + 1, e.n - up)) if up < e.n else 1.0
-        low, high = max(min(low, least), 0.0), min(max(high, most), 1.0)
-    return number.model_copy(update={"value": replace(e, low=low, high=high)})

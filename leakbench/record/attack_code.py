@@ -8,6 +8,7 @@ from typing import Any
 
 from leakbench.base import registry, sources
 from leakbench.base.errors import LeakbenchError
+from leakbench.record import origin
 
 STALE = "stale_attack"  # the flag
 # What a guess depends on beside its attack: what the attack is shown, and by what it replays.
@@ -23,12 +24,22 @@ GUESSED = ("attack", "core")
 PARTS = (*GUESSED, "scoring")
 
 
-def guessed_by(module: str) -> dict[str, str]:
-    """Digests of an attack's module with what it imports of its package, and of the core.
+def guessed_by(attack: object, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of an attack's module, of the core, and of the method of ``spec`` that it replays.
 
-    Without that of the attack where its module has no source file, as in a notebook.
+    Each with what it imports of its package; without that of the attack where its module has no
+    source file, as in a notebook.
     """
-    return {**_digest("attack", module), **_digest("core", *CORE)}
+    module = type(attack).__module__
+    return {**_digest("attack", module), **_digest("core", *CORE), **_replayed_by(spec)}
+
+
+def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The digest of the installed method, wrappers and task of a run's spec."""
+    try:
+        return {"method": origin.code(spec)["method"]}
+    except LeakbenchError:
+        return {}
 
 
 def scored_by(metrics: Iterable[Any]) -> dict[str, str]:
@@ -49,11 +60,11 @@ def installed(name: str) -> Mapping[str, str]:
         return {}
     if module is None:
         return {}
+    found = {**_digest("attack", module), **_digest("core", *CORE)}
     try:
-        metrics = registry.load("attacks", name).metrics
+        return {**found, **scored_by(registry.load("attacks", name).metrics)}
     except LeakbenchError:
-        return guessed_by(module)
-    return {**guessed_by(module), **scored_by(metrics)}
+        return found
 
 
 def differ(
@@ -63,9 +74,14 @@ def differ(
     return tuple(p for p in parts if one.get(p) and other.get(p) and one[p] != other[p])
 
 
-def stale(made: Mapping[str, str], name: str) -> bool:
-    """Was it guessed or scored by other code than is installed? Not, where none is installed."""
-    return bool(differ(made, installed(name)))
+def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
+    """Was it guessed or scored by other code than is installed? Not, where none is installed.
+
+    The method that it replayed must be the one that the run (whose run.json is ``run``) was trained
+    by, installed or not.
+    """
+    trained = {"method": str(run.get("sources", {}).get("method", ""))}
+    return bool(differ(made, installed(name)) or differ(made, trained, ("method",)))
 
 
 @lru_cache(maxsize=256)

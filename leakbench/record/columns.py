@@ -43,7 +43,7 @@ UTILITY = _names(
 )
 MISSING = _names("task defense defense_params attack metric reason")
 DIAGNOSTICS = _names("run round name value")
-UNITS = _names("role metric round probe unit cluster score failed accepted")
+UNITS = _names("role metric round probe unit cluster score failed accepted settled")
 
 TABLES: dict[str, tuple[str, ...]] = {
     "results": RESULTS,
@@ -64,12 +64,12 @@ FLOATS = _names(
     """
 )
 WHOLE = _names("seed round n failed")
-BOOLEANS = _names("probe accepted on_front")
+BOOLEANS = _names("probe accepted settled on_front")
 
 # The attacker's strength, weakest first.
 RUNGS = _names("paper transcript method public")
 OBJECTS = _names("defense_params wrappers attack_params")  # as canonical JSON
-STAGES = _names("untrained early middle final all curve")
+STAGES = _names("untrained early middle final before after all curve")
 FLAGS = _names(
     """
     control_failed dead_run one_seed few_seeds few_units failed_units oracle_prototypes

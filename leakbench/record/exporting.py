@@ -59,6 +59,21 @@ def export(run: Run, out: Path) -> list[str]:
             written.
         BrokenFile: a file of the run is damaged.
     """
+    part = _part(run)
+    part.archive(out, _meta(part))
+    return _warnings(run)
+
+
+def named(run: Run) -> dict[str, str]:
+    """What an attack on an export of ``run`` says that it was made of: the same for every export.
+
+    Raises:
+        UsageError, BrokenFile: as for ``export``.
+    """
+    return Run(run.path, _meta(_part(run))).named
+
+
+def _part(run: Run) -> RunPart:
     must_be_whole(run)
     part = RunPart(run)
     for name in sorted(run.meta["files"]):
@@ -66,8 +81,7 @@ def export(run: Run, out: Path) -> list[str]:
             part.same(name)
         elif name.startswith(ROUNDS):
             part.messages(name, _seen)
-    part.archive(out, _meta(part))
-    return _warnings(run)
+    return part
 
 
 def _seen(message: Row) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from leakbench.base import provenance, registry, sources
-from leakbench.base.errors import LeakbenchError, UnknownName
+from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
 from leakbench.base.spec import canonical
 from leakbench.federation.task import Examples, TaskData
 from leakbench.record.runspec import RunSpec
@@ -55,8 +55,10 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
     The method's are its own module, its wrappers' and its task's, with what they import of their
     own packages. Read once in a process, which goes on with the code that it has imported.
 
+    Without `method` where one of these has no source file, as in a notebook.
+
     Raises:
-        UsageError: one of them is not installed, or has no source file.
+        UsageError: one of them is not installed.
     """
     named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
@@ -66,7 +68,8 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
         if name not in known:
             raise UnknownName(kind.removesuffix("s"), name, known)
         modules.add(known[name])
-    return {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
+    found = {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
+    return {k: digest for k, digest in found.items() if digest}
 
 
 def data_digest(data: TaskData) -> str:
@@ -105,7 +108,7 @@ def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskD
     official = None if data.unofficial is None else not data.unofficial
     said = {
         "data": {"digest": origin["data"], "official": official},
-        "sources": {k: origin[k] for k in ("method", "core")},
+        "sources": {k: origin[k] for k in ("method", "core") if k in origin},
         "machine": {k: origin[k] for k in _machine()},
     }
     return said | ({"begun_by": begun_by} if begun_by else {})
@@ -186,13 +189,23 @@ def _short(origin: Mapping[str, Any], key: str) -> str:
 
 def _loaded(modules: set[str] | tuple[str, ...]) -> str:
     """The modules, each with its file: one of another folder may have the same name."""
-    found = {name: find_spec(name) for name in modules}
-    return canonical({name: spec and spec.origin for name, spec in found.items()})
+    found = {}
+    for name in modules:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):  # made by hand, in a notebook
+            spec = None
+        found[name] = spec and spec.origin
+    return canonical(found)
 
 
 @lru_cache(maxsize=256)
 def _digest(modules: str) -> str:
-    return sources.digest(json.loads(modules))
+    """Empty where one of the modules has no source file."""
+    try:
+        return sources.digest(json.loads(modules))
+    except UsageError:
+        return ""
 
 
 def _add(sha: Any, name: str, tensor: torch.Tensor) -> None:

@@ -179,7 +179,9 @@ class Recorder(Observer[Federation]):
 
     def close(self, fed: Federation) -> None:
         """Write this round's files."""
-        if self.policy.surveys(fed.t, self.rounds) and fed.t > 0:
+        # Before the first round nobody has a secret yet, unless somebody sends something.
+        told = fed.t > 0 or any(m.sender != "server" for m in self.sent)
+        if self.policy.surveys(fed.t, self.rounds) and told:
             everyone = fed.secrets()
             if everyone:
                 self.truth["everyone"] = everyone

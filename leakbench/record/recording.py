@@ -71,6 +71,11 @@ class Recording:
         """{stage: round} of the audited rounds."""
         return dict(self.run.meta["stages"])
 
+    @property
+    def audited(self) -> int:
+        """Clients of an audited round whose updates were kept, at most."""
+        return self.spec.record.audited
+
     @cached_property
     def facts(self) -> Facts:
         """Public facts of the task."""

@@ -164,14 +164,15 @@ def _begun_by(
         return past
     if not mixed or set(differs) & set(origins.UNMIXED):
         raise UsageError(origins.refusal(folder, then, now))
-    return [*past, {**then, "until": int(tree["federation"]["t"])}]
+    told = {k: v for k, v in then.items() if k != "run"}  # its name holds the seed
+    return [*past, {**told, "until": int(tree["federation"]["t"])}]
 
 
 def _said(folder: Path, now: Mapping[str, Any], say: Callable[[str], None]) -> None:
     """A complete run is not trained again; where other code or data made it, that is told."""
     meta = read_sealed(folder / "run.json")
     made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
-    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now[k])]
+    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now.get(k, v))]
     if differs:
         say(
             f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"

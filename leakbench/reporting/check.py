@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.gate.gate import CheckResult, Comparison
-from leakbench.judging.sentences import plural
+from leakbench.judging.wording import plural
 from leakbench.reporting.commands import more_seeds, training, trains
 from leakbench.reporting.data import Check, CheckRow
 from leakbench.results.names import Method, setting_names

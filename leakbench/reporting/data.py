@@ -150,7 +150,9 @@ class Embedding(Part):
 
     ``setting``: its id. ``why``: why this setting is shown. ``by``: the attack, in words.
     ``clients``: (n,) numbers; ``true``, ``shared``, ``recovered``: (n, 2) positions; None where the
-    attack gave no prototype. ``left_out``: clients not shown.
+    attack gave no prototype. ``left_out``: clients not shown. ``right``: of how many
+    of the ``tried`` clients of this run the guess is nearest to their own true prototype (ties
+    count their share).
     """
 
     kind: Literal["embedding"] = "embedding"
@@ -163,6 +165,8 @@ class Embedding(Part):
     shared: tuple[Position, ...]
     recovered: tuple[Position | None, ...]
     left_out: int = 0
+    right: float = 0.0
+    tried: int = 0
 
 
 class Naming(Part):

@@ -7,8 +7,10 @@ They open the truth, as scoring does, and hold numbers and places only, never an
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,27 +18,34 @@ from torch import Tensor
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.base.streams import shared
+from leakbench.judging.praise import leaks_least
+from leakbench.judging.question import Judged, Question
 from leakbench.metrics import prototype_pairs
 from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.curves import chosen, in_words
 from leakbench.reporting.data import Embedding, Map, Naming, Position, Split
+from leakbench.results import front as _front
 from leakbench.results.number import ANY, END, Number
 from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
 
-UNFIT = {"dead_run", "control_failed"}
 TASKS = 4  # of whose prototypes there are maps
 PLACED = 150  # clients in one of them
 GAP = 0.1  # a narrower one is no reason
 WIDEST = "the widest gap between its paper's own attack and the worst case"
 LEAST = "the live defense setting that leaks least"
+ALIKE = "one of {} that leak least, alike"
+LOWEST = "the lowest worst case of the live defense settings; verdict: {}"
 
 
-def of(settings: Sequence[Setting]) -> list[Map]:
-    """For at most ``TASKS`` tasks two settings' prototypes; for every task its split."""
+def of(settings: Sequence[Setting], questions: Sequence[Question]) -> list[Map]:
+    """For at most ``TASKS`` tasks two settings' prototypes; for every task its split.
+
+    ``questions``: what was found of the settings, which says who may be praised.
+    """
     out: list[Map] = []
-    for why, setting, numbers in _worth_it(settings):
+    for why, setting, numbers in _worth_it(settings, questions):
         out += _of_setting(setting, why, numbers)
     first = {s.task: s.runs[0] for s in reversed(settings) if s.runs}
     for task, run in reversed(first.items()):
@@ -45,7 +54,9 @@ def of(settings: Sequence[Setting]) -> list[Map]:
     return out
 
 
-def _worth_it(settings: Sequence[Setting]) -> Iterator[tuple[str, Setting, list[Number]]]:
+def _worth_it(
+    settings: Sequence[Setting], questions: Sequence[Question]
+) -> Iterator[tuple[str, Setting, list[Number]]]:
     """(why, setting, its numbers) of the settings worth a map.
 
     At most two a task, chosen by their numbers; never dead ones.
@@ -53,7 +64,7 @@ def _worth_it(settings: Sequence[Setting]) -> Iterator[tuple[str, Setting, list[
     tasks: dict[str, dict[str, list[Number]]] = defaultdict(dict)
     for s in settings:
         found = [n for n in s.numbers if n.metric == P_LEAK.name and not n.probe]
-        found = [n for n in found if n.stage in END and not n.flags & UNFIT]
+        found = [n for n in found if n.stage in END and _front.fit(n)]
         if found:
             tasks[s.task][s.key] = found
     known = {s.key: s for s in settings}
@@ -64,10 +75,26 @@ def _worth_it(settings: Sequence[Setting]) -> Iterator[tuple[str, Setting, list[
         if gaps and max(gaps.values()) > GAP:
             picked[max(gaps, key=lambda k: (gaps[k], k))] = WIDEST
         if hiding:
+            judged = _judged(questions, task, hiding)
             least = min(hiding, key=lambda k: (_reached(hiding[k]), k))
-            picked.setdefault(least, LEAST)
+            best = [j.setting.key for j in leaks_least(judged.values())]
+            picked.setdefault(best[0] if best else least, _praised(least, best, judged))
         for key, why in picked.items():
             yield why, known[key], hiding[key]
+
+
+def _judged(questions: Sequence[Question], task: str, keys: Container[str]) -> dict[str, Judged]:
+    """What was found of these settings' prototypes after training."""
+    mine = [q for q in questions if q.task == task and q.metric == P_LEAK.name]
+    asked = [j for q in mine if q.stage == "final" and not q.probe for j in q.judged]
+    return {j.setting.key: j for j in asked if j.setting.key in keys}
+
+
+def _praised(least: str, best: Sequence[str], judged: Mapping[str, Judged]) -> str:
+    """Why a setting with the lowest worst case is shown: praise only where it may be praised."""
+    if best:
+        return LEAST if len(best) == 1 else ALIKE.format(len(best))
+    return LOWEST.format(judged[least].verdict.word if least in judged else "not attacked")
 
 
 def _worst(numbers: Sequence[Number]) -> Number | None:
@@ -106,10 +133,14 @@ def _of_setting(setting: Setting, why: str, numbers: Sequence[Number]) -> Iterat
                 failed=sum(failed for _, failed in names),
             )
     best = chosen(made)[-1]
-    folder = _folder(setting.runs[0], best)
-    if folder is not None and setting.runs[0] in runs:
+    folder = _folder(setting.runs[0], best) if setting.runs[0] in runs else None
+    if folder is not None:
         found_ = _embedding(setting.runs[0], folder, best)
-        about = {"setting": setting.id, "why": why, "by": in_words(best.attacker, every)}
+        right, failed = _naming(setting.runs[0], folder, best)
+        tried = failed + len({owner for owner, _ in right})
+        named_right = math.fsum(share for (owner, who), share in right.items() if owner == who)
+        about: dict[str, Any] = {"setting": setting.id, "why": why, "right": named_right}
+        about |= {"by": in_words(best.attacker, every), "tried": tried}
         yield found_.model_copy(update=about)
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, computed_field
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.gate.baseline import GateRow
-from leakbench.gate.comparing import BLOCKING, changed, difference, unchanged
+from leakbench.gate.comparing import BLOCKING, changed, difference, other_code, unchanged
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.intervals import Estimate
@@ -149,11 +149,14 @@ class _Compared:
     def of(cls, now: GateRow, then: GateRow) -> _Compared:
         """Compared as the gate does, as far as that can be had."""
         unlike, few = _unlike(now, then), _few(now, then)
+        same, other = not unlike and unchanged(now, then), other_code(now, then)
+        if other and not (unlike or same):
+            unlike = f"{other} ran with other code than then"
         why = unlike or ("one seed: how training runs differ is not covered" if few else "")
         if not (now.has_units and then.has_units):
             told = "; ".join(w for w in (why, TABLES_ONLY) if w)
             return cls(now, then, False, None, None, told)
-        if not unlike and unchanged(now, then):
+        if same:
             return cls(now, then, True, None, None, "the same guesses, byte for byte")
         return cls(now, then, False, difference(now, then), difference(then, now), why)
 

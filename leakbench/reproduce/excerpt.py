@@ -65,8 +65,8 @@ def attacks(run: Run, small: Run) -> Row:
     of ``small``, and why the others cannot.
     """
     full = Recording(Run(run.path, {k: v for k, v in run.meta.items() if k != "excerpt"}))
-    fitting = [c for c in choices.variants() if not c.attack.obstacle(full)]
-    why = [(c, c.attack.obstacle(Recording(small))) for c in fitting]
+    fitting = [c for c in choices.variants() if not c.obstacle(full)]
+    why = [(c, c.obstacle(Recording(small))) for c in fitting]
     fits = [{"name": c.name, "params": c.attack.parameters()} for c, reason in why if not reason]
     some = {fit["name"] for fit in fits}
     # Once, though an attack may have two settings.

@@ -62,7 +62,7 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
     unfit, failed = [], []
     for name, params in attacks:
         choice = choices.build(name, params)
-        why = choice.attack.obstacle(recording)
+        why = choice.obstacle(recording)
         if why:
             unfit.append(f"{choice.title}: {why}")
             continue

@@ -15,6 +15,7 @@ from leakbench.attacking import choices
 from leakbench.base import provenance
 from leakbench.base.errors import NotMeasured
 from leakbench.base.spec import canonical
+from leakbench.judging.wording import of_clusters
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
 from leakbench.reproduce import prototype_views
@@ -159,7 +160,7 @@ class _OfRuns:
         self.planned, self.found, self.attacks = planned, found, attacks
         self.setting, self.marks = setting, _stand_in(planned)
         metas = [r.meta for r in setting.runs]
-        self.made = {
+        self.made: Cells = {
             "seeds": setting.seeds,
             "engine": _each(str(m["engine"]) for m in metas),
             "device": _each(str(m["device"]) for m in metas),
@@ -209,6 +210,10 @@ class _OfRuns:
             return {"note": self._why(m)}
         out = {"ours": Measurement.of(n.value, n.meaning), "flags": n.flags | self.marks}
         out |= {"floor": n.floor.value, "control": n.control.value}
+        if n.few and n.power:
+            told = f"too few {of_clusters(n)} ({n.power.clusters} of {n.power.needed} needed)"
+            why = f"{m.attack}, {m.metric}: {told} to show that the attack works"
+            out["note"] = "; ".join(part for part in (self.made["note"], why) if part)
         return out | ({"std": _std(n)} if m.over else {})
 
     def _number(self, m: Measure) -> Number | None:

@@ -85,7 +85,10 @@ _MARKED = {
     "unofficial_data": "On data that are not, byte for byte, the official set's",
     "mixed_code": "Of runs that no one code made",
     "stale_run": "Of runs that other code made than what is installed",
-    "control_failed": "An attack that finds nothing undefended either is too weak to judge",
+    "control_failed": (
+        "Where the control's interval does not leave the blind guess's, the attack is too weak to"
+        " judge, or has too few clients"
+    ),
     "one_seed": "One seed",
 }
 

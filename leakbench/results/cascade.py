@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 
 from leakbench.record.columns import STAGES
+from leakbench.results import paired
 from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Environment, Measured, Unit, when
 from leakbench.results.units import ROLES, pooled
 from leakbench.scoring import flags
@@ -87,8 +88,8 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
 
 
 def weak(m: Measured) -> bool:
-    """Did its control fail?"""
-    return flags.control_failed(m.meaning.direction, m.floor, m.control)
+    """Was it not shown to work where nothing is defended?"""
+    return "no_control" not in m.flags and not paired.shown([m], m.floor, m.control)
 
 
 def of_run(numbers: Sequence[Measured]) -> list[Measured]:
@@ -137,7 +138,8 @@ def _flags(m: Measured, used: Sequence[Measured]) -> frozenset[str]:
     out = {f for p in used for f in p.flags} & flags.CARRIED
     out |= flags.of_units([u.cluster for u in units], [u.failed for u in units])
     out |= {"probe"} if m.probe else set()
-    out |= {"control_failed"} if weak(m) else set()
+    failed = flags.control_failed(m.meaning.direction, m.floor, m.control)
+    out |= {"control_failed"} if failed else set()
     return frozenset(out)
 
 

@@ -26,7 +26,9 @@ UNIT = "test unit"  # of utility
 CASCADE, ANY = "cascade", "any_attack"
 MADE = (CASCADE, ANY)  # numbers made from the units of attacks
 
-END = ("final", "all")  # rows of the last round, and of all rounds together: one question
+# Rows of the last round, of all rounds together, and of what is sent outside the rounds, where that
+# is attacked apart: one question.
+END = ("final", "all", "after", "before")
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 Flags = Annotated[frozenset[str], PlainSerializer(flags.ordered, return_type=list[str])]
@@ -100,6 +102,7 @@ class Unit:
     score: float
     failed: bool
     accepted: bool  # by the attack's own self-check
+    settled: bool = True  # False: the attack says that its search did not converge
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,16 @@ class Provenance(Part):
     guess_sha256: tuple[str, ...]
 
 
+class Power(Part):
+    """What a number's units say of the attack beside their mean."""
+
+    shown: bool  # is the control beyond the blind guess, by intervals or unit by unit?
+    clusters: int  # of units, over all seeds
+    needed: int  # how many it takes to show that even a perfect attack works
+    unsettled: int  # units on which the search is open, beside those that failed
+    as_good: int  # units whose guess is as good as the original
+
+
 class Number(Part):
     """A number of one configuration, pooled over its seeds."""
 
@@ -236,6 +249,7 @@ class Number(Part):
     claim: Claim | None = None
     command: str = ""  # what makes it again
     utility: Utility = Field(exclude=True)
+    power: Power | None = Field(None, exclude=True)  # None where it was read from a table
     # The seeds' own; none where it was read from a table.
     parts: tuple[Measured, ...] = Field((), exclude=True)
 
@@ -274,6 +288,11 @@ class Number(Part):
         scaled = self.meaning.scaled(value)
         return scaled if self.meaning.direction == "up" else -scaled
 
+    def unturned(self, leak: float) -> float:
+        """The value that is ``leak`` when turned: the inverse of ``turned``."""
+        scaled = leak if self.meaning.direction == "up" else -leak
+        return math.exp(scaled) if self.meaning.scale == "log" else scaled
+
     @property
     def leak(self) -> float:
         """The value, turned."""
@@ -304,7 +323,37 @@ class Number(Part):
         """The control, turned, and no better than "as good as the original"."""
         as_good = self.meaning.as_good
         cap = math.inf if as_good is None else self.turned(as_good)
+        if not self.controlled:
+            return math.inf if self.success is None else self.success
         return min(self.turned(self.control.value), cap)
+
+    @property
+    def controlled(self) -> bool:
+        """Did anybody run the attack where nothing is defended?"""
+        return "no_control" not in self.flags
+
+    @property
+    def success(self) -> float | None:
+        """What an attack reaches that finds all there is, turned.
+
+        As good as the original, or else the end of the range. None where the metric has neither.
+        """
+        low, high = self.meaning.ends
+        end = high if self.meaning.direction == "up" else low
+        if self.meaning.as_good is not None:
+            end = self.meaning.as_good
+        return None if math.isinf(end) else self.turned(end)
+
+    @property
+    def able(self) -> bool:
+        """Does the control get at least half way from the blind guess to ``success``?
+
+        Else the attack finds little even where nothing is defended, and finding nothing here says
+        nothing.
+        """
+        if self.success is None or not self.controlled:
+            return False
+        return self.best >= self.blind + (self.success - self.blind) / 2 - 1e-12
 
     @property
     def half(self) -> float:
@@ -315,9 +364,17 @@ class Number(Part):
     def weak(self) -> bool:
         """Does the attack say nothing?
 
-        It fails where nothing is defended, or hardly beats the blind guess there.
+        It was not shown to work where nothing is defended, or hardly beats the blind guess there.
         """
-        return "control_failed" in self.flags or self.best - self.blind < 2 * self.meaning.matters
+        if not self.controlled:
+            return False
+        shown = "control_failed" not in self.flags if self.power is None else self.power.shown
+        return not shown or self.few or self.best - self.blind < 2 * self.meaning.matters
+
+    @property
+    def few(self) -> bool:
+        """Are there too few clusters of units to show that even a perfect attack works?"""
+        return self.power is not None and self.power.clusters < self.power.needed
 
     @property
     def excess(self) -> float:

@@ -11,13 +11,13 @@ from leakbench.base.errors import UsageError
 from leakbench.record import origin
 from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
-from leakbench.results import cascade, claims
-from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Utility
+from leakbench.results import cascade, claims, paired
+from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
 from leakbench.results.units import pooled
 from leakbench.results.utility import of_runs
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import NoInterval
+from leakbench.statistics.intervals import Estimate, NoInterval
 
 Lack = tuple[str, str, str]  # attack, metric, reason
 
@@ -45,7 +45,8 @@ class Pooling:
             except NoInterval as error:
                 missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
                 continue
-            if "control_failed" in out[-1].flags:
+            power = out[-1].power
+            if power is not None and not power.shown:
                 weak.add(key)
         # Kind, metric, probe, why -> stages.
         none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
@@ -92,6 +93,7 @@ class Pooling:
             flags=frozenset(marks),
             claim=claim(self.setting, first.meaning.name, first.stage, newest),
             utility=self.final,
+            power=power(seeds, found["floor"], found["control"], found["attack"].interval),
             parts=tuple(seeds),
         )
 
@@ -104,6 +106,24 @@ class Pooling:
         # A configuration is dead if any of its seeds is, attacked or not.
         out |= self.final.flags & {"dead_run"}
         return out | ({"probe"} if seeds[0].probe else set())
+
+
+def power(seeds: Sequence[Measured], floor: Estimate, control: Estimate, interval: str) -> Power:
+    """What the units of one number say of its attack.
+
+    Args:
+        seeds: the same number of each seed.
+        floor: over the seeds; so is ``control``.
+        control: what the attack reaches where nothing is defended.
+        interval: of the number itself.
+    """
+    return Power(
+        shown=paired.shown(seeds, floor, control),
+        clusters=paired.clusters(seeds),
+        needed=paired.needed(seeds, floor, interval),
+        unsettled=sum(paired.unsettled(m) for m in seeds),
+        as_good=sum(paired.as_good(m) for m in seeds),
+    )
 
 
 def claim(

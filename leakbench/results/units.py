@@ -158,7 +158,7 @@ def _measured(
         value=Estimate(row["value"], row["low"], row["high"], n, unit, row["interval"]),
         floor=beside("floor"),
         control=beside("control"),
-        flags=frozenset(flags.split(flags.today(row["flags"], folder))),
+        flags=frozenset(flags.split(flags.today(row["flags"], folder, run.meta))),
         order=int(folder.meta["order"]),
         units=units,
         exact=_exact(row),
@@ -178,7 +178,8 @@ def _units(folder: AttackFolder) -> Mapping[tuple[Any, ...], list[Unit]]:
     """(role, metric, round, probe) -> units."""
     out: dict[tuple[Any, ...], list[Unit]] = defaultdict(list)
     for row in folder.table("units.csv", UNITS):
-        unit = Unit(row["unit"], row["cluster"], row["score"], bool(row["failed"]), row["accepted"])
+        said = (bool(row["failed"]), row["accepted"], row["settled"])
+        unit = Unit(row["unit"], row["cluster"], row["score"], *said)
         out[row["role"], row["metric"], row["round"], row["probe"]].append(unit)
     return out
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from leakbench.record import attack_code
 from leakbench.record.columns import FLAGS
@@ -13,9 +14,12 @@ FEW_UNITS, FEW_CLUSTERS = 50, 10
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
+CARRIED |= {"isolated", "submitted", "no_control"}
 CARRIED |= {"restarts_disagree", "loss_did_not_fall", "stand_in_data"}
 CARRIED |= {"unofficial_data", "mixed_code", "stale_run", "stale_attack"}
 CARRIED |= {"isolated", "submitted", "no_control"}
+# With these an attack says of a guess that its search did not converge.
+UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
 
 
 def ordered(flags: Iterable[str]) -> list[str]:
@@ -34,12 +38,14 @@ def split(flags: str) -> set[str]:
     return set(flags.split("|")) - {""}
 
 
-def today(flags: str, attack: AttackFolder) -> str:
+def today(flags: str, attack: AttackFolder, run: Mapping[str, Any]) -> str:
     """The flags of a row, and whether ``attack`` was made by other code than is installed now.
+
+    ``run``: the run.json of what it attacked.
 
     That is asked whenever a row is read: when it was scored nobody could know.
     """
-    old = attack_code.stale(attack.meta["sources"], attack.name)
+    old = attack_code.stale(attack.meta["sources"], attack.name, run)
     return join({*split(flags), attack_code.STALE} if old else split(flags))
 
 

@@ -6,14 +6,15 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
+from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.spec import canonical
@@ -44,6 +45,22 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """What an attack says of its own guess, without the truth."""
+
+    accepted: bool  # by its self-check
+    settled: bool  # False: its search did not converge
+
+    @classmethod
+    def of(cls, guess: Guess, *, failed: bool) -> Self:
+        """``failed``: there is no guess; that is never accepted."""
+        return cls(guess.accepted and not failed, not flags.UNSETTLED & {*guess.flags})
+
+
+NOT_CHECKED = Checked(accepted=False, settled=True)  # a blind guess
+
+
+@dataclass(frozen=True)
 class Line:
     """One metric of a cell: per role, the scores per unit."""
 
@@ -52,7 +69,7 @@ class Line:
     scores: dict[str, list[Score]]
     beside: dict[str, list[Score]]
     failed: dict[str, bool]  # unit -> did the attack fail on it
-    accepted: dict[str, bool]
+    checked: dict[str, dict[str, Checked]]  # role -> unit -> what the attack says of its guess
     remark: str = ""  # what a reader would miss in the row
 
 
@@ -199,7 +216,7 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     scores: dict[str, list[Score]] = {r: [] for r in ROLES}
     beside: dict[str, list[Score]] = {}
     failed: dict[str, bool] = {}
-    accepted: dict[str, bool] = {}
+    checked: dict[str, dict[str, Checked]] = {r: {} for r in ROLES}
     for key, guess in cell.guesses["attack"].items():
         answer, control = truth.answer(guess), cell.guesses["control"][key]
         blind = cell.guesses["floor"][key]
@@ -216,7 +233,10 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
         for role, found in (("attack", mine), ("floor", floor), ("control", undefended)):
             scores[role] += found
         failed.update({s.unit: bool(guess.failed) or s.failed for s in mine})
-        accepted.update({s.unit: guess.accepted and not failed[s.unit] for s in mine})
+        for s in mine:
+            checked["attack"][s.unit] = Checked.of(guess, failed=failed[s.unit])
+        for s in undefended:
+            checked["control"][s.unit] = Checked.of(control, failed=bool(control.failed))
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         for role, of_role in scores.items():
@@ -224,7 +244,7 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     remark = ""
     if metric.remark:
         remark = metric.remark([*cell.guesses["attack"].values()], answer, scores["attack"])
-    return Line(cell, metric, scores, beside, failed, accepted, remark)
+    return Line(cell, metric, scores, beside, failed, checked, remark)
 
 
 def _checked(
@@ -294,6 +314,7 @@ def _row(
     }
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
+    marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
     return {**row, "flags": flags.join(marks)}
 
 
@@ -317,13 +338,12 @@ def _units(line: Line) -> list[dict[str, Any]]:
     blocks += [("attack", name, scores) for name, scores in line.beside.items()]
     out = []
     for role, metric, scores in blocks:
-        of_attack = role == "attack"
         head = {"role": role, "metric": metric, "round": line.cell.round, "probe": line.cell.probe}
         for s in scores:
-            failed = of_attack and line.failed[s.unit]
-            accepted = of_attack and line.accepted[s.unit]
-            unit = {"unit": s.unit, "cluster": s.cluster, "score": s.value}
-            out.append({**head, **unit, "failed": failed, "accepted": accepted})
+            failed = role == "attack" and line.failed[s.unit]
+            said = line.checked[role].get(s.unit, NOT_CHECKED)
+            unit = {"unit": s.unit, "cluster": s.cluster, "score": s.value, "failed": failed}
+            out.append({**head, **unit, **asdict(said)})
     return out
 
 
@@ -337,7 +357,7 @@ def _described(m: Metric) -> dict[str, Any]:
 
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     """How many clients, no units, sent something of the attacked kind of which nothing was kept."""
-    kinds = attack.attacks(recording)
+    kinds = attack.attacks(Outline(recording, attack.threat))
     if not kinds or kinds[0] in ("model", "update", "sum"):
         return []
     if attack.over == "all" and not attack.left_out:

@@ -5,22 +5,23 @@ What it says of itself, what leaves a client, its paper's number beside ours, wh
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question, plural, real
+from leakbench.judging import Judged, Question, most_often, plural, real
 from leakbench.reporting import About, ReportData, ShownSetting
 from leakbench.results import END, Number, Utility
 from reports._chart.points import icon
 from reports._page.clients import bars, worst_off
 from reports._page.records import Record
-from reports._words import interval, megabytes
+from reports._words import interval, megabytes, several
 
 MOST_CLAIMS = 12
+MOST_READ = 3  # attacks that read a method alike
 Sending = tuple[Mapping[str, Any], Mapping[str, Any], ShownSetting]  # message, its run.json
 FURTHER = {"client/*": " → every client", "client": " → clients, each its own"}
 
@@ -67,7 +68,8 @@ class Card:
     name: str
     icon: Markup
     about: About  # the method's own words
-    read: tuple[str, About] | None  # (attack, its own words) of what reads it best
+    read: str  # the attack that reads it best, or those that do so alike; "" where nothing leaked
+    own: About | None  # its own words, where it is one
     sent: tuple[SentLine, ...]
     claims: tuple[Claimed, ...]
     more_claims: int
@@ -86,12 +88,14 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
         settings = [r.setting for r in mine]
         judged = [j for q in final for j in q.judged if j.setting.family == family]
         claims = _claims(settings, judged)
+        best = _read(final, family)
         card = Card(
             family=family,
             name=settings[0].title,
             icon=icon(None, marks[family]),
             about=data.about.get(f"defenses/{family}", About(text="")),
-            read=_read(data.about, judged),
+            read=several([name.replace("_", " ") for name in best], MOST_READ),
+            own=data.about.get(f"attacks/{best[0]}") if len(best) == 1 else None,
             sent=tuple(_sent(settings)),
             claims=tuple(claims[:MOST_CLAIMS]),
             more_claims=max(len(claims) - MOST_CLAIMS, 0),
@@ -102,19 +106,22 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
     return out
 
 
-def _read(about: Mapping[str, About], judged: Sequence[Judged]) -> tuple[str, About] | None:
-    """The attack that most often reaches most, and what it says of itself; or None.
+def _read(questions: Sequence[Question], family: str) -> list[str]:
+    """The attacks that most often reach most, equals together; none where nothing leaked.
 
-    Only attacks that count; None where nothing leaked.
+    Of the first question on which something did: attacks on several are no rivals. Only attacks
+    that count, each once with whatever parameters.
     """
-    best = Counter[str]()
-    for j in judged:
-        if j.verdict.beyond_floor and j.verdict.counting and not j.setting.dead:
-            best[max(j.verdict.counting, key=lambda n: n.leak).attacker.name] += 1
-    for name, _ in best.most_common(1):
-        if f"attacks/{name}" in about:
-            return name.replace("_", " "), about[f"attacks/{name}"]
-    return None
+    for q in questions:
+        found = []
+        for j in q.judged:
+            counting, mine = j.verdict.counting, j.setting.family == family and not j.setting.dead
+            if mine and counting and j.verdict.beyond_floor:
+                most = max(n.leak for n in counting)
+                found.append([n.attacker.name for n in counting if n.leak == most])
+        if found:
+            return most_often(found)
+    return []
 
 
 def _sent(settings: Sequence[ShownSetting]) -> list[SentLine]:

@@ -103,23 +103,10 @@ def _line(judged: Judged, marks: Mapping[str, str], scale: AxisScale | None) -> 
         utility=gain.meaning.text(gain.value.value) if gain else "not measured",
         found=lacking(judged) or found,
         track=track([judged], scale),
-        why=_why(judged),
+        why=judged.short,
         tone=judged.verdict.tone,
         also=" ".join(judged.also),
     )
-
-
-def _why(judged: Judged) -> str:
-    """Why a setting cannot be judged, in a few words."""
-    evidence, rule = judged.evidence, judged.verdict.rule
-    return {
-        1: f"sends no {evidence.kind} to attack",
-        2: f"not attacked: {evidence.reason.rstrip('.')}",
-        3: f"dead run: {evidence.dead_because}",
-        4: "attack too weak, even with nothing defended",
-        6: "cannot tell: only the paper's own attack counts",
-        9: "cannot tell: too few units for a verdict",
-    }.get(rule, judged.verdict.word)
 
 
 def _folded(members: list[Judged], lines: list[ListLine], scale: AxisScale | None) -> Folded:

@@ -78,7 +78,10 @@ def _plane(m: Embedding, setting: ShownSetting) -> Drawn:
     )
     size = {"viewBox": f"0 0 {SIDE} {to.high:.0f}"}
     drawing = tag("svg", *inside, class_="plane", **size, role="img", aria_label=label)
-    text = f"Seed {m.seed}. Recovered by {m.by}: {len(recovered)} of {len(m.clients)}."
+    text = f"Seed {m.seed}. A cross is what {m.by} made of a client's messages, right or wrong"
+    text += f" ({len(recovered)} of {len(m.clients)} drawn)."
+    if m.tried:
+        text += f" Nearest to their own true prototype are {count(m.right / m.tried, m.tried)}."
     text += f" {plural(m.left_out, 'client')} not drawn." if m.left_out else ""
     return Drawn(setting.family, setting.name, f"{setting.task}: {m.why}", drawing, text)
 

@@ -69,10 +69,22 @@ def how_sure(data: ReportData) -> list[SureLine]:
 
 
 def _controls(case: _Case) -> list[SureLine]:
-    weak = case.marked("control_failed")
+    few = sum(r.few for r in case.rows)
+    weak = sum(r.weak and not r.few for r in case.rows)
+    if few:
+        text = (
+            f"In {few} of {case.total} too few clients were attacked to show that the attack works,"
+            " however well it did where nothing is defended. Those say nothing about a method."
+        )
+        out = [SureLine(MIND, "Too few clients.", text)]
+        return out + (_weak(case, weak) if weak else [])
     if not weak:
         text = f"In all {case.total} the attack beats a blind guess where nothing is defended."
         return [SureLine(FINE, "The attacks work.", text)]
+    return _weak(case, weak)
+
+
+def _weak(case: _Case, weak: int) -> list[SureLine]:
     text = (
         f"In {weak} of {case.total} the attack fails even with nothing defended. Those say nothing"
         " about a method."

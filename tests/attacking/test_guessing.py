@@ -13,6 +13,7 @@ from helpers.small_runs import (
     again,
     build,
     copied,
+    obstacle,
     plugged,
     results,
     source,
@@ -76,7 +77,7 @@ def runs(tmp_path_factory):
 
 def run_for(name, params, runs):
     """The first one that the attack fits."""
-    return next(r for r in runs.values() if not build(name, **params).obstacle(again(r)))
+    return next(r for r in runs.values() if not obstacle(build(name, **params), again(r)))
 
 
 @pytest.mark.parametrize(("name", "params"), settings(), ids=str)
@@ -267,7 +268,7 @@ def test_an_attack_that_asks_for_more_than_it_declares_fails_by_that_name(
         ("return []", "found nothing to attack"),
         (
             'import torch; return [Guess("client/99", view.round, {"prototype": torch.ones(8)})]',
-            "no guess for client/99",
+            "client/99: there is no such client",
         ),
         ("return 1 / 0", "ZeroDivisionError"),
         ("import nothing_of_that_name", "ModuleNotFoundError"),
@@ -391,7 +392,7 @@ def test_calling_an_attack_cannot_be_overridden():
 
 def test_a_method_error_says_which_units_the_control_lacks(runs, tmp_path):
     run = copied(runs["fedgn"], tmp_path)
-    half = PLAIN.replace("]", " and (not view.control or m.sender != 'client/4')]")
+    half = PLAIN.replace("]", " and (not view._control or m.sender != 'client/4')]")
     with (
         plugged("attacks", tmp_path, mine=source(half)),
         pytest.raises(MethodError, match="control has no guess for client/4 at round 1"),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, trained
+from helpers.small_runs import Lazily, again, build, obstacle, trained
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -126,7 +126,7 @@ def runs(tmp_path_factory):
 def test_guesses_are_those_from_a_run_folder(runs, method, name, params):
     recording, seen = again(runs[method]), in_memory(runs[method])
     attack = build(name, **params)
-    assert attack.obstacle(recording) == attack.obstacle(seen) == ""
+    assert obstacle(attack, recording) == obstacle(attack, seen) == ""
     for blind in (False, True):
         view = View(attack.floor_threat if blind else attack.threat, recording, recording.rounds)
         there = attack(view, blind=blind)
@@ -145,7 +145,7 @@ def test_obstacles_are_those_of_a_run_folder(runs):
     for run in (runs["fedgn"], runs["flea"]):
         recording, seen = again(run), in_memory(run)
         for choice in choices.variants():
-            assert choice.attack.obstacle(seen) == choice.attack.obstacle(recording)
+            assert choice.obstacle(seen) == choice.obstacle(recording)
 
 
 # a network and a loss of one's own ----------------------------------------------------------------

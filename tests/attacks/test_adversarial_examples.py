@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import torch
 from helpers.pixels import pixels
-from helpers.small_runs import Lazily, again, build, by_hand, copied, noise, results, units
+from helpers.small_runs import Lazily, again, build, by_hand, copied, noise, results, seconds, units
 from scipy.optimize import linear_sum_assignment
 from torch import nn
 
@@ -374,7 +374,7 @@ class TestWhereItFits:
             api.attack(plain, "adversarial_examples")
 
     def test_its_time_is_predicted_and_lpips_is_missing_with_its_reason(self, runs, attacked):
-        assert 1 < build("adversarial_examples").seconds(again(runs["one"])) < 60
+        assert 1 < seconds(build("adversarial_examples"), again(runs["one"])) < 60
         (why,) = read_sealed(attacked["one"] / "attack.json")["missing"]
         assert why["metric"] == "lpips"
         row = results(attacked["one"], "psnr")

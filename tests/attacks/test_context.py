@@ -15,6 +15,7 @@ from helpers.small_runs import (
     by_hand,
     copied,
     listed,
+    obstacle,
     plugged,
     results,
     units,
@@ -251,21 +252,21 @@ def test_obstacles_are_said_in_a_sentence(runs, tmp_path):
     attack = build("context")
     clear = run_of(tmp_path, "flea", task=plain, rounds=1)
     assert (
-        attack.obstacle(again(clear))
+        obstacle(attack, again(clear))
         == "its task plants no context marker to look for: train with -s task.context=square"
         " (of sensors: bump)"
     )
     silent = run_of(tmp_path, "fedavg", rounds=1)
     assert (
-        attack.obstacle(again(silent)) == "clients send the server no data, mean_data or features"
+        obstacle(attack, again(silent)) == "clients send the server no data, mean_data or features"
     )
     with plugged("defenses", tmp_path, fedfeatures=FEATURES):
         unknown = run_of(tmp_path, "fedfeatures", rounds=1)
         assert (
-            attack.obstacle(again(unknown))
+            obstacle(attack, again(unknown))
             == "the method has no field `layer`, so how its features are made is not known"
         )
-    assert not attack.obstacle(again(runs["flea"]))
+    assert not obstacle(attack, again(runs["flea"]))
 
 
 def test_a_draw_without_its_model_fails_with_the_reason_and_scores_the_floor(runs, tmp_path):

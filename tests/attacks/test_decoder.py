@@ -18,8 +18,10 @@ from helpers.small_runs import (
     build,
     copied,
     noise,
+    obstacle,
     plugged,
     results,
+    seconds,
     units,
 )
 
@@ -415,7 +417,7 @@ class TestAverage:
             UsageError, match=r"does not share the same examples again .*use average=1"
         ):
             api.attack(run, "decoder", average=2)
-        assert build("decoder").obstacle(again(run)) == ""
+        assert obstacle(build("decoder"), again(run)) == ""
 
 
 class TestSignals:
@@ -443,7 +445,7 @@ class TestObstacles:
         plain = api.train(
             "fedavg", task_params={"model": "mlp", "width": 8}, rounds=1, out=tmp_path, device="cpu"
         )
-        assert build("decoder").obstacle(again(plain)) == "clients send the server no features"
+        assert obstacle(build("decoder"), again(plain)) == "clients send the server no features"
         with plugged("defenses", tmp_path, fedfeatures=FEATURES):
             other = api.train(
                 "fedfeatures",
@@ -453,23 +455,23 @@ class TestObstacles:
                 device="cpu",
             )
             assert (
-                build("decoder").obstacle(again(other))
+                obstacle(build("decoder"), again(other))
                 == "the method has no field `layer`, so how its features are made is not known"
             )
         run = copied(runs["flea"], tmp_path)
         files = {k: v for k, v in run.meta["files"].items() if not k.startswith("known/aux")}
         write_sealed(run.path / "run.json", {**run.meta, "files": files})
         assert (
-            build("decoder").obstacle(again(run))
+            obstacle(build("decoder"), again(run))
             == "the run holds no auxiliary data to train a decoder on"
         )
 
     def test_the_time_grows_with_what_is_trained(self, runs):
         recording = again(runs["flea"])
-        few, more = (build("decoder", steps=s).seconds(recording) for s in (1000, 3000))
+        few, more = (seconds(build("decoder", steps=s), recording) for s in (1000, 3000))
         assert 0 < few < more
-        assert build("decoder", average=2).seconds(recording) == 2 * build("decoder").seconds(
-            recording
+        assert seconds(build("decoder", average=2), recording) == 2 * seconds(
+            build("decoder"), recording
         )
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from helpers.small_runs import FEATURES, again, build, plugged, results, trained, units
+from helpers.small_runs import FEATURES, again, build, obstacle, plugged, results, trained, units
 
 from attacks.exposure import received
 from leakbench import api
@@ -241,9 +241,9 @@ def test_an_attack_is_refused_where_features_are_only_summed(tmp_path):
 def test_an_excerpt_is_refused_for_its_traffic_is_cut(runs):
     run = runs["flea"]
     cut = Recording(Run(run.path, {**run.meta, "excerpt": {"rounds": [5, 9]}}))
-    assert build("exposure").obstacle(again(run)) == ""
+    assert obstacle(build("exposure"), again(run)) == ""
     assert (
-        build("exposure").obstacle(cut)
+        obstacle(build("exposure"), cut)
         == "this run is an excerpt: who sent what to whom is not all there"
     )
 

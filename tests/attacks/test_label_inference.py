@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, by_hand, plugged, results, units
+from helpers.small_runs import Lazily, again, build, by_hand, obstacle, plugged, results, units
 
 from attacks import _updates
 from attacks._label_shares import predicted, solved, taken
@@ -445,7 +445,7 @@ class TestCalibrated:
 class TestWhereItFits:
     def test_reasons(self, runs, tmp_path):
         def why(run, source):
-            return build("label_inference", source=source).obstacle(again(run))
+            return obstacle(build("label_inference", source=source), again(run))
 
         assert why(runs["fedavg"], "message") == "clients send the server no labels"
         assert (
@@ -483,14 +483,14 @@ class TestWhereItFits:
 
     def test_what_calibration_needs(self, runs, tmp_path):
         def why(run):
-            return build("label_inference", source="calibrated").obstacle(again(run))
+            return obstacle(build("label_inference", source="calibrated"), again(run))
 
         assert not why(runs["fedavg"]) + why(runs["islands"]) + why(runs["several"])
         plain = trained(
             tmp_path, "fedavg", rounds=1, params={"steps": 0, "epochs": 1, "average": "plain"}
         )
         assert why(plain) == "clients send no count, so how many steps they take cannot be told"
-        assert not build("label_inference", source="update").obstacle(again(plain))
+        assert not obstacle(build("label_inference", source="update"), again(plain))
         adam = trained(tmp_path, "fedavg", rounds=1, params={"steps": 1, "optimizer": "adam"})
         assert (
             why(adam)

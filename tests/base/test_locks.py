@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -92,12 +93,33 @@ def test_who_comes_when_the_other_is_about_to_end_waits(tmp_path, monkeypatch):
     process.stdout.close()
 
 
-def test_locks_are_hidden_and_no_part_of_the_folder(tmp_path):
+def test_locks_are_hidden_no_part_of_the_folder_and_gone_when_nobody_writes(tmp_path):
     (tmp_path / "x.csv").write_text("x\n")
-    with locks.training(tmp_path), locks._held(tmp_path / "attacks" / ".b.lock", "b"):
-        pass
-    assert set(digests(tmp_path)) == {"x.csv"}
-    assert all(p.name.startswith(".") for p in tmp_path.rglob("*lock"))
+    with locks.attacking(tmp_path, "a-1"):
+        assert set(digests(tmp_path)) == {"x.csv"}
+        assert [p.name for p in (tmp_path / "attacks").iterdir()] == [".a-1.lock"]
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["attacks", "x.csv"]
+
+
+def test_many_that_wait_for_each_other_are_never_two_at_once(tmp_path, monkeypatch):
+    """A lock file that is deleted is not another lock for who has it open still."""
+    monkeypatch.setattr(locks, "WAIT", 60.0)
+    inside, most = [], []
+
+    def write(i):
+        for _ in range(10):
+            with locks.attacking(tmp_path, "a-1"):
+                inside.append(i)
+                most.append(len(inside))
+                time.sleep(0.001)
+                inside.pop()
+
+    writers = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert (len(most), max(most)) == (40, 1)
 
 
 def test_a_link_in_place_of_a_lock_leads_nowhere(tmp_path):

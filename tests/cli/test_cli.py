@@ -425,6 +425,45 @@ class TestAttack:
         ]
         assert "about" not in err
 
+    def test_what_is_there_is_run_again_by_force_or_by_other_code(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+        from leakbench.attacking import guessing
+
+        where, ran = copied(folders.find([made])[0], tmp_path).path, []
+        real = guessing.guessed
+        monkeypatch.setattr(
+            guessing, "guessed", lambda *a, **k: (ran.append(a[1]), real(*a, **k))[1]
+        )
+        line = ("attack", where, "-a", "prototype_leakage")
+        code, table, err = cli(*line)
+        assert (code, ran) == (0, [])
+        assert "run again" not in err
+        assert cli(*line, "--force")[:2] == (0, table)
+        assert ran == ["prototype_leakage"]
+        (folder,) = (where / "attacks").glob("prototype_*")
+        edited(folder / "attack.json", lambda m: m["sources"].update(attack="0" * 64))
+        _, scored, _ = cli("score", where)
+        assert all("stale_attack" in line for line in scored.splitlines()[1:])
+        code, out, err = cli(*line)
+        assert (code, out) == (0, table)
+        told = f"prototype_leakage on {folders.load(where).id}: made by other code of"
+        assert f"{told} prototype_leakage: run again\n" in err
+        assert len(ran) == 2
+
+    def test_who_writes_there_is_said(self, cli, made, tmp_path, monkeypatch):
+        from leakbench.base import locks
+
+        where = copied(folders.find([made])[0], tmp_path).path
+        monkeypatch.setattr(locks, "WAIT", 0.1)
+        (folder,) = (where / "attacks").glob("prototype_*")
+        with locks.attacking(where, folder.name):
+            for command in ("attack", "score"):
+                code, out, err = cli(command, where, "-a", "prototype_leakage")
+                assert (code, out) == (2, "")
+                assert f"is being made by process {os.getpid()}: wait until it has ended" in err
+            assert cli("report", where, "-o", tmp_path / "r", "--format", "csv")[0] == 0
+
     def test_predicted_times_come_before_anything_is_run(self, cli, made, tmp_path, monkeypatch):
         from leakbench.attacking import choices
         from leakbench.record.recording import Recording

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, by_hand, results, units
+from helpers.small_runs import Lazily, again, build, by_hand, obstacle, results, units
 
 from attacks import _updates
 from defenses.fedaa import FedAA
@@ -272,10 +272,10 @@ class TestAttack:
         adam = trained(tmp_path, "fedavg", steps=1, batch=4, optimizer="adam")
         for message in ("probe", "update"):
             assert (
-                build("gradient_inversion", message=message).obstacle(again(adam))
+                obstacle(build("gradient_inversion", message=message), again(adam))
                 == "the update is not a single SGD step, so it is no gradient"
             )
-        two = build("gradient_inversion").obstacle(again(runs["epochs"]))
+        two = obstacle(build("gradient_inversion"), again(runs["epochs"]))
         assert two == "the update is not a single SGD step, so it is no gradient"
 
 

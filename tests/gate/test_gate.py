@@ -307,3 +307,39 @@ def test_update_keeps_margins_names_and_absent_rows():
     assert any("not among these runs" in line for line in said.lines)
     got, _ = update([row(0.1)], then, accept=[kept["fedaws"].name])
     assert [r.defense for r in got.rows] == ["fedgn"]
+
+
+CODE = {"prototype_leakage-1": "a" * 16}
+OTHER = {"prototype_leakage-1": "b" * 16}
+
+
+@pytest.mark.parametrize("now", [0.5, 0.05], ids=["finds more", "finds less"])
+def test_an_attack_that_was_changed_makes_a_method_neither_worse_nor_better(now):
+    """One that was mended must not fail a method, nor one that was weakened pass it."""
+    got = verdict(row(now, code=OTHER), row(0.2, code=CODE))
+    assert (got.exit_code, got.rows[0].state) == (3, "cannot tell")
+    assert f"0.2 -> {now}, but prototype_leakage-1 ran with other code" in got.lines[0]
+    # Which code it was is not known of older files.
+    assert verdict(row(now, code=OTHER), row(0.2)).rows[0].state != "cannot tell"
+
+
+def test_other_code_that_makes_the_same_guesses_is_fine():
+    got = verdict(row(0.2, code=OTHER), row(0.2, code=CODE))
+    assert (got.exit_code, got.rows[0].state) == (0, "fine")
+    assert "the same guesses" in got.lines[0]
+
+
+def test_an_attack_that_is_not_the_installed_one_accuses_and_never_acquits():
+    stale = ["stale_attack"]
+    assert verdict(row(0.5, flags=stale), row(0.2)).exit_code == 1
+    for now in (0.05, 0.2):  # less, and the same guesses
+        got = verdict(row(now, flags=stale), row(0.2))
+        assert (got.exit_code, got.rows[0].state) == (3, "cannot tell")
+        assert "attacked by other code than what is installed; attack it again" in got.lines[0]
+    # An older baseline row says nothing against the installed attack.
+    assert verdict(row(0.2), row(0.2, flags=stale)).exit_code == 0
+
+
+def test_the_code_is_in_the_file(tmp_path):
+    save(tmp_path / "leakage.json", Baseline.of([row(code=CODE)]))
+    assert load(tmp_path / "leakage.json").rows[0].code == CODE

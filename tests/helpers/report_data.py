@@ -635,6 +635,8 @@ def maps(data: ReportData) -> list[Any]:
                 true=around,
                 shared=moved,
                 recovered=(None, *around[1:]),
+                right=17.0,
+                tried=CLIENTS,
             ),
         ]
     held = tuple(tuple(int(k == c // 2) * 9 for k in range(10)) for c in range(CLIENTS))

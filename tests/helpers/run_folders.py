@@ -19,6 +19,7 @@ from leakbench.statistics.intervals import Estimate, estimate, exact
 TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
 METRICS = (P_LEAK, IDENTIFICATION, PSNR, MSE)
 SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
+ACCEPTED = {"attack": "accepted", "control": "accepted_control"}
 # As if psnr had no least value.
 SCALES["psnr"]["low"] = None
 
@@ -44,6 +45,7 @@ def make_run(
     task: str = "digits",
     engine: str = "fused",
     rounds: int = 100,
+    audited: int | None = None,
     **more: Any,
 ) -> Path:
     """A complete run; ``right``: at each evaluation, how many of ``test`` units score 1 (unit i if
@@ -60,7 +62,7 @@ def make_run(
         "seed": seed,
         "engine": engine,
         "dtype": "float32",
-        "record": {"name": "standard"},
+        "record": {"name": "standard"} | ({} if audited is None else {"audited": audited}),
         "attacks": [],
     }
     who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
@@ -138,12 +140,14 @@ def measure(
     probe: bool = False,
     accepted: Sequence[int] = (),
     failed: Sequence[int] = (),
+    unsettled: Sequence[int] = (),
+    accepted_control: Sequence[int] = (),
     units: Sequence[str] | None = None,
     clusters: Sequence[str] | None = None,
     flag: str = "",
 ) -> dict[str, Any]:
-    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``:
-    places of units.
+    """One row of an attack; a floor that is a single number is exact. ``accepted``, ``failed``
+    and ``unsettled``: places of units; ``accepted_control``: of the control's.
     """
     names = list(units or [f"client/{i}" for i in range(len(attack))])
     fixed = not isinstance(floor, Sequence)
@@ -159,7 +163,9 @@ def measure(
         },
         "exact": fixed,
         "accepted": set(accepted),
+        "accepted_control": set(accepted_control),
         "failed": set(failed),
+        "unsettled": set(unsettled),
         "units": names,
         "clusters": list(clusters or names),
         "flag": flag,
@@ -199,7 +205,8 @@ def add_attack(
                     "cluster": cluster,
                     "score": score,
                     "failed": mine and i in row["failed"],
-                    "accepted": mine and i in row["accepted"],
+                    "accepted": i in row[ACCEPTED[role]] if role in ACCEPTED else False,
+                    "settled": not (mine and i in row["unsettled"]),
                 }
                 units.append(
                     {"role": role, **{c: row[c] for c in ("metric", "round", "probe")}} | cells

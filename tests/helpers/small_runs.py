@@ -20,6 +20,7 @@ from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
+from leakbench.attacking.outline import Outline
 from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
 from leakbench.record.recording import Recording
@@ -114,6 +115,16 @@ def by_hand(
 def build(name: str, **params: Any) -> Any:
     """An attack."""
     return choices.build(name, params).attack
+
+
+def obstacle(attack: Any, source: Any) -> str:
+    """Why an attack does not fit; empty where it fits."""
+    return attack.obstacle(Outline(source, attack.threat))
+
+
+def seconds(attack: Any, source: Any) -> float:
+    """How long an attack is predicted to take."""
+    return attack.seconds(Outline(source, attack.threat))
 
 
 def units(

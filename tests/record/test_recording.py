@@ -734,7 +734,8 @@ def test_large_checkpoints_are_written_less_often(tmp_path, monkeypatch):
     clock, written = [0.0], []
     monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
 
-    def slow(fed, folder, scores):
+    def slow(fed, folder, scores, **origins):
+        assert origins["origin"]["run"] == spec.folder()
         written.append(fed.t)
         clock[0] += 5.0
 

@@ -14,6 +14,7 @@ from helpers.small_runs import again, build, by_hand, copied, trained
 from leakbench import api
 from leakbench.attacking.guess import Guess
 from leakbench.base.files import read_sealed, write_sealed
+from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK, likeness, named
 from leakbench.record.folders import find, load
 from leakbench.reporting import about as report_about
@@ -264,7 +265,8 @@ def real(tmp_path_factory):
 
 def mapped(run, **changes):
     made = tables([run])
-    return maps.of([changed(s, **changes) for s in made.settings]), made
+    settings = [changed(s, **changes) for s in made.settings]
+    return maps.of(settings, find_questions(settings, ())), made
 
 
 def changed(setting, **changes):
@@ -320,7 +322,9 @@ def test_the_split_is_the_truth_s(real):
 
 @pytest.mark.parametrize("flags", [{"dead_run"}, {"few_units", "control_failed"}])
 def test_what_is_dead_or_weak_is_never_on_a_map(real, flags):
-    assert [m for m in mapped(real, flags=frozenset(flags))[0] if not isinstance(m, Split)] == []
+    assert [
+        m for m in mapped(real, flags=frozenset(flags), power=None)[0] if not isinstance(m, Split)
+    ] == []
 
 
 def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
@@ -331,7 +335,7 @@ def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
     write_sealed(run.path / "run.json", meta)
     bare = [changed(s, flags=frozenset()) for s in made.settings]
     again = [s.model_copy(update={"runs": (load(run.path),)}) for s in bare]
-    assert maps.of(again) == []
+    assert maps.of(again, find_questions(again, ())) == []
 
 
 def test_names_are_shared_by_ties():

@@ -113,7 +113,7 @@ def report(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write.pictures, "of", lambda *_: [])
         patch.setattr(write.about, "of", lambda _: {})
-        patch.setattr(write.maps, "of", lambda _: [])
+        patch.setattr(write.maps, "of", lambda *_: [])
         write.write(collect(found), out / "report", title=evil, formats=FORMATS)
     return evil, out / "report"
 

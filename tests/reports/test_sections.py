@@ -328,7 +328,7 @@ def test_maps_say_what_they_show(page):
     # Everybody is taken for client 0, who is one of them.
     assert "1 of 20 named right." in page.text
     assert "19 of 20 named right. 1 unit without a guess, counted as not named." in page.text
-    assert "Seed 0. Recovered by unmix: 19 of 20." in page.text
+    assert "Nearest to their own true prototype are 17 of 20." in page.text
     assert (
         "20 clients, 9 training examples and 1 of 10 classes each. So every message names its class"
         " by where it comes from" in page.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
@@ -374,6 +375,19 @@ class TestFlags:
         assert {"gradient_vanished", "restarts_disagree"} <= self.of(
             scored(run, good, floor), "psnr"
         )
+
+    def test_units_say_what_did_not_settle_and_what_the_control_accepts(self, fedavg, tmp_path):
+        run = copied(fedavg, tmp_path)
+        good, floor = rebuilt(run, lambda x, j: x, count=20)
+        stuck = [replace(g, flags=("loss_did_not_fall",)) for g in good[:3]]
+        sure = [replace(g, accepted=True) for g in good]
+        folder = scored(run, [*stuck, *good[3:]], floor, [*good[:5], *sure[5:]])
+        rows = [r for r in read_csv(folder / "units.csv", UNITS) if r["metric"] == "identification"]
+        said = [(r["role"], r["settled"], r["accepted"]) for r in rows]
+        assert said.count(("attack", "false", "false")) == 3
+        assert said.count(("attack", "true", "false")) == 17
+        assert said.count(("control", "true", "true")) == 15
+        assert said.count(("floor", "true", "false")) == 20
 
     def test_a_weak_control(self, fedavg, tmp_path):
         run = copied(fedavg, tmp_path)

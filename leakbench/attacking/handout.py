@@ -1,0 +1,195 @@
+"""What a view grants, as a folder of files: the messages it shows, what is known, and no more.
+
+An attack that runs in a process of its own (``isolated``) is given such a folder in a run's place.
+It does not say whether the messages are those that were sent or those of the control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.files import read_json, read_tree, write_json, write_tree
+from leakbench.base.tree import flat, tmap
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+from leakbench.federation.task import Examples
+from leakbench.record.messages import Message, read_messages, round_file, write_messages
+from leakbench.record.runspec import RunSpec
+
+
+def write(view: View, spec: RunSpec, folder: Path) -> None:
+    """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
+    knows = view.threat.knows
+    write_messages(folder / "messages" / round_file(0), view._seen)
+    seen = {kind: view.traffic(kind) for kind in view.threat.kinds}
+    write_tree(folder / "traffic.safetensors", seen, {})
+    about: dict[str, Any] = {
+        "threat": view.threat.parameters(),
+        "round": view.round,
+        "last": view.last,
+        "dtype": str(view.dtype).removeprefix("torch."),
+        "facts": asdict(view._recording.facts),
+    }
+    if "method" in knows:
+        about["task"] = {"name": spec.task.name, "params": spec.task.params}
+        about["defense"] = spec.defense.name
+        about["trains_as"] = view._trains_as.parameters()
+        about["sends_as"] = view._sends_as.parameters()
+    if "labels" in knows:
+        labels = view.know("labels")
+        tensors = {str(i): y for i, y in enumerate(labels.values())}
+        write_tree(folder / "labels.safetensors", tensors, {"of": [list(k) for k in labels]})
+    if "aux_data" in knows:
+        aux = view.know("aux_data")
+        write_tree(folder / "aux_data.safetensors", {"x": aux.stored, "y": aux.y}, {})
+    write_json(folder / "about.json", about)
+
+
+@dataclass(frozen=True)
+class Handout:
+    """Such a folder, read again: the source of a view."""
+
+    folder: Path
+    device: str = "cpu"
+    partial: bool = False
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Threat model, round, facts, and the method where it is granted."""
+        return dict(read_json(self.folder / "about.json"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its floating-point tensors."""
+        dtype: torch.dtype = getattr(torch, self.about["dtype"])
+        return dtype
+
+    @property
+    def rounds(self) -> int:
+        """The attacked one is the last that it knows of."""
+        return int(self.about["round"])
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """There is one only."""
+        return {"final": self.rounds}
+
+    @property
+    def audited(self) -> int:
+        """As many as there are clients, at most."""
+        return self.facts.clients
+
+    @property
+    def method(self) -> Defense:
+        """The method whose loss made the updates."""
+        return self._defense("trains_as")
+
+    @property
+    def sends_as(self) -> Defense:
+        """The method that made the messages."""
+        return self._defense("sends_as")
+
+    def _defense(self, how: str) -> Defense:
+        name = self.about["defense"]
+        made: Defense = registry.load("defenses", name).build(self.about[how], f"defense {name}")
+        return made
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+        facts = self.about["facts"]
+        return Facts(**{**facts, "shape": tuple(facts["shape"])})
+
+    @property
+    def sent(self) -> Sequence[Mapping[str, Any]]:
+        """Nothing beyond the traffic is told."""
+        return ()
+
+    @cached_property
+    def transcript(self) -> list[Message]:
+        """The messages that are granted, in order."""
+        found = []
+        for m in read_messages(self.folder / "messages"):
+            payload = tmap(lambda t: t.to(self.device), m.payload)
+            found.append(Message(*m.name[:5], payload, m.probe))
+        return found
+
+    @property
+    def control(self) -> list[Message]:
+        """There is none beside.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("a handout holds one set of messages, and does not say which.")
+
+    @cached_property
+    def traffic(self) -> dict[str, Tensor]:
+        """What the observer saw pass of the declared kinds."""
+        return flat(read_tree(self.folder / "traffic.safetensors")[0])
+
+    def module(self) -> nn.Module:
+        """The public architecture; its numbers say nothing."""
+        name, params = self.about["task"]["name"], self.about["task"]["params"]
+        task = registry.load("tasks", name).build(params, f"task {name}")
+        made = self.method.module(task.module(self.facts), self.facts)
+        return made.to(self.device, self.dtype).eval()
+
+    def known(self, name: str) -> Any:
+        """``labels`` or ``aux_data``, where granted.
+
+        Raises:
+            BrokenFile: it is not.
+        """
+        tree, meta = read_tree(self.folder / f"{name}.safetensors")
+        if name == "labels":
+            return {tuple(k): tree[str(i)].to(self.device) for i, k in enumerate(meta["of"])}
+        return Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
+
+    def holds(self, name: str) -> bool:
+        """Is it there?"""
+        return (self.folder / f"{name}.safetensors").is_file()
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Nothing that was granted."""
+        return ""
+
+
+class HandedView(View):
+    """A view of a handout: what is in it was granted already."""
+
+    _recording: Handout
+
+    @classmethod
+    def of(cls, handout: Handout) -> HandedView:
+        """The view that was written."""
+        threat = ThreatModel.build(handout.about["threat"], "the threat model")
+        return cls(threat, handout, handout.rounds)
+
+    @property
+    def last(self) -> int:
+        """The run's last round."""
+        return int(self._recording.about["last"])
+
+    def _took_part(self, m: Message) -> bool:
+        return True
+
+    def _granted(self, seen: list[Message]) -> list[Message]:
+        return seen
+
+    def _labelled(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:
+        return True
+
+    @cached_property
+    def _sends_as(self) -> Defense:
+        return self._recording.sends_as

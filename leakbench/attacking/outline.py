@@ -1,0 +1,105 @@
+"""What is publicly known of a run before it is attacked: all that an attack's hooks are given."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from leakbench.attacking.source import Source, passed
+from leakbench.federation.defense import Defense
+from leakbench.federation.parties import Facts
+
+if TYPE_CHECKING:
+    from leakbench.attacking.view import ThreatModel
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What ``obstacle``, ``attacks``, ``stages_of`` and ``seconds`` of an attack can ask.
+
+    No message, no control, no label, no seed and no path: only what fits and how long it takes can
+    be told from it. Everything it returns is the asker's own to change.
+    """
+
+    _source: Source
+    _threat: ThreatModel
+
+    @property
+    def rounds(self) -> int:
+        """The last round."""
+        return self._source.rounds
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """{stage: round} of the rounds that can be attacked."""
+        return dict(self._source.stages)
+
+    @property
+    def audited(self) -> int:
+        """Clients of an audited round whose updates were kept, at most."""
+        return self._source.audited
+
+    @property
+    def method(self) -> Defense:
+        """The defense with its public parameters."""
+        return copy.deepcopy(self._source.method)
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts of the task."""
+        return self._source.facts
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """Who sent what to whom: kind, sender, receiver, rounds, messages, bytes."""
+        return [dict(line) for line in self._source.sent]
+
+    @property
+    def partial(self) -> bool:
+        """Is less there than was sent, even of the traffic?"""
+        return self._source.partial
+
+    @property
+    def auxiliary(self) -> int:
+        """How many auxiliary examples there are; 0 where the attack is granted none."""
+        granted = "aux_data" in self._threat.knows and self.holds("aux_data")
+        return len(self._source.known("aux_data")) if granted else 0
+
+    @property
+    def behind(self) -> list[tuple[int, int, int]]:
+        """(round, phase, examples) of every kept update that is no probe.
+
+        Of one label or more, from round 1 to the last; empty where no labels are granted.
+        """
+        if "labels" not in self._threat.knows:
+            return []
+        who, out = self._threat.observer, []
+        for (sender, t, phase, probe), y in self._source.known("labels").items():
+            its_own = not who.startswith("client/") or sender == who
+            if its_own and probe is None and 0 < t <= self.rounds:
+                out.append((t, phase, len(y)))
+        return out
+
+    def traffic(self, kind: str) -> Tensor:
+        """(messages, 3) int32 round, sender, receiver of what the observer sees pass of a kind.
+
+        Of all rounds; empty where the threat model does not declare the kind.
+        """
+        wanted = kind if kind in self._threat.kinds else ""
+        return passed(self._source.traffic, wanted, self._threat.observer)
+
+    def module(self) -> nn.Module:
+        """The public architecture, one's own to change; its numbers say nothing."""
+        return self._source.module()
+
+    def holds(self, name: str) -> bool:
+        """Is there knowledge of that name?"""
+        return self._source.holds(name)
+
+    def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
+        """Why what an attack reads is not all there, though it was sent; empty where it is."""
+        return self._source.lacks(kinds, knows)

@@ -1,0 +1,165 @@
+"""Guesses that somebody else made on an export of a run, taken in to be scored.
+
+What the submitter says of floor and control counts for nothing: a blind guess that is too good
+would make any leak look small. The blind guess is made here, by the attack that is installed under
+the name, and so is the control where the submitter's sources are the installed ones. Else nobody
+ran that attack on the control: the submission stands in its place, and the flag `no_control` says
+that such a row may accuse and never acquit.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leakbench.attacking import guess_file, guessing
+from leakbench.attacking.attack import Attack
+from leakbench.attacking.choices import build
+from leakbench.attacking.guess import Guess, checked
+from leakbench.attacking.guessing import Guessed, folder_of, rounds_of
+from leakbench.attacking.view import View
+from leakbench.base.errors import MethodError, UsageError
+from leakbench.base.files import digest, read_sealed, write_sealed
+from leakbench.record import attack_code, exporting
+from leakbench.record.folders import AttackFolder
+from leakbench.record.placing import GUESS, NAME, hidden
+from leakbench.record.recording import Recording
+
+Key = tuple[str, int | None]  # unit, probe
+
+
+def named(recording: Recording, folder: Path) -> tuple[str, Attack, dict[str, Any]]:
+    """The submission's attack by its name, as it is installed here, and its attack.json.
+
+    Raises:
+        UsageError: it was made on something else than an export of this run, its attack is not
+            installed, or its attack.json is not as ``leakbench attack`` writes it.
+        BrokenFile: a file of it is damaged.
+    """
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder} is not a folder: expected what leakbench attack writes below attacks/ of an"
+            " export."
+        )
+    meta = read_sealed(folder / NAME)
+    name, params, of = (meta.get(k) for k in ("attack", "params", "of"))
+    if not isinstance(name, str) or not isinstance(params, dict):
+        raise UsageError(f"{folder / NAME} names no attack and parameters. Ask for it again.")
+    export = exporting.named(recording.run)
+    if of != export:
+        raise UsageError(
+            f"{folder} was not made on an export of {recording.run.path}: expected one of"
+            f" {export['run']}. Give the run that was exported, as it was then."
+        )
+    AttackFolder(folder, {**meta, "files": dict(meta.get("files") or {})}).check(GUESS)
+    return name, build(name, params).attack, meta
+
+
+def taken(recording: Recording, folder: Path) -> Path:
+    """The submission with floor and control of our own, in a hidden folder, not yet scored.
+
+    Raises:
+        UsageError: as for ``named``; a guess is not about what was attacked, or one is left out.
+        BrokenFile: a file of it is damaged.
+    """
+    name, attack, meta = named(recording, folder)
+    given, _ = guess_file.read(folder / GUESS)
+    mine = [g for g in given if g.role == "attack"]
+    if not mine:
+        raise UsageError(f"{folder} holds no guess of the attack itself.")
+    wanted = set(rounds_of(recording, attack))
+    strange = [(g.stage, g.guess.round) for g in mine if (g.stage, g.guess.round) not in wanted]
+    if strange:
+        stage, t = strange[0]
+        raise UsageError(f"{folder} guesses at stage {stage!r}, round {t}, which is not attacked.")
+    ours = _same_sources(attack, recording.run.spec, meta)
+    found: list[Guessed] = []
+    for stage, t in sorted({(g.stage, g.guess.round) for g in mine}, key=lambda s: s[1]):
+        of_stage = [g.guess for g in mine if (g.stage, g.guess.round) == (stage, t)]
+        for role, guesses in _roles(recording, attack, of_stage, t, ours=ours).items():
+            found += [Guessed(role, stage, g) for g in guesses]
+    fresh = hidden(folder_of(recording, name, attack), "submitted")
+    shutil.rmtree(fresh, ignore_errors=True)
+    guessing._save(fresh / GUESS, found, recording.run.transcript)
+    about = guessing._meta(recording, name, attack, 0.0)
+    about |= {"sources": _sources(meta), "submitted": True, "no_control": not ours}
+    about["command"] = shlex.join(["leakbench", "submit", str(recording.run.path), str(folder)])
+    write_sealed(fresh / NAME, {**about, "files": {GUESS: digest(fresh / GUESS)}})
+    return fresh
+
+
+def _roles(
+    recording: Recording, attack: Attack, given: list[Guess], t: int, *, ours: bool
+) -> dict[guessing.Role, list[Guess]]:
+    """The submission's guesses at round ``t`` beside our floor and control of the same units."""
+    who = f"the submitted {type(attack).__name__}"
+    view = View(attack.threat, recording, t)
+    try:
+        mine = checked([_placed(g, recording) for g in given], who, view, attack.covers)
+    except MethodError as error:
+        raise UsageError(f"{error} Ask for it again.") from None
+    blind = attack(View(attack.floor_threat, recording, t), blind=True)
+    floor: dict[Key, Guess] = {(g.unit, g.probe): g for g in blind if g.probe is None}
+    got: dict[Key, Guess] = {(g.unit, g.probe): g for g in mine}
+    for key in floor.keys() ^ got.keys():
+        what = "leaves out" if key in floor else "guesses about"
+        other = "" if key in floor else ", which is no unit of this attack"
+        raise UsageError(f"{who} {what} {key[0]} at round {t}{other}.")
+    needs = {name for metric in attack.metrics for name in metric.needs}
+    for key, guess in got.items():
+        _fits(guess, floor[key], needs, f"{who} about {guess.unit} at round {t}")
+    control = mine
+    if ours:
+        control = attack(View(attack.threat, recording, t, control=True))
+    return {"attack": mine, "floor": [floor[key] for key in got], "control": control}
+
+
+def _placed(guess: Guess, recording: Recording) -> Guess:
+    return replace(guess, tensors={k: t.to(recording.device) for k, t in guess.tensors.items()})
+
+
+def _fits(guess: Guess, floor: Guess, needs: set[str], what: str) -> None:
+    """Tensors have the shapes of the blind guess's, and say the same of what is guessed about.
+
+    Raises:
+        UsageError: naming the first that does not.
+    """
+    if guess.failed or floor.failed:
+        return
+    for name, own in floor.tensors.items():
+        tensor = guess.tensors.get(name)
+        if tensor is None:
+            if name in needs or not own.is_floating_point():
+                raise UsageError(f"{what} has no {name!r}.")
+            continue
+        if tensor.shape != own.shape or tensor.is_floating_point() != own.is_floating_point():
+            raise UsageError(
+                f"{what}: expected {name!r} to be {tuple(own.shape)} {own.dtype}, got"
+                f" {tuple(tensor.shape)} {tensor.dtype}."
+            )
+        said = name not in needs and not own.is_floating_point()
+        if said and not bool((tensor == own).all()):
+            raise UsageError(f"{what} is about another {name!r} than was attacked.")
+    others = sorted(set(guess.tensors) - set(floor.tensors))
+    odd = [k for k in others if not guess.tensors[k].is_floating_point()]
+    if odd:
+        raise UsageError(f"{what} holds {odd[0]!r}, which no guess of this attack has.")
+
+
+def _sources(meta: Mapping[str, Any]) -> dict[str, str]:
+    """What the submission says of the code that made it: digests, or nothing."""
+    said = meta.get("sources")
+    if not isinstance(said, dict):
+        return {}
+    texts = {part: said.get(part) for part in attack_code.GUESSED}
+    return {k: v for k, v in texts.items() if isinstance(v, str) and len(v) == 64}
+
+
+def _same_sources(attack: Attack, spec: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    """Is the submitter's code of this attack the one that is installed here?"""
+    here, there = attack_code.guessed_by(attack, spec), _sources(meta)
+    return all(here.get(part) and here[part] == there.get(part) for part in attack_code.GUESSED)

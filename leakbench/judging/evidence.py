@@ -1,0 +1,45 @@
+"""What a verdict is made of: one setting's numbers in one metric."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from leakbench.base.meaning import Meaning
+from leakbench.base.part import Part
+from leakbench.results.number import Number
+
+
+class Evidence(Part):
+    """Everything that decides one verdict: a setting's numbers in one metric.
+
+    They are of real messages or of probes, never both.
+    """
+
+    meaning: Meaning
+    attacks: tuple[Number, ...] = ()
+    cascade: Number | None = None
+    any_attack: Number | None = None
+    seeds: int = 1
+    dead_seeds: int = 0
+    dead_because: str = ""  # why a dead run is dead, a clause for the sentence
+    kind: str = "message of this kind"
+    sends: tuple[str, ...] = ()
+    sends_kind: bool = True
+    reason: str = ""  # why there is no number
+    state: Literal["", "not finished", "failed"] = ""  # of the runs, where none is complete
+    # Where only so many clients of a round are recorded whole: how many those are, and how many
+    # take part.
+    audited: int | None = None
+    present: int | None = None
+    public: Number | None = None  # without what the attack was given from the truth
+    unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine
+
+    @property
+    def live(self) -> int:
+        """Seeds that are not dead."""
+        return self.seeds - self.dead_seeds
+
+    @property
+    def joined(self) -> tuple[Number, ...]:
+        """What is made of several attacks."""
+        return tuple(n for n in (self.cascade, self.any_attack) if n)

@@ -1,0 +1,51 @@
+"""Numbers read aloud: counts of a whole, no percentages."""
+
+from __future__ import annotations
+
+from leakbench.judging.evidence import Evidence
+from leakbench.results.number import Number
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """As in "1 client", "2 clients"."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def count(value: float, whole: int) -> str:
+    """A share as a count of a whole; none and all only if that is exact."""
+    hits = round(value * whole)
+    if hits == 0 and value > 1e-9:
+        return f"fewer than 1 of {whole}"
+    if hits == whole and value < 1 - 1e-9:
+        return f"more than {whole - 1} of {whole}" if whole > 1 else f"fewer than 1 of {whole}"
+    return f"{hits} of {whole}"
+
+
+def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False) -> str:
+    """A value as the sentence says it.
+
+    As in "94 of 100", in full "94 of 100 clients on average", or "46.2 dB".
+    """
+    noun = evidence.meaning.noun
+    if not noun:
+        return evidence.meaning.text(value)
+    seeds = max(evidence.seeds, 1)
+    whole = max(round(row.value.n / seeds), 1)
+    text = count(value, whole)
+    if not full:
+        return text
+    name = noun.removesuffix("s") if whole == 1 else noun
+    return f"{text} {name}{' on average' if seeds > 1 else ''}"
+
+
+def between(evidence: Evidence, row: Number, joint: str) -> str:
+    """As in "90 of 100 to 97 of 100 with 95 % confidence"."""
+    low, high = (amount(evidence, row, end) for end in (row.value.low, row.value.high))
+    return f"{low} {joint} {high} with 95 % confidence"
+
+
+def of_clusters(row: Number) -> str:
+    """What is independent in a number: "clients", where images of one client are not."""
+    owners = {u.cluster for m in row.parts for u in m.units["attack"]}
+    clients = all(o.startswith("client/") for o in owners)
+    return "clients" if clients and owners else f"{row.meaning.unit}s"
