@@ -49,7 +49,7 @@ DIAGNOSTICS = (
         (COLLAPSED_RATIO, f"dead below {COLLAPSED_RATIO}"),
     ),
 )
-UNSAID = ("nothing to attack", "not attacked", "attack too weak")
+UNSAID = ("nothing to attack", "not attacked", "not finished", "failed", "attack too weak")
 
 
 @dataclass(frozen=True)

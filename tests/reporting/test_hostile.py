@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from helpers.run_folders import add_attack, edited, make_run, measure
+from helpers.run_folders import add_attack, called, edited, make_run, measure
 
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
@@ -62,9 +62,10 @@ def spelt(path, evil):
     meta["spec"]["task"] |= {"name": evil}
     meta["spec"]["wrappers"] = [{"name": evil, "params": {evil: [evil]}}]
     meta |= dict.fromkeys(
-        ("id", "engine", "device", "dtype", "commit", "stand_in", "distance", "command", "excerpt"),
-        evil,
+        ("engine", "device", "dtype", "commit", "stand_in", "distance", "command"), evil
     )
+    meta["id"] = called(meta["spec"])
+    meta["excerpt"] = {"of": evil, "run_json": "0" * 64, "rounds": [1, 2], "left_out": [evil]}
     meta |= {"versions": {evil: evil}, "phases": {evil: evil}, "notes": evil, "caption": evil}
     sent = {
         "kind": evil,
@@ -84,14 +85,12 @@ def spelt(path, evil):
     attack = path / "attacks"
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
-        write_csv(
-            folder / "results.csv",
-            list(rows[0]),
-            [r | {"run": evil, "task": evil, "defense": evil, "observer": evil} for r in rows],
-        )
+        names = dict.fromkeys(("task", "defense", "observer"), evil) | {"run": meta["id"]}
+        write_csv(folder / "results.csv", list(rows[0]), [r | names for r in rows])
         about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
+            "threat": about["threat"] | {"observer": evil},
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
         }
@@ -393,11 +392,13 @@ def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
     write_tree(secret / "x.safetensors", {"x": torch.zeros(1)}, {"round": 1})
     meta = read_sealed(path / "run.json")
     meta["files"][name] = "0" * 64
+    with pytest.raises(BrokenFile, match="leads out of"):
+        folders.Run(path, meta).check()
+    with pytest.raises(BrokenFile, match="leads out of"):
+        folders.Run(path, meta).tree(name)
     write_sealed(path / "run.json", meta)
-    with pytest.raises(BrokenFile, match="leads out of"):
-        load(path).check()
-    with pytest.raises(BrokenFile, match="leads out of"):
-        load(path).tree(name)
+    with pytest.raises(BrokenFile, match="files"):
+        load(path)
 
 
 def test_links_to_run_folders_are_followed(attacked, tmp_path):
