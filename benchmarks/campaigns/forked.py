@@ -76,6 +76,10 @@ class Command:
         code = 71
         try:
             os.setsid()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                # Who starts a campaign in the background has Ctrl-C ignored, and its children too.
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             os.chdir(where)
             for number, path in enumerate(self.logs, 1):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)

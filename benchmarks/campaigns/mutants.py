@@ -220,8 +220,8 @@ def judged(done: Ended, words: tuple[object, ...]) -> list[str]:
     if done.bytes > LIMIT:
         wrong.append(f"{done.bytes / GIB:.1f} GiB")
     if done.code == 2 and not done.hung:
-        said = done.out.splitlines()[-1:] if words[0] == "verify" else done.said
-        if words[0] == "verify" and said:  # its answer is what it found
+        said = done.said
+        if words[0] == "verify" and done.out:  # its answer is what it found
             return wrong
         if not said or not said[-1].startswith("leakbench: ") or len(said) > 4:
             wrong.append(f"said {said}")

@@ -11,10 +11,42 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from leakbench.base.errors import UsageError
 from leakbench.base.printable_text import on_one_line, printable
+
+
+class Screen:
+    """Stderr as it is now, for what draws there; once it is gone, drawing is nothing."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+        self.encoding = self._stream.encoding
+
+    def write(self, text: str) -> int:
+        """Draw."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Now."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Does somebody look?"""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
+
+
+def screen() -> TextIO:
+    """A ``Screen``."""
+    return cast(TextIO, Screen())
 
 
 def say(text: str) -> None:

@@ -48,7 +48,7 @@ class Console:
             return
         from rich.console import Console as Rich
 
-        with Rich(stderr=True).status(what):
+        with Rich(file=terminal.screen()).status(what):
             yield
 
     @contextmanager
@@ -78,7 +78,7 @@ class Console:
             BarColumn(),
             TextColumn("{task.completed}/{task.total}"),
             TimeRemainingColumn(),
-            console=Rich(stderr=True),
+            console=Rich(file=terminal.screen()),
         )
         rows: dict[str, Any] = {}
         with bars:

@@ -86,7 +86,11 @@ def train(
         how |= {"dtype": dtype, "device": where, "recorder": recorder}
         return Federation(made.method, made.task, data, **how)
 
-    spec = spec.model_copy(update={"record": fitted(spec.record, federation, spec.rounds, say)})
+    try:
+        policy = fitted(spec.record, federation, spec.rounds, say)
+    except FAULTS as error:  # the method's first round, run to see how much it sends
+        raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
+    spec = spec.model_copy(update={"record": policy})
     folder = runs / spec.folder()
     now = origins.of(spec, data, where)
     if _complete(folder, spec, restart=restart):

@@ -116,6 +116,19 @@ def test_where_stderr_cannot_be_written_the_work_goes_on(monkeypatch):
         terminal.say("on it goes")
 
 
+def test_a_terminal_that_is_gone_stops_no_job(monkeypatch):
+    class Closed(Screen):
+        def write(self, _=""):
+            raise OSError(5, "Input/output error")
+
+        flush = write
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with Console().progress(1) as tell, Console().busy("on it goes"):
+        tell("a", 0, 2, "b")
+        tell("a", 1, 2, "b")
+
+
 def test_a_stdout_that_is_full_is_said_and_a_reader_who_has_gone_is_none(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Gone())
     emit("the first line is enough")

@@ -315,6 +315,18 @@ def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, mo
     assert content(path) == content(train(spec, tmp_path / "whole").path)
 
 
+def test_a_method_that_fails_in_its_very_first_round_is_one_sentence(tmp_path, monkeypatch):
+    """It is run once before, to see how much it sends."""
+    from leakbench.federation.federation import Federation
+
+    def trips(self):
+        raise ValueError("the cable was pulled")
+
+    monkeypatch.setattr(Federation, "step", trips)
+    with pytest.raises(MethodError, match="failed: ValueError: the cable was pulled"):
+        train(spec_of("fedavg", rounds=4), tmp_path)
+
+
 def test_divergence_is_said(tmp_path):
     spec = spec_of("fedprox", rounds=30, lr=1e200, mu=1e200)
     with pytest.raises(LeakbenchError, match="diverged by round"):
