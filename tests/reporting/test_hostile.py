@@ -19,6 +19,7 @@ from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import digests, read_csv, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.printable_text import one_line, printable
+from leakbench.base.spec import canonical
 from leakbench.cli import run as cli
 from leakbench.metrics import P_LEAK
 from leakbench.record import folders
@@ -81,19 +82,21 @@ def spelt(path, evil):
     }
     meta["utility"]["metric"] = "accuracy"
     write_sealed(path / "run.json", meta)
-    attack = path / "attacks"
+    attack, spec = path / "attacks", meta["spec"]
+    of_run = {"run": evil, "task": evil, "defense": evil}
+    of_run |= {"defense_params": canonical(spec["defense"]["params"])}
+    of_run |= {"wrappers": canonical(spec["wrappers"])}
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
         write_csv(
-            folder / "results.csv",
-            list(rows[0]),
-            [r | {"run": evil, "task": evil, "defense": evil, "observer": evil} for r in rows],
+            folder / "results.csv", list(rows[0]), [r | of_run | {"observer": evil} for r in rows]
         )
         about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
+            "of": about["of"] | {"run": evil},
         }
         write_sealed(folder / "attack.json", about)
 
