@@ -21,10 +21,12 @@ from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.files import SEALED_SCHEMA, digest, read_tree, write_sealed, write_tree
 from leakbench.base.jobs import Progress
+from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
+from leakbench.record.shapes import GuessesHeader
 
 Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
@@ -228,7 +230,9 @@ def saved(folder: Path) -> list[Guessed]:
     Raises:
         BrokenFile: the file is damaged.
     """
-    tree, meta = read_tree(folder / GUESS)
+    path = folder / GUESS
+    tree, meta = read_tree(path)
+    checked(GuessesHeader, meta, path)
     out = []
     for i, g in enumerate(meta["guesses"]):
         about = {k: g[k] for k in ("unit", "round", "accepted", "probe", "failed")}

@@ -23,14 +23,16 @@ from leakbench.base.tree import flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task import Examples
-from leakbench.record.messages import Message, read_messages, round_file, write_messages
+from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
+
+MESSAGES = "messages.safetensors"  # of all rounds
 
 
 def write(view: View, spec: RunSpec, folder: Path) -> None:
     """Everything that ``view`` grants, and nothing else; ``spec``: of the run, for the names."""
     knows = view.threat.knows
-    write_messages(folder / "messages" / round_file(0), view._seen)
+    write_messages(folder / MESSAGES, view._seen)
     seen = {kind: view.traffic(kind) for kind in view.threat.kinds}
     write_tree(folder / "traffic.safetensors", seen, {})
     about: dict[str, Any] = {
@@ -119,7 +121,7 @@ class Handout:
     def transcript(self) -> list[Message]:
         """The messages that are granted, in order."""
         found = []
-        for m in read_messages(self.folder / "messages"):
+        for m in read_messages(self.folder, [MESSAGES]):
             payload = tmap(lambda t: t.to(self.device), m.payload)
             found.append(Message(*m.name[:5], payload, m.probe))
         return found

@@ -38,23 +38,22 @@ def standing(
         BrokenFile: attack.json is damaged.
     """
     folder = folder_of(recording, name, attack)
-    if isolated and not _in_isolation(folder):
-        return Standing(complete=False, guesses=None)
-    if not (folder / NAME).exists():
-        return Standing(complete=False, guesses=_left(recording, name, attack))
+    left = _left(recording, name, attack, isolated=isolated)
+    if not (folder / NAME).exists() or (isolated and not _in_isolation(folder)):
+        return Standing(complete=False, guesses=left)
     meta = read_sealed(folder / NAME)
     if meta.get("no_control"):
         return Standing(False, None, f"{name} was submitted, and is now made here")
     why = _outdated(recording, name, attack, meta)
     if why:
-        return Standing(False, _left(recording, name, attack), f"{why}: run again")
+        return Standing(False, left, f"{why}: run again")
     if meta["status"] == ("guessed" if recording.exported else "done"):
         if recording.exported or not attack_code.differ(meta["sources"], _scored(attack)):
             return Standing(complete=True, guesses=folder)
         return Standing(False, folder, f"scored by other code of {name}: scored again")
     if GUESS in meta["files"]:
         return Standing(complete=False, guesses=folder)
-    return Standing(complete=False, guesses=_left(recording, name, attack))
+    return Standing(complete=False, guesses=left)
 
 
 def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str, Any]) -> str:
@@ -73,7 +72,7 @@ def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str
     return "" if made == __version__ else f"made by leakbench {made}"
 
 
-def _left(recording: Recording, name: str, attack: Attack) -> Path | None:
+def _left(recording: Recording, name: str, attack: Attack, *, isolated: bool) -> Path | None:
     """Guesses that are whole, though nobody came to score them: the process was killed."""
     part = hidden(folder_of(recording, name, attack), "part")
     if not (part / NAME).exists():
@@ -83,6 +82,8 @@ def _left(recording: Recording, name: str, attack: Attack) -> Path | None:
         AttackFolder(part, meta).check(GUESS)
     except BrokenFile:
         return None
+    if meta.get("submitted") or (isolated and not meta.get("isolated")):
+        return None  # somebody else's, or not made as is asked now
     return None if _outdated(recording, name, attack, meta) else part
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 SEALED_SCHEMA = 2  # of run.json and attack.json, which hold their own digest
 SEAL = "digest"
+LARGEST_JSON = 256 * 2**20  # bytes
+DEEPEST = 60  # objects and lists in each other
 # Text that a spreadsheet would take for a formula gets a quote mark before it; so does what would
 # else read back as such a cell.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -83,19 +87,37 @@ def read_json(path: Path, schema: int = SCHEMA) -> Any:
     Raises:
         BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
     """
+    plain(path, "Give a folder that leakbench wrote.", LARGEST_JSON)
     try:
         value = _parsed(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BrokenFile(f"{path} is missing. Give a folder that leakbench wrote.") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     found = value.get("schema", schema) if isinstance(value, dict) else schema
-    if not isinstance(found, int) or found > schema:
+    if not isinstance(found, int) or isinstance(found, bool) or found > schema:
         raise BrokenFile(
             f"{path} has schema {found}, this leakbench reads schema {schema} and older. Update"
             " leakbench."
         )
     return value
+
+
+def plain(path: Path, mend: str = "Make it again.", largest: int | None = None) -> None:
+    """It is a plain file of at most ``largest`` bytes: opening a pipe would wait for ever.
+
+    Raises:
+        BrokenFile: it is missing, something else, or larger.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BrokenFile(f"{path} is missing. {mend}") from None
+    except (OSError, ValueError) as error:
+        raise BrokenFile(f"{path} cannot be read ({error}). {mend}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise BrokenFile(f"{path} is damaged (it is no plain file). {mend}")
+    if largest is not None and found.st_size > largest:
+        size = f"{found.st_size / 2**20:.0f} MiB, expected at most {largest / 2**20:.0f}"
+        raise BrokenFile(f"{path} is damaged (it has {size}). {mend}")
 
 
 def seal(value: Mapping[str, Any]) -> str:
@@ -163,13 +185,12 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     Raises:
         BrokenFile: it is missing, cannot be read or lacks a column.
     """
+    plain(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows = list(reader)
             header = reader.fieldnames or []
-    except FileNotFoundError:
-        raise BrokenFile(f"{path} is missing. Make it again.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     lacking = [c for c in columns if c not in header]
@@ -218,20 +239,25 @@ def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
 
     from leakbench.base.tree import unflat
 
+    plain(path)
     try:
         with undisturbed(), safe_open(path, "pt") as file:
             names = file.keys() if tensors else []
             leaves = {name: file.get_tensor(name) for name in names}
             meta = _parsed((file.metadata() or {})["leakbench"])
-    except FileNotFoundError:
-        raise BrokenFile(f"{path} is missing. Make it again.") from None
+        tree = unflat(leaves)
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
-    return unflat(leaves), meta
+    except (AttributeError, IndexError, TypeError):
+        raise BrokenFile(
+            f"{path} is damaged (a tensor is named like a group). Make it again."
+        ) from None
+    return tree, meta
 
 
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
+    plain(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -260,6 +286,23 @@ def verify(folder: Path, listed: Mapping[str, str]) -> None:
             )
 
 
+def nothing_else(folder: Path, listed: Collection[str]) -> None:
+    """Every file below ``folder`` is listed, but for hidden ones (work in progress).
+
+    What no list names could have come from anywhere, and whoever put it there wants it read.
+
+    Raises:
+        BrokenFile: naming the first that is not.
+    """
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in listed and not path.is_dir() and not path.name.startswith("."):
+            raise BrokenFile(
+                f"{path} is not among the files that were written there. Take it away, or make the"
+                " folder again."
+            )
+
+
 def inside(folder: Path, name: str) -> Path:
     """The file ``name`` below ``folder``; neither `..` nor a link leads out of it.
 
@@ -284,9 +327,32 @@ def inside(folder: Path, name: str) -> Path:
 
 def _parsed(text: str) -> Any:
     """JSON without NaN and without half characters, which no other file could hold."""
-    value = json.loads(text, parse_constant=_no_constant)
+    value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    if _deep(value):
+        raise ValueError(f"more than {DEEPEST} objects and lists in each other")
     if "\\u" in text and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
         raise ValueError("a text holds half of a surrogate pair")
+    return value
+
+
+def _deep(value: Any) -> bool:
+    """Is it nested deeper than anything that is ever written?"""
+    level = [[value]]
+    for _ in range(DEEPEST + 1):
+        level = [_held(v) for inner in level for v in inner if isinstance(v, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _held(value: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large for a number")
     return value
 
 

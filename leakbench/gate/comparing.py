@@ -16,6 +16,8 @@ BLOCKING = {
     "mixed_code": "resumed by other code than began it, so no one code made it",
     "stale_run": "trained by other code than what is installed; train it again with --restart",
 }
+# A row of an attack that was mended since may accuse, so the gate does not refuse it.
+OUTDATED = {STALE: "attacked by other code than what is installed; attack it again"}
 
 
 def difference(now: GateRow, then: GateRow) -> Difference | None:
@@ -40,8 +42,7 @@ def _logarithms(now: GateRow, then: GateRow) -> bool:
 def blocked(now: GateRow, then: GateRow) -> str:
     """Why this row cannot be judged, or nothing."""
     for flag, text in BLOCKING.items():
-        # By an attack that was mended since, a row still accuses: see ``outdated``.
-        if flag != STALE and (flag in now.flags or flag in then.flags):
+        if flag in now.flags or flag in then.flags:
             return text if flag in now.flags else f"in the baseline {text}"
     for what, (old, new) in changed(now, then).items():
         return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
@@ -67,7 +68,7 @@ def other_code(now: GateRow, then: GateRow) -> str:
 
 def outdated(now: GateRow) -> str:
     """Why a row that is not worse is no news: an attack that is not the installed one."""
-    return BLOCKING[STALE] if STALE in now.flags else ""
+    return OUTDATED[STALE] if STALE in now.flags else ""
 
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:

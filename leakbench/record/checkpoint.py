@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_tree, write_tree
+from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, unflat
 from leakbench.federation.evaluate import Evaluations
+from leakbench.record.shapes import CheckpointHeader
 
 if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
@@ -34,13 +36,12 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
     except BrokenFile as error:
         what = str(error).replace("Make it again.", "Delete it to train this run anew.")
         raise BrokenFile(what) from None
+    mend = "Delete it to train this run anew."
+    checked(CheckpointHeader, meta, path, mend)
     whole = set(meta) >= PARTS and meta["digest"] == _digest(tree)
     whole = whole and isinstance(meta["origin"], dict) and meta["origin"].get("threads") in THREADS
     if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
-        raise BrokenFile(
-            f"{path} is damaged (it lacks a part, or one was changed). Delete it to train this run"
-            " anew."
-        )
+        raise BrokenFile(f"{path} is damaged (it lacks a part, or one was changed). {mend}")
     return tree, meta
 
 

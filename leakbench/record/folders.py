@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import (
     inside,
+    nothing_else,
     pack_csv,
     read_csv,
     read_meta,
@@ -21,9 +22,11 @@ from leakbench.base.files import (
     read_tree,
     verify,
 )
-from leakbench.base.spec import canonical
+from leakbench.base.shapes import Shape, checked
+from leakbench.base.spec import canonical, fingerprint
 from leakbench.record.columns import Row, typed
 from leakbench.record.placing import GUESS, REPLACING
+from leakbench.record.shapes import AttackJson, RunJson
 
 if TYPE_CHECKING:
     from leakbench.base.tree import Tree
@@ -31,7 +34,11 @@ if TYPE_CHECKING:
 # What run.json and attack.json must say, and what besides when they are complete.
 _SPEC = ("task.name", "task.params", "defense.name", "defense.params", "wrappers", "rounds", "seed")
 _ALWAYS = ("status", "id", *(f"spec.{name}" for name in _SPEC))
-_DONE = ("hides", "engine", "dtype", "utility.metric", "utility.better", "utility.chance", "files")
+_DONE = (
+    *("hides", "distance", "engine", "dtype", "phases", "fallbacks", "stages", "sent", "missing"),
+    *("utility.metric", "utility.better", "utility.chance", "files"),
+    *("facts.clients", "facts.classes", "facts.dim", "facts.shape", "spec.record"),
+)
 _ATTACK = ("status", "attack", "params", "of.run", "of.content", "sources")
 _ATTACK_DONE = ("threat.rung", "order", "metrics", "files")
 
@@ -68,6 +75,16 @@ class Folder:
                 )
         verify(self.path, {n: listed[n] for n in names} if names else listed)
 
+    def within(self, room: str) -> list[str]:
+        """The names of the files that are listed below ``room``, in order; no other lies there.
+
+        Raises:
+            BrokenFile: naming the first that does.
+        """
+        names = sorted(n for n in self.meta.get("files", {}) if n.startswith(f"{room}/"))
+        nothing_else(self.path / room, {n.removeprefix(f"{room}/") for n in names})
+        return names
+
     def table(self, name: str, columns: Sequence[str]) -> list[Row]:
         """The rows of a CSV of this folder: floats, whole numbers and booleans as such.
 
@@ -90,6 +107,14 @@ class Folder:
 @dataclass(frozen=True)
 class AttackFolder(Folder):
     """attacks/<attack>-<fingerprint>/ of a run."""
+
+    def alone(self) -> None:
+        """No file lies there that attack.json does not list.
+
+        Raises:
+            BrokenFile: naming the first that does.
+        """
+        nothing_else(self.path, {"attack.json", *self.meta["files"]})
 
     @property
     def name(self) -> str:
@@ -149,6 +174,12 @@ class Run(Folder):
         out = []
         for folder in _folders(self.path / "attacks"):
             found = AttackFolder(folder, _settled(self.path, folder.name))
+            expected = f"{found.name}-{fingerprint(found.meta['params'])}"
+            if folder.name != expected:
+                raise BrokenFile(
+                    f"{folder} holds the attack {expected}, by its attack.json. Give the folder"
+                    " that name, or delete it."
+                )
             self.owns(found)
             out.append(found)
         return tuple(out)
@@ -190,7 +221,24 @@ def load(path: str | Path) -> Run:
         BrokenFile: run.json is missing, damaged, or of a newer schema.
     """
     path = Path(path)
-    return Run(path, _read(path, "run.json", _ALWAYS, _DONE))
+    meta = _read(path, "run.json", _ALWAYS, _DONE, RunJson)
+    expected = _id_of(meta)
+    if meta["id"] != expected:
+        raise BrokenFile(
+            f"{path / 'run.json'} says id is {meta['id']!r}, but its spec makes it {expected!r}."
+            " Make it again."
+        )
+    return Run(path, meta)
+
+
+def _id_of(meta: Mapping[str, Any]) -> str:
+    """The name that a run folder has by its spec, or an export by its files."""
+    spec = meta["spec"]
+    names = f"{spec['task']['name']}-{spec['defense']['name']}"
+    if "export" in meta:
+        return f"{meta['id'].rpartition('-x')[0]}-x{fingerprint(meta['files'])}"
+    identity = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    return f"{names}-{identity}-s{spec['seed']}"
 
 
 def find(patterns: Iterable[str | Path]) -> list[Run]:
@@ -261,7 +309,7 @@ def _folders(path: Path) -> list[Path]:
 def _settled(run: Path, attack: str) -> dict[str, Any]:
     """attack.json; where its folder is being replaced, as it is afterwards."""
     for _ in range(40):  # two seconds; it takes as long as renaming four files
-        meta = _read(run, f"attacks/{attack}/attack.json", _ATTACK, _ATTACK_DONE)
+        meta = _read(run, f"attacks/{attack}/attack.json", _ATTACK, _ATTACK_DONE, AttackJson)
         if meta["status"] != REPLACING:
             break
         time.sleep(0.05)
@@ -269,7 +317,7 @@ def _settled(run: Path, attack: str) -> dict[str, Any]:
 
 
 def _read(
-    folder: Path, name: str, always: Sequence[str], when_done: Sequence[str]
+    folder: Path, name: str, always: Sequence[str], when_done: Sequence[str], shape: type[Shape]
 ) -> dict[str, Any]:
     path = inside(folder, name)
     meta = read_sealed(path)
@@ -279,4 +327,5 @@ def _read(
             if not isinstance(at, dict) or key not in at:
                 raise BrokenFile(f"{path} is damaged (no {dotted!r}). Make it again.")
             at = at[key]
+    checked(shape, meta, path)
     return meta

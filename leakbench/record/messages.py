@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
+from leakbench.base.errors import BrokenFile
 from leakbench.base.files import inside, read_tree, write_tree
+from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree
+from leakbench.record.shapes import MessagesHeader
 
 LARGE = ("model", "update", "sum", "generator")
 SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
 SMALL += ("count", "identifier")
 KINDS = LARGE + SMALL
+COLUMNS = ("round", "phase", "sender", "receiver", "kind", "probe")
 
 
 @dataclass(frozen=True)
@@ -39,20 +46,44 @@ def round_file(t: int) -> str:
 
 def write_messages(path: Path, messages: list[Message]) -> None:
     """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`."""
-    columns = ("round", "phase", "sender", "receiver", "kind", "probe")
-    table = [dict(zip(columns, m.name, strict=True)) for m in messages]
+    table = [dict(zip(COLUMNS, m.name, strict=True)) for m in messages]
     payloads = {str(i): {"payload": m.payload} for i, m in enumerate(messages)}
     write_tree(path, payloads, {"messages": table}, sync=False)
 
 
-def read_messages(folder: Path) -> list[Message]:
-    """All messages of a transcript or control folder, in order."""
+def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:
+    """All messages of the files ``names`` of a run folder, in order."""
     out = []
-    for path in sorted(folder.glob("round-*.safetensors")):
-        tree, meta = read_tree(inside(folder, path.name))
-        for i, m in enumerate(meta["messages"]):
-            out.append(Message(payload=tree.get(str(i), {}).get("payload", {}), **m))
+    for name in names:
+        path = inside(folder, name)
+        tree, meta = read_tree(path)
+        for i, m in enumerate(table_of(path, meta)):
+            entry = tree.get(str(i), {}) if isinstance(tree, dict) else None
+            if not isinstance(entry, dict):
+                raise _damaged(path, f"message {i} is no group of tensors")
+            out.append(Message(payload=entry.get("payload", {}), **m))
     return out
+
+
+def table_of(path: Path, meta: Any) -> list[dict[str, Any]]:
+    """What the header ``meta`` of a file of messages says of each.
+
+    Raises:
+        BrokenFile: it is no such table, a message is of another round than the file, or one is
+            there twice.
+    """
+    checked(MessagesHeader, meta, path)
+    table: list[dict[str, Any]] = meta["messages"]
+    for m in table:
+        if path.name.startswith("round-") and round_file(m["round"]) != path.name:
+            raise _damaged(path, f"a message is of round {m['round']}")
+    if len({itemgetter(*COLUMNS)(m) for m in table}) < len(table):
+        raise _damaged(path, "a message is there twice")
+    return table
+
+
+def _damaged(path: Path, why: str) -> BrokenFile:
+    return BrokenFile(f"{path} is damaged ({why}). Make it again.")
 
 
 def overlaid(transcript: list[Message], control: list[Message]) -> list[Message]:

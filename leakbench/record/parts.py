@@ -28,6 +28,7 @@ from leakbench.base.files import (
 )
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run, load
+from leakbench.record.messages import table_of
 
 AUX_DATA = "known/aux_data.safetensors"
 
@@ -204,7 +205,8 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
 
 def _table(run: Run, name: str) -> list[Row]:
     """What a file of messages says of each, without reading its tensors."""
-    return list(read_meta(inside(run.path, name))["messages"])
+    path = inside(run.path, name)
+    return list(table_of(path, read_meta(path)))
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -24,10 +25,16 @@ class Policy(Spec):
         ),
     )
     decade: int = Field(
-        20, ge=1, description="log-spaced rounds per decade in which all small kinds are kept"
+        20,
+        ge=1,
+        le=1000,
+        description="log-spaced rounds per decade in which all small kinds are kept",
     )
     spaced: int = Field(
-        10, ge=0, description="evenly spaced rounds in which large payloads of small kinds are kept"
+        10,
+        ge=0,
+        le=10_000,
+        description="evenly spaced rounds in which large payloads of small kinds are kept",
     )
     audited: int = Field(
         5, ge=0, description="clients of an audited round whose single updates are kept"
@@ -51,8 +58,7 @@ class Policy(Spec):
 
     def surveys(self, t: int, rounds: int) -> bool:
         """Are all small kinds of round t kept, and everybody's secrets (for scoring)?"""
-        grid = {round(10 ** (i / self.decade)) for i in range(self.decade * 7)}
-        return self.audits(t, rounds) or t in grid
+        return self.audits(t, rounds) or t in _log_spaced(self.decade)
 
     def keeps(
         self, kind: str, size: int, t: int, rounds: int, *, uplink: bool, fraction: float
@@ -69,5 +75,16 @@ class Policy(Spec):
         if size <= (UPLINK_LIMIT if uplink else BROADCAST_LIMIT) and t > rounds - tail:
             return True
         if size > UPLINK_LIMIT:
-            return t in {round(rounds * (i + 1) / self.spaced) for i in range(self.spaced)}
+            return t in _evenly_spaced(rounds, self.spaced)
         return self.surveys(t, rounds)
+
+
+@lru_cache(maxsize=16)
+def _log_spaced(decade: int) -> frozenset[int]:
+    """The rounds of seven decades, up to the largest number of rounds."""
+    return frozenset(round(10 ** (i / decade)) for i in range(decade * 7))
+
+
+@lru_cache(maxsize=16)
+def _evenly_spaced(rounds: int, count: int) -> frozenset[int]:
+    return frozenset(round(rounds * (i + 1) / count) for i in range(count))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.errors import UsageError
-from leakbench.base.files import inside, read_tree
+from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
@@ -20,6 +20,7 @@ from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
+from leakbench.record.shapes import RoundHeader
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,7 @@ class Recording:
     @cached_property
     def transcript(self) -> list[Message]:
         """What crossed, in order."""
-        self._check("transcript/")
-        return self._moved(read_messages(self.run.path / "transcript"))
+        return self._moved(read_messages(self.run.path, self._rounds("transcript")))
 
     @property
     def exported(self) -> bool:
@@ -110,8 +110,8 @@ class Recording:
                 f"{self.run.path} was exported without what would have been sent with nothing"
                 " defended."
             )
-        self._check("control/")
-        return overlaid(self.transcript, self._moved(read_messages(self.run.path / "control")))
+        bare = read_messages(self.run.path, self._rounds("control"))
+        return overlaid(self.transcript, self._moved(bare))
 
     @cached_property
     def traffic(self) -> dict[str, Tensor]:
@@ -158,10 +158,10 @@ class Recording:
 
     def _labels(self) -> dict[tuple[str, int, int, int | None], Tensor]:
         """{(sender, round, phase, probe): labels (B,)} behind the audited updates."""
-        self._check("known/")
         out: dict[tuple[str, int, int, int | None], Tensor] = {}
-        for path in sorted((self.run.path / "known").glob("round-*.safetensors")):
-            tree, meta = read_tree(inside(self.run.path / "known", path.name))
+        for name in self._rounds("known"):
+            tree, meta = self.run.tree(name)
+            checked(RoundHeader, meta, self.run.path / name)
             for i, phases in tree["client"].items():
                 for phase, entry in phases.items():
                     place = (f"client/{i}", meta["round"], int(phase))
@@ -171,10 +171,12 @@ class Recording:
                         out[*place, int(p)] = probe["y"].to(self.device)
         return out
 
-    def _check(self, prefix: str) -> None:
-        names = [n for n in self.run.meta["files"] if n.startswith(prefix)]
+    def _rounds(self, room: str) -> list[str]:
+        """The round files of transcript, control or known: those that are listed, unchanged."""
+        names = [n for n in self.run.within(room) if n.startswith(f"{room}/round-")]
         if names:
             self.run.check(*names)
+        return names
 
     def _moved(self, messages: list[Message]) -> list[Message]:
         def put(payload: Tree) -> Tree:

@@ -32,7 +32,7 @@ class RunSpec(Spec):
     task: Choice
     defense: Choice
     wrappers: tuple[Choice, ...] = ()
-    rounds: int = Field(ge=1)
+    rounds: int = Field(ge=1, le=10**6)
     seed: int = Field(0, ge=0)
     engine: Literal["loop", "fused"]
     dtype: Literal["float32", "float64"] = "float32"

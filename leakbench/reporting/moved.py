@@ -16,7 +16,7 @@ from pydantic import Field, computed_field
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.gate.baseline import GateRow
-from leakbench.gate.comparing import BLOCKING, changed, difference, other_code, unchanged
+from leakbench.gate.comparing import BLOCKING, OUTDATED, changed, difference, other_code, unchanged
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.intervals import Estimate
@@ -254,7 +254,7 @@ def _few(now: GateRow, then: GateRow) -> bool:
 
 def _unlike(now: GateRow, then: GateRow) -> str:
     """Why the two are not like with like, or nothing."""
-    for flag, text in BLOCKING.items():
+    for flag, text in (BLOCKING | OUTDATED).items():
         if flag in now.flags or flag in then.flags:
             return text if flag in now.flags else f"then, {text}"
     told = _changed(now, then).items()

@@ -13,8 +13,9 @@ from leakbench.base.files import write_csv
 from leakbench.record import origin
 from leakbench.record.columns import RUN_DIAGNOSTICS, TABLES, Row
 from leakbench.record.folders import Run
-from leakbench.results import cascade, front, units, utility
+from leakbench.results import cascade, front, recomputed, units, utility
 from leakbench.results.cells import table_lines
+from leakbench.results.copies import no_copies
 from leakbench.results.lacking import Lacking
 from leakbench.results.number import Diagnostic, Evaluated, Measured, Missing, Number, Utility
 from leakbench.results.pooling import Pooling, claim
@@ -121,6 +122,9 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     lacking.not_there(setting)
     if not setting.runs:
         return setting
+    no_copies(setting.runs)
+    for run in setting.runs:
+        recomputed.check(run)
     evaluated = [utility.of_run(r) for r in setting.runs]
     by_run = {e.run.seed: units.of_run(e.run) for e in evaluated}
     measured = [m for ms in by_run.values() for m in ms]

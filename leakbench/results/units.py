@@ -13,9 +13,10 @@ from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.results import recomputed
 from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
-from leakbench.statistics.intervals import Estimate, Seed, estimate, exact, pool
+from leakbench.statistics.intervals import Estimate, NoInterval, Seed, estimate, exact, pool
 
 ROLES = ("attack", "floor", "control")
 TRIES = 50  # to read while attacks are made
@@ -83,8 +84,10 @@ def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     Raises:
         BrokenFile: as for ``of_run``.
     """
+    folder.alone()
     folder.check(*FILES)
     run.owns_guesses(folder)
+    exactly = recomputed.check_attack(run, folder)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}
     for row in folder.table("results.csv", RESULTS):
@@ -103,7 +106,11 @@ def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
         lacking = [role for role in ROLES if not own[role]]
         if lacking:
             raise _damaged(folder, "units.csv", f"no {lacking[0]} units of {metric}, round {t}")
+        _whose(run, folder, row)
+        if row["interval"] == "exact" and not exactly.get(metric, True):
+            raise _damaged(folder, "results.csv", f"{metric} of round {t} has no interval")
         out[at] = _measured(run, folder, row, own)
+        _same_numbers(folder, row, out[at])
     return list(out.values())
 
 
@@ -168,6 +175,52 @@ def _measured(
             *(str(row[c]) for c in ("engine", "device", "dtype", "version", "commit"))
         ),
     )
+
+
+def _whose(run: Run, folder: AttackFolder, row: Row) -> None:
+    """The row tells of this run and this attack."""
+    threat = folder.meta["threat"]
+    ours = {
+        "run": run.id,
+        "seed": run.seed,
+        "attack": folder.name,
+        "attack_params": folder.params,
+        "rung": threat["rung"],
+        "observer": threat["observer"],
+        "knowledge": "|".join(threat["knows"]),
+    }
+    for column, value in ours.items():
+        if row[column] != value:
+            why = f"{column} is {recomputed.short(row[column])}, not {recomputed.short(value)}"
+            raise _damaged(folder, "results.csv", why)
+
+
+def _same_numbers(folder: AttackFolder, row: Row, measured: Measured) -> None:
+    """Value, floor and control, with their intervals, are those of the units."""
+    where = f"{row['metric']} of round {row['round']}"
+    own = measured.units["attack"]
+    counts: dict[str, float] = {"n": len(own), "failed": sum(u.failed for u in own)}
+    marks = flags.of_units([u.cluster for u in own], [u.failed for u in own])
+    marks |= {how for how in ("isolated", "submitted", "no_control") if folder.meta.get(how)}
+    lacking = sorted(marks - measured.flags)
+    if lacking:
+        raise _damaged(folder, "results.csv", f"{where} is not flagged {lacking[0]}")
+    try:
+        found = pooled([measured])
+    except NoInterval:  # said where seeds are pooled
+        return
+    for role, e in found.items():
+        name = "value" if role == "attack" else role
+        ends = ("low", "high") if role == "attack" else (f"{role}_low", f"{role}_high")
+        counts |= {name: e.value, ends[0]: e.low, ends[1]: e.high}
+        scores = [u.score for u in measured.units[role]]
+        formula = max(scores) - min(scores) <= recomputed.ROUNDING
+        if role in measured.exact and row["interval"] != "exact" and not formula:
+            raise _damaged(folder, "results.csv", f"the {role} of {where} has no width")
+    for column, value in counts.items():
+        if not recomputed.same(row[column], value):
+            why = f"{column} of {where} is {row[column]}, its units give {value}"
+            raise _damaged(folder, "results.csv", why)
 
 
 def _several(cell: str) -> tuple[str, ...]:

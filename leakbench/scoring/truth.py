@@ -13,12 +13,14 @@ from leakbench.attacking.guess import Guess
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.files import inside, read_meta
+from leakbench.base.shapes import checked
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
 from leakbench.federation.task import Task
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.messages import round_file
+from leakbench.record.shapes import DataHeader, RoundHeader
 from leakbench.scoring.originals import AMONG, ROWS, Originals
 
 GALLERY = 100
@@ -32,7 +34,9 @@ class Truth:
 
     @cached_property
     def _file(self) -> tuple[Tree, Any]:
-        return self.run.tree("truth/data.safetensors")
+        tree, meta = self.run.tree("truth/data.safetensors")
+        checked(DataHeader, meta, self.run.path / "truth" / "data.safetensors")
+        return tree, meta
 
     @property
     def data(self) -> Tree:
@@ -57,8 +61,17 @@ class Truth:
     @cached_property
     def rounds(self) -> dict[int, str]:
         """{round: file} of what was recorded."""
-        names = [n for n in self.run.meta["files"] if n.startswith("truth/round-")]
-        return {int(read_meta(inside(self.run.path, n))["round"]): n for n in sorted(names)}
+        names = [n for n in self.run.within("truth") if n.startswith("truth/round-")]
+        return {self._round_of(n): n for n in names}
+
+    def _round_of(self, name: str) -> int:
+        """The round that a file's header says, which is that of its name."""
+        path = inside(self.run.path, name)
+        meta = read_meta(path)
+        checked(RoundHeader, meta, path)
+        if round_file(meta["round"]) != path.name:
+            raise BrokenFile(f"{path} is damaged (it is of round {meta['round']}). Make it again.")
+        return int(meta["round"])
 
     @cached_property
     def _read(self) -> dict[int, Tree]:

@@ -38,6 +38,8 @@ class Digits(SplitTask):
         # At any norm the spheres blow each other up here.
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},
+        # At its own 0.01 it passes its best: accuracy 0.88, not 0.94 (three seeds).
+        "deepsvdd": {"lr": 0.001},
         **dict.fromkeys(("flea", "fedmix", "feddata"), local),
         "fedaa": {"batch": 32, "examples": 16, "hidden": 64},
         "fedbn": {"batch": 32},

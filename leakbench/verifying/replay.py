@@ -17,6 +17,7 @@ from leakbench.federation.federation import Federation
 from leakbench.record.folders import Run
 from leakbench.record.messages import round_file
 from leakbench.record.recorder import Recorder
+from leakbench.record.rounds import end as finish
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.verifying import same
 from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
@@ -76,7 +77,7 @@ def _trained(
             scores.add(fed)
         progress(fed.t, last, "training again")
     if last == spec.rounds:
-        fed.end()
+        finish(fed, scores)
     return fed, scores
 
 

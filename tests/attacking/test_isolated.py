@@ -12,7 +12,6 @@ from leakbench.attacking import guessing, handout, isolated
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import MethodError
 from leakbench.base.files import read_json, read_sealed
-from leakbench.record import messages
 
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
@@ -97,7 +96,7 @@ def test_a_handout_holds_nothing_else_and_does_not_say_which_it_is(runs, tmp_pat
         place = tmp_path / str(control)
         handout.write(View(threat, recording, 2, control=control), recording.spec, place)
         names = {p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()}
-        file = f"messages/{messages.round_file(0)}"
+        file = "messages.safetensors"
         assert names == {"about.json", "traffic.safetensors", file}
         texts = b"".join((place / n).read_bytes() for n in names)
         for secret in (str(recording.run.path), recording.run.id, "control", "seed"):

@@ -116,6 +116,21 @@ def test_guesses_that_a_killed_process_left_are_scored(run, tmp_path, monkeypatc
     assert not left.exists()
 
 
+def test_guesses_that_were_left_are_not_taken_for_isolated_or_for_ours(run, tmp_path):
+    run = copied(run, tmp_path)
+    left = guessing.guessed(again(run), NAME, build(NAME))
+
+    def found(**asked):
+        return standing(again(run), NAME, build(NAME), **asked).guesses
+
+    assert found() == left
+    assert found(isolated=True) is None
+    edited(left / "attack.json", lambda m: m.update(isolated=True))
+    assert found(isolated=True) == left
+    edited(left / "attack.json", lambda m: m.update(submitted=True))
+    assert found() is None
+
+
 def test_a_report_sees_the_old_numbers_until_the_new_ones_are_scored(run, tmp_path, monkeypatch):
     run, seen = copied(run, tmp_path), []
     before = [m.value for m in (api.attack(run, NAME), units.of_run(load(run.path)))[1]]

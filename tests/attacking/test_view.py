@@ -6,14 +6,14 @@ import inspect
 
 import pytest
 import torch
-from helpers.small_runs import again, copied, listed, trained
+from helpers.small_runs import again, copied, listed, messages_in, trained
 from pydantic import ValidationError
 
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.files import write_tree
 from leakbench.record.folders import Run
-from leakbench.record.messages import read_messages, write_messages
+from leakbench.record.messages import write_messages
 
 ROUNDS = 10
 
@@ -218,7 +218,7 @@ def test_last_never_offers_an_older_message_for_a_lost_one(fedgn, tmp_path):
     def without(path):
         kept = [
             m
-            for m in read_messages(path.parent)
+            for m in messages_in(path.parent)
             if m.round == ROUNDS and not (m.sender == lost and m.kind == "prototype")
         ]
         write_messages(path, kept)
@@ -240,7 +240,7 @@ def test_last_leaves_probes_out_and_takes_the_last_phase(fedgn, tmp_path):
     run = copied(fedgn, tmp_path)
 
     def twice(path):
-        found = [m for m in read_messages(path.parent) if m.round == ROUNDS]
+        found = [m for m in messages_in(path.parent) if m.round == ROUNDS]
         model = next(m for m in found if m.kind == "model")
         write_messages(
             path, [*found, type(model)(ROUNDS, 9, "server", model.receiver, "model", model.payload)]

@@ -8,6 +8,7 @@ import os
 import shutil
 
 import pytest
+from helpers.run_folders import called
 from helpers.small_runs import ON_THE_LINE, copied, trained, tree_of
 
 from leakbench import api
@@ -216,15 +217,13 @@ class TestRunJson:
         assert f"(no '{key}" in refused("attack", own.path, kept=own.path)
 
     def test_of_a_spec_that_is_not_known_here(self, refused, own):
-        spec = own.spec
-        write_sealed(
-            own.path / "run.json",
-            {**own.meta, "spec": {**spec, "defense": {"name": "fedsomething", "params": {}}}},
-        )
+        spec = {**own.spec, "defense": {"name": "fedsomething", "params": {}}}
+        write_sealed(own.path / "run.json", {**own.meta, "spec": spec, "id": called(spec)})
         assert "unknown defense 'fedsomething'" in refused(
             "attack", own.path, "-a", "prototype_leakage", kept=own.path
         )
-        write_sealed(own.path / "run.json", {**own.meta, "spec": {**spec, "surprise": 1}})
+        spec = {**own.spec, "surprise": 1}
+        write_sealed(own.path / "run.json", {**own.meta, "spec": spec, "id": called(spec)})
         assert "unknown parameter 'surprise'" in refused("attack", own.path, kept=own.path)
 
     def test_training_does_not_write_over_it(self, refused, own):

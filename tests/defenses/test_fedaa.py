@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.federations import digits, federation, gap, method, run, uneven
+from helpers.small_runs import messages_in
 from scipy.optimize import minimize
 from torch import nn
 
@@ -22,7 +23,6 @@ from leakbench.base.tree import flat, row, stack
 from leakbench.federation.parties import Batch, Facts, Net, Server
 from leakbench.models.networks import initialise
 from leakbench.models.stages import Stages
-from leakbench.record.messages import read_messages
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 
@@ -421,7 +421,7 @@ def test_messages_of_a_round_in_order_and_the_control_sends_the_images(tmp_path)
     run(fed, 1)
     sent = [
         (m.phase, m.sender.split("/")[0], m.kind)
-        for m in read_messages(tmp_path / "transcript")
+        for m in messages_in(tmp_path / "transcript")
         if m.round == 1
     ]
     order = list(dict.fromkeys(sent))
@@ -436,7 +436,7 @@ def test_messages_of_a_round_in_order_and_the_control_sends_the_images(tmp_path)
         *[("server", "identifier"), ("client", "count"), ("client", "update")],
     ]
     assert [p for p, *_ in order] == sorted(p for p, *_ in order)
-    control = [m for m in read_messages(tmp_path / "control") if m.round == 1]
+    control = [m for m in messages_in(tmp_path / "control") if m.round == 1]
     assert {m.kind for m in control} == {"labels", "data"}
     truth = read_tree(tmp_path / "truth" / "round-000001.safetensors")[0]["client"]
     images = {m.sender.split("/")[1]: m.payload for m in control if m.kind == "data"}

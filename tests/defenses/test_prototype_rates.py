@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.federations import federation, gap
 from torch.nn.functional import normalize
 
 from leakbench.base import registry
 from leakbench.federation.federation import Federation
 from leakbench.reproduce import catalogue
-from tests.helpers.federations import federation, gap
 
 FAMILY = ("fedaws", "fedhide", "fedgn", "fedcs")
 RATES = ("own_lr", "lr", "stored", "optimizer", "decay", "steps", "epochs", "batch", "fraction")

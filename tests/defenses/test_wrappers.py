@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 from helpers.federations import FAST, ONE_STEP, federation, method, run, wrapper
+from helpers.small_runs import messages_in
 from scipy import stats
 
 from leakbench.attacking.view import ThreatModel, View
@@ -14,7 +15,6 @@ from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.tree import flat
 from leakbench.record.folders import load
-from leakbench.record.messages import read_messages
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import make_spec
 from leakbench.record.training import train
@@ -131,7 +131,7 @@ def test_every_probe_has_noise_of_its_own(tmp_path):
     folder = trained(
         tmp_path, "fedavg", [("clip_noise", {"clip": 1e-9, "noise": 1e9})], lr=1e-9, batch=5
     )
-    sent = [m for m in read_messages(folder / "transcript") if m.kind == "update"]
+    sent = [m for m in messages_in(folder / "transcript") if m.kind == "update"]
     assert {m.probe for m in sent} == {None, 0, 1, 2, 3, 4}
     noise = torch.stack([m.payload["head.bias"] for m in sent])
     assert len(noise) == 3 * 5 * 6
@@ -144,7 +144,7 @@ def test_what_is_sent_is_within_the_bound_and_what_is_kept_is_not_touched(tmp_pa
         "fedhide",
         [("clip_noise", {"clip": 0.01, "noise": 0.0, "kinds": ["update", "prototype"]})],
     )
-    sent = [m for m in read_messages(folder / "transcript") if m.sender.startswith("client/")]
+    sent = [m for m in messages_in(folder / "transcript") if m.sender.startswith("client/")]
     assert {m.kind for m in sent} == {"update", "prototype"}
     assert max(size(m.payload) for m in sent) <= 0.01 * (1 + 1e-12)
     secrets = read_tree(folder / "truth" / "round-000003.safetensors")[0]["everyone"]["prototype"]

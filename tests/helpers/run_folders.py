@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
+from leakbench.base.errors import UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
 from leakbench.record.folders import load
+from leakbench.record.policy import Policy
+from leakbench.record.runspec import RunSpec, parts
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact
 
@@ -29,6 +32,12 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     meta = read_sealed(path)
     change(meta)
     write_sealed(path, meta)
+
+
+def called(spec: Mapping[str, Any]) -> str:
+    """The name of the folder of a run."""
+    who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    return f"{spec['task']['name']}-{spec['defense']['name']}-{who}-s{spec['seed']}"
 
 
 def make_run(
@@ -65,8 +74,19 @@ def make_run(
         "record": {"name": "standard"} | ({} if audited is None else {"audited": audited}),
         "attacks": [],
     }
-    who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
-    path = out / f"{task}-{defense}-{who}-s{seed}"
+    installed = _as_installed(spec)
+    told = {
+        "hides": True,
+        "distance": "cosine",
+        "stand_in": "",
+        "facts": {"clients": TASK["clients"], "classes": 10, "dim": 4, "shape": [8, 8]},
+        **installed,
+        "utility": {"metric": "accuracy", "better": "up", "chance": chance},
+    }
+    told |= {k: v for k, v in more.items() if k in told}
+    if installed and told != installed:
+        spec["task"]["params"]["somebody_elses"] = True
+    path = out / called(spec)
     scores, rows = {}, []
     for i, k in enumerate(right):
         at = rounds * (i + 1) // len(right)
@@ -109,8 +129,7 @@ def make_run(
         "status": "done",
         "id": path.name,
         "spec": spec,
-        "hides": True,
-        "distance": "cosine",
+        **told,
         "engine": engine,
         "phases": {"local": engine},
         "device": "cpu",
@@ -118,8 +137,8 @@ def make_run(
         "versions": {"leakbench": "0.1.0"},
         "commit": "abc",
         "dirty": False,
-        "utility": {"metric": "accuracy", "better": "up", "chance": chance},
-        "facts": {"clients": TASK["clients"], "classes": 10, "dim": 4, "shape": [8, 8]},
+        "fallbacks": {},
+        "stages": Policy().stages(rounds),
         "sent": [],
         "missing": [],
         "test_data": "t" * 64,
@@ -127,6 +146,23 @@ def make_run(
     }
     write_sealed(path / "run.json", meta | more)
     return path
+
+
+def _as_installed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What run.json says of task and method where they are installed; a test may say otherwise."""
+    try:
+        made = parts(RunSpec.build(spec, "a run of a test"))
+    except UsageError:
+        return {}
+    facts = made.task.facts(made.method)
+    seen = {"clients": facts.clients, "classes": facts.classes, "dim": facts.dim}
+    return {
+        "hides": made.method.hides() or bool(made.wrappers),
+        "distance": made.method.distance,
+        "stand_in": made.task.stand_in,
+        "facts": {**seen, "shape": list(facts.shape)},
+        "utility": {k: getattr(made.task, k) for k in ("metric", "better", "chance")},
+    }
 
 
 def measure(
@@ -230,7 +266,7 @@ def add_attack(
             "observer": "server",
             "kinds": ["prototype"],
             "rounds": "last",
-            "knows": [],
+            "knows": ["true_prototypes"] if rung == "paper" else [],
             "rung": rung,
         },
         "order": order,

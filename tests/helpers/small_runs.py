@@ -23,6 +23,7 @@ from leakbench.attacking.guessing import Guessed, _meta, _save, folder_of
 from leakbench.attacking.outline import Outline
 from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
+from leakbench.record.messages import Message, read_messages
 from leakbench.record.recording import Recording
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
@@ -82,6 +83,11 @@ def listed(run: Run, **files: Callable[[Path], None]) -> Run:
             meta["files"][key] = hashlib.sha256(path.read_bytes()).hexdigest()
     write_sealed(run.path / "run.json", meta)
     return load(run.path)
+
+
+def messages_in(folder: Path) -> list[Message]:
+    """All messages that lie in a transcript or control folder, listed or not."""
+    return read_messages(folder, sorted(p.name for p in folder.glob("round-*.safetensors")))
 
 
 def write_guesses(

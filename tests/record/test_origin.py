@@ -116,7 +116,9 @@ def test_mixed_says_whose_rounds_are_whose_and_flags_every_row(other_code):
     tables = collect([api.load(path)])
     assert all("mixed_code" in n.flags for n in tables.numbers)
     assert all("mixed_code" in u.flags for u in tables.utility)
-    assert all("mixed_code" in r["flags"] for r in api.Results(next(path.glob("attacks/*"))).rows)
+    assert all(
+        "mixed_code" in r["flags"] for r in api.Results(next(path.glob("attacks/distance*"))).rows
+    )
 
 
 def test_what_was_mixed_once_stays_so_when_it_is_killed_again(other_code, monkeypatch):

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from helpers.federations import ONE_STEP, each_defense, short, uneven
+from helpers.small_runs import messages_in
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed, read_tree
@@ -18,7 +19,7 @@ from leakbench.federation.parties import Batch, Client, Net
 from leakbench.federation.parties import training as in_training
 from leakbench.record import budget, recorder, training
 from leakbench.record.folders import load
-from leakbench.record.messages import KINDS, LARGE, overlaid, read_messages, round_file
+from leakbench.record.messages import KINDS, LARGE, overlaid, round_file
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import make_spec, parts
@@ -152,7 +153,7 @@ def test_a_recorded_update_is_the_loss_replayed_from_transcript_and_truth(
 ):
     losses = losses_of(monkeypatch)
     folder, spec = trained(tmp_path, name, **{**short(name), **ONE_STEP, "decay": 0.9, "batch": 4})
-    messages = read_messages(folder / "transcript")
+    messages = messages_in(folder / "transcript")
     replayable = check_replay(folder, spec, losses, messages)
     sent = [m for m in messages if m.kind == "update" and losses[m.round, m.phase][1] == 1]
     assert replayable == len(sent)
@@ -172,12 +173,12 @@ def test_under_clipping_the_control_holds_the_loss_and_the_transcript_the_noise(
     folder, spec = trained(
         tmp_path, "fedhide", **ONE_STEP, batch=4, wrappers=[("clip_noise", {"clip": 0.5})]
     )
-    sent = read_messages(folder / "transcript")
-    bare = overlaid(sent, read_messages(folder / "control"))
+    sent = messages_in(folder / "transcript")
+    bare = overlaid(sent, messages_in(folder / "control"))
     assert check_replay(folder, spec, losses, bare) >= 3 * 5 * 5
     changed = {m.name for m in sent if m.kind == "update"}
     assert changed
-    assert {m.name for m in read_messages(folder / "control") if m.kind == "update"} == changed
+    assert {m.name for m in messages_in(folder / "control") if m.kind == "update"} == changed
 
 
 def test_probes_are_single_images_of_the_real_batch(tmp_path):
@@ -320,7 +321,7 @@ def test_large_kinds_are_kept_in_audited_rounds_alone(kind):
 def test_a_run_keeps_what_the_policy_says(tmp_path):
     rounds = 260
     folder, spec = trained(tmp_path, "fedgn", rounds=rounds, fraction=1.0, batch=4)
-    messages = read_messages(folder / "transcript")
+    messages = messages_in(folder / "transcript")
     size = nbytes(
         next(m.payload for m in messages if m.kind == "prototype" and m.sender == "client/1")
     )
@@ -356,7 +357,7 @@ def test_a_run_keeps_what_the_policy_says(tmp_path):
 
 def test_everything_is_kept_on_request(tmp_path):
     folder, _ = trained(tmp_path, "fedhide", rounds=3, record="all", fraction=0.5)
-    messages = read_messages(folder / "transcript")
+    messages = messages_in(folder / "transcript")
     for t in (1, 2, 3):
         sent = [m for m in messages if m.round == t]
         assert len({m.sender for m in sent if m.kind == "update"}) == 5
@@ -372,8 +373,8 @@ def test_the_control_holds_only_what_differs(tmp_path):
         ("fedaws", [("clip_noise", {"kinds": ["prototype"]})], {"prototype"}),
     ):
         folder, _ = trained(tmp_path, name, wrappers=wrappers)
-        sent = {m.name: m for m in read_messages(folder / "transcript")}
-        control = read_messages(folder / "control")
+        sent = {m.name: m for m in messages_in(folder / "transcript")}
+        control = messages_in(folder / "control")
         assert {m.kind for m in control} == kinds, (name, wrappers)
         for m in control:
             assert not torch.equal(
@@ -399,7 +400,7 @@ def test_clients_whose_message_hides_nothing_are_not_in_the_control(tmp_path):
 
 def test_past_an_aggregator_the_control_shows_the_single_updates(tmp_path):
     folder, _ = trained(tmp_path, "fedgn", wrappers=[("secure_sum", {})])
-    sent, bare = read_messages(folder / "transcript"), read_messages(folder / "control")
+    sent, bare = messages_in(folder / "transcript"), messages_in(folder / "control")
     assert {m.receiver for m in sent if m.kind == "update"} == {"aggregator"}
     assert {(m.sender, m.receiver) for m in sent if m.kind == "sum"} == {("aggregator", "server")}
     assert {m.receiver for m in bare if m.kind == "update"} == {"server"}
@@ -419,7 +420,7 @@ def test_the_sum_is_the_mean_of_what_was_sent(tmp_path):
         fraction=0.5,
         average="weighted",
     )
-    messages = read_messages(folder / "transcript")
+    messages = messages_in(folder / "transcript")
     for t in (1, 4):
         single = [m for m in messages if m.round == t and m.kind == "update" and m.probe is None]
         counts = torch.tensor(
@@ -460,7 +461,7 @@ def test_an_each_downlink_is_a_message_for_each(tmp_path):
     folder, _ = trained(tmp_path, "fedaws", rounds=5, fraction=0.4)
     down = [
         m
-        for m in read_messages(folder / "transcript")
+        for m in messages_in(folder / "transcript")
         if m.kind == "prototype" and m.sender == "server" and m.round == 5
     ]
     assert len({m.receiver for m in down}) == 4
@@ -495,7 +496,7 @@ def test_rounds_say_who_was_really_chosen(tmp_path, monkeypatch, select):
     assert all(len(set(who)) == 3 == len(who) for who in chosen.values())
     in_turn = [i for t in (1, 2, 3) for i in chosen[t]]
     assert (len(set(in_turn)) == 9) or select == "random"
-    for m in read_messages(folder / "transcript"):
+    for m in messages_in(folder / "transcript"):
         if m.sender.startswith("client/") and m.probe is None:
             assert [m.round, int(m.sender.split("/")[1]), -1] in rows[m.kind].tolist()
 
@@ -551,7 +552,7 @@ def test_the_truth_holds_the_true_prototypes_after_the_round(tmp_path):
     noise = last["client"]["4"]["3"]["draws"]["0"]["noise"]
     sent = next(
         m.payload
-        for m in read_messages(folder / "transcript")
+        for m in messages_in(folder / "transcript")
         if m.round == 3 and m.kind == "prototype" and m.sender == "client/4"
     )
     mixed = last["everyone"]["prototype"][4] + 0.1 * noise
@@ -689,9 +690,7 @@ def test_uneven_clients_are_recorded_too(tmp_path, data):
     fed.begin()
     fed.step()
     counts = {
-        m.sender: int(m.payload)
-        for m in read_messages(tmp_path / "transcript")
-        if m.kind == "count"
+        m.sender: int(m.payload) for m in messages_in(tmp_path / "transcript") if m.kind == "count"
     }
     assert counts == {f"client/{i}": int(few.counts[i]) for i in range(10)}
     truth = read_tree(tmp_path / "truth" / round_file(1))[0]["client"]

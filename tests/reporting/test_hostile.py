@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from helpers.run_folders import add_attack, edited, make_run, measure
+from helpers.run_folders import add_attack, called, edited, make_run, measure
 
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
@@ -63,9 +63,10 @@ def spelt(path, evil):
     meta["spec"]["task"] |= {"name": evil}
     meta["spec"]["wrappers"] = [{"name": evil, "params": {evil: [evil]}}]
     meta |= dict.fromkeys(
-        ("id", "engine", "device", "dtype", "commit", "stand_in", "distance", "command", "excerpt"),
-        evil,
+        ("engine", "device", "dtype", "commit", "stand_in", "distance", "command"), evil
     )
+    meta["id"] = called(meta["spec"])
+    meta["excerpt"] = {"of": evil, "run_json": "0" * 64, "rounds": [1, 2], "left_out": [evil]}
     meta |= {"versions": {evil: evil}, "phases": {evil: evil}, "notes": evil, "caption": evil}
     sent = {
         "kind": evil,
@@ -82,21 +83,20 @@ def spelt(path, evil):
     }
     meta["utility"]["metric"] = "accuracy"
     write_sealed(path / "run.json", meta)
-    attack, spec = path / "attacks", meta["spec"]
-    of_run = {"run": evil, "task": evil, "defense": evil}
-    of_run |= {"defense_params": canonical(spec["defense"]["params"])}
-    of_run |= {"wrappers": canonical(spec["wrappers"])}
+    attack = path / "attacks"
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
-        write_csv(
-            folder / "results.csv", list(rows[0]), [r | of_run | {"observer": evil} for r in rows]
-        )
+        names = dict.fromkeys(("task", "defense", "observer"), evil) | {"run": meta["id"]}
+        names["defense_params"] = canonical(meta["spec"]["defense"]["params"])
+        names["wrappers"] = canonical(meta["spec"]["wrappers"])
+        write_csv(folder / "results.csv", list(rows[0]), [r | names for r in rows])
         about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
+            "of": about["of"] | {"run": meta["id"]},
+            "threat": about["threat"] | {"observer": evil},
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
-            "of": about["of"] | {"run": evil},
         }
         write_sealed(folder / "attack.json", about)
 
@@ -396,11 +396,13 @@ def test_a_path_in_run_json_leads_nowhere_else(attacked, name):
     write_tree(secret / "x.safetensors", {"x": torch.zeros(1)}, {"round": 1})
     meta = read_sealed(path / "run.json")
     meta["files"][name] = "0" * 64
+    with pytest.raises(BrokenFile, match="leads out of"):
+        folders.Run(path, meta).check()
+    with pytest.raises(BrokenFile, match="leads out of"):
+        folders.Run(path, meta).tree(name)
     write_sealed(path / "run.json", meta)
-    with pytest.raises(BrokenFile, match="leads out of"):
-        load(path).check()
-    with pytest.raises(BrokenFile, match="leads out of"):
-        load(path).tree(name)
+    with pytest.raises(BrokenFile, match="files"):
+        load(path)
 
 
 def test_links_to_run_folders_are_followed(attacked, tmp_path):

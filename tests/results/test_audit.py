@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.run_folders import add_attack, make_run, measure
-from helpers.small_runs import again, build, results, trained
+from helpers.small_runs import again, build, messages_in, results, trained
 
 from leakbench.attacking.view import View
 from leakbench.base.files import read_sealed
@@ -182,7 +182,7 @@ def test_p_leak_and_its_control_by_hand(covered: tuple[str, ...], tmp_path: Path
     """Straight from the files: clipping, noise and a secure sum composed, three of ten clients a
     round.
     """
-    from leakbench.record.messages import overlaid, read_messages
+    from leakbench.record.messages import overlaid
 
     wrappers = [
         ("clip_noise", {"kinds": list(covered), "clip": 0.5, "noise": 0.4}),
@@ -194,7 +194,7 @@ def test_p_leak_and_its_control_by_hand(covered: tuple[str, ...], tmp_path: Path
 
     guess(recording, "prototype_leakage", attack)
     row = results(score(recording, "prototype_leakage", attack), "p_leak")
-    crossed, bare = (read_messages(run.path / part) for part in ("transcript", "control"))
+    crossed, bare = (messages_in(run.path / part) for part in ("transcript", "control"))
     true = run.tree("truth/round-000012.safetensors")[0]["everyone"]["prototype"].double()
     for messages, value in ((crossed, row["value"]), (overlaid(crossed, bare), row["control"])):
         newest = {

@@ -15,6 +15,7 @@ from helpers.small_runs import (
     by_hand,
     copied,
     listed,
+    messages_in,
     plugged,
     results,
     trained,
@@ -32,7 +33,7 @@ from leakbench.base.files import read_csv, read_sealed
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RESULTS, UNITS, typed
 from leakbench.record.folders import load
-from leakbench.record.messages import read_messages, write_messages
+from leakbench.record.messages import write_messages
 from leakbench.scoring import score
 from leakbench.scoring.truth import Truth
 
@@ -293,7 +294,7 @@ def test_a_client_whose_newest_message_was_not_kept_is_counted_as_missing(fedgn,
             path,
             [
                 m
-                for m in read_messages(path.parent)
+                for m in messages_in(path.parent)
                 if m.round == ROUNDS and not (m.sender == lost and m.kind == "prototype")
             ],
         )
@@ -421,7 +422,7 @@ class TestFlags:
         run = copied(fedavg, tmp_path)
 
         def zeroed(path):
-            found = read_messages(path.parent)
+            found = messages_in(path.parent)
             empty = [
                 type(m)(
                     m.round,
