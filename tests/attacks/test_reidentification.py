@@ -261,6 +261,7 @@ def test_a_tie_counts_as_many_parts(runs, tmp_path):
             )
             for g in found
         ],
+        run.transcript,
     )
     score.score(again(run), "reidentification", attack)
     assert list(units(folder, "reidentified").values()) == pytest.approx([1 / 6] * len(found[::3]))
@@ -296,7 +297,7 @@ def test_a_likeness_for_every_set_or_none(runs, tmp_path):
         replace(g, guess=replace(g.guess, tensors=g.guess.tensors | {"likeness": torch.zeros(5)}))
         for g in found
     ]
-    guessing._save(folder / "guess.safetensors", cut)
+    guessing._save(folder / "guess.safetensors", cut, run.transcript)
     with pytest.raises(MethodError, match="expected a likeness for each of 6 sets"):
         score.score(again(run), "reidentification", attack)
 

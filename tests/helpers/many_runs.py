@@ -14,6 +14,7 @@ from helpers.run_folders import add_attack, edited, make_run, measure
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, Role, _save
 from leakbench.base.files import digests, write_tree
+from leakbench.record.folders import load
 
 CLIENTS, IMAGES, SIDE, ROUNDS = 20, 8, 32, 300
 STAGES = {"untrained": 1, "early": 30, "middle": 150, "final": ROUNDS}
@@ -149,6 +150,6 @@ def _inversion(
             Guessed(role, "final", Guess(f"client/{i}", ROUNDS, {"x": x[None]}, probe=0))
             for i, x in enumerate(images)
         ]
-    _save(folder / "guess.safetensors", guesses)
+    _save(folder / "guess.safetensors", guesses, load(run).transcript)
     files = digests(folder, without=("attack.json",))
     edited(folder / "attack.json", lambda meta: meta.update(files=files))

@@ -19,6 +19,7 @@ from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import digests, read_csv, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.printable_text import one_line, printable
+from leakbench.base.spec import canonical
 from leakbench.cli import run as cli
 from leakbench.metrics import P_LEAK
 from leakbench.record import folders
@@ -86,10 +87,13 @@ def spelt(path, evil):
     for folder in attack.iterdir():
         rows = read_csv(folder / "results.csv", ())
         names = dict.fromkeys(("task", "defense", "observer"), evil) | {"run": meta["id"]}
+        names["defense_params"] = canonical(meta["spec"]["defense"]["params"])
+        names["wrappers"] = canonical(meta["spec"]["wrappers"])
         write_csv(folder / "results.csv", list(rows[0]), [r | names for r in rows])
         about = read_sealed(folder / "attack.json")
         about |= {
             "command": evil,
+            "of": about["of"] | {"run": meta["id"]},
             "threat": about["threat"] | {"observer": evil},
             "missing": [{"metric": evil, "reason": evil}],
             "files": digests(folder, without=("attack.json",)),
