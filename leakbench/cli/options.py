@@ -83,6 +83,8 @@ def read_spec(path: Path) -> TrainPlan:
     Raises:
         UsageError: it does not exist, is not TOML, or holds a key that is not known.
     """
+    if path.exists() and not path.is_file():  # a device has no end, and a pipe may never begin
+        raise UsageError(f"{path} cannot be read as TOML (it is no file).")
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)

@@ -381,3 +381,7 @@ def test_the_same_run_given_twice_counts_once_and_a_copy_is_refused(refused, att
 def test_nothing_hidden_is_left_behind(attacked):
     assert list(attacked.path.parent.rglob(".*")) == []
     assert read_sealed(attacked.path / "run.json")["status"] == "done"
+
+
+def test_a_spec_that_has_no_end(refused):
+    assert "cannot be read as TOML (it is no file)" in refused("train", "/dev/zero")
