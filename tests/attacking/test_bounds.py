@@ -111,9 +111,8 @@ def guessed(runs, *names, **more):
         ({"names": ["client/1", "client/1"]}, "guessed one unit twice at round 5"),
         ({"own": {"covers": lambda *_: {"client/77"}}}, "client/77, which does not exist"),
     ],
-    ids=lambda value: (
-        value if isinstance(value, str) else " ".join(value)
-    ),  # of a dict its keys: the repr of a function differs between processes
+    # Of a dict its keys: the repr of a function differs between processes.
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_a_guess_about_what_was_not_attacked_is_refused(runs, what, why):
     more = {k: v for k, v in what.items() if k != "names"}
