@@ -37,9 +37,10 @@ def guessed_by(attack: object, spec: Mapping[str, Any]) -> dict[str, str]:
 def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
     """The digest of the installed method, wrappers and task of a run's spec."""
     try:
-        return {"method": origin.code(spec)["method"]}
+        method = origin.code(spec).get("method")
     except LeakbenchError:
         return {}
+    return {"method": method} if method else {}
 
 
 def scored_by(metrics: Iterable[Any]) -> dict[str, str]:

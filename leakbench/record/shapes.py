@@ -178,7 +178,7 @@ class DataHeader(Shape):
 class _Guess(Shape):
     role: Literal["attack", "floor", "control"]
     stage: Name
-    unit: Annotated[str, Field(pattern=r"^client/\d{1,9}$")]
+    unit: Annotated[str, Field(pattern=r"^[a-z_]+/(0|[1-9]\d{0,8})$")]
     round: Round
     probe: Place | None
     accepted: bool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from leakbench.base.tree import flat
 from leakbench.federation.traffic import AGGREGATOR, SERVER
 from leakbench.federation.utility import METRICS
 from leakbench.record import attack_code
-from leakbench.record.columns import RUN_UTILITY
+from leakbench.record.columns import Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec, parts
@@ -29,6 +29,8 @@ from leakbench.record.shapes import ROOMS
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from leakbench.base.tree import Tree
 
 TRAFFIC = "transcript/rounds.safetensors"
 # What verdicts rest on, of a metric; the rest are words.
@@ -52,7 +54,6 @@ def check(run: Run) -> None:
     made = _installed(run)
     _stated(run, made)
     _stages(run)
-    _utility(run)
     if TRAFFIC in run.meta["files"]:
         _traffic(run)
 
@@ -138,14 +139,19 @@ def _stages(run: Run) -> None:
     _equal(run.path / "run.json", "stages", said, ours)
 
 
-def _utility(run: Run) -> None:
-    """utility.csv from utility.safetensors, up to the last round."""
+def check_utility(run: Run, rows: Sequence[Row], tree: Tree) -> None:
+    """The lines of utility.csv are what the scores in ``tree`` give, up to the last round.
+
+    After it there may be one more, of what the method leaves.
+
+    Raises:
+        BrokenFile: one sentence with the first difference, both values in it.
+    """
     where, metric = run.path / "utility.csv", run.meta["utility"]["metric"]
-    rows = [r for r in run.table("utility.csv", RUN_UTILITY) if r["metric"] == metric]
-    tree, _ = run.tree("utility.safetensors")
     scores: dict[str, Tensor] = tree if isinstance(tree, dict) else {}
     rounds, last = [r["round"] for r in rows], run.spec["rounds"]
-    if rounds != sorted({int(t) for t in scores}) or rounds[-1:] != [last]:
+    ends = rounds[-1:] == [last] or rounds[-2:] == [last, last + 1]
+    if rounds != sorted({int(t) for t in scores}) or not ends:
         raise BrokenFile(
             f"{where} is damaged (it has rounds {_few(rounds)}, of a run of {last} rounds with"
             f" scores of {_few(sorted(scores))}). Train the run again."

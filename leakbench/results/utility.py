@@ -14,6 +14,7 @@ from leakbench.federation.utility import METRICS
 from leakbench.record import origin
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run
+from leakbench.results import recomputed
 from leakbench.results.dead import why_dead
 from leakbench.results.number import UNIT, Evaluated, Evaluation, Utility
 from leakbench.results.settings import Setting
@@ -37,6 +38,7 @@ def of_run(run: Run) -> Evaluated:
         where = run.path / "utility.csv"
         raise BrokenFile(f"{where} is damaged (no line of {meaning.name}). Train the run again.")
     tree, _ = run.tree("utility.safetensors")
+    recomputed.check_utility(run, lines, tree)
     evaluations = []
     for line in lines:
         t, value = line["round"], line["value"]

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from helpers.small_runs import FEATURES, again, build, copied, plugged, results, trained, units
+from helpers.small_runs import (
+    FEATURES,
+    again,
+    build,
+    copied,
+    plugged,
+    results,
+    trained,
+    units,
+    write_guesses,
+)
 
 from attacks.reidentification import Shared, _queries, unlikeness
 from leakbench import api
@@ -253,16 +263,9 @@ def test_a_tie_counts_as_many_parts(runs, tmp_path):
     run, attack = copied(runs["fixed"], tmp_path), build("reidentification")
     folder = guessing.guess(again(run), "reidentification", attack)
     found = guessing.saved(folder)
-    guessing._save(
-        folder / "guess.safetensors",
-        [
-            replace(
-                g, guess=replace(g.guess, tensors=g.guess.tensors | {"likeness": torch.zeros(6)})
-            )
-            for g in found
-        ],
-        run.transcript,
-    )
+    none = {"likeness": torch.zeros(6)}
+    tied = [(g.role, g.stage, replace(g.guess, tensors=g.guess.tensors | none)) for g in found]
+    write_guesses(again(run), "reidentification", attack, tied)
     score.score(again(run), "reidentification", attack)
     assert list(units(folder, "reidentified").values()) == pytest.approx([1 / 6] * len(found[::3]))
 
@@ -297,7 +300,7 @@ def test_a_likeness_for_every_set_or_none(runs, tmp_path):
         replace(g, guess=replace(g.guess, tensors=g.guess.tensors | {"likeness": torch.zeros(5)}))
         for g in found
     ]
-    guessing._save(folder / "guess.safetensors", cut, run.transcript)
+    write_guesses(again(run), "reidentification", attack, [(g.role, g.stage, g.guess) for g in cut])
     with pytest.raises(MethodError, match="expected a likeness for each of 6 sets"):
         score.score(again(run), "reidentification", attack)
 

@@ -24,6 +24,9 @@ def listening():
     """As in a command; afterwards as it was."""
     before = {s: signal.getsignal(s) for s in interrupts.SIGNALS}
     hook = sys.unraisablehook
+    for s in before:  # a shell's background jobs ignore some of them
+        signal.signal(s, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupts.listen()
     yield
     for s, handler in before.items():

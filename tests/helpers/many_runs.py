@@ -16,7 +16,7 @@ from leakbench.attacking.guessing import Guessed, Role, _save
 from leakbench.base.files import digests, write_tree
 from leakbench.record.folders import load
 
-CLIENTS, IMAGES, SIDE, ROUNDS = 20, 8, 32, 300
+TASK, CLIENTS, IMAGES, SIDE, ROUNDS = "cifar10", 10, 8, 32, 300
 STAGES = {"untrained": 1, "early": 30, "middle": 150, "final": ROUNDS}
 KINDS = {
     "fedaws": {},
@@ -48,6 +48,7 @@ def many(
         right = 40 + (i * 37) % 60
         run = make_run(
             out,
+            task=TASK,
             defense=name,
             params=given,
             rounds=ROUNDS,
@@ -75,7 +76,6 @@ def _about(name: str) -> dict[str, Any]:
         ("model", "server", "client/*"),
     ]
     return {
-        "facts": {"clients": CLIENTS, "classes": 10, "dim": 4, "shape": [3, SIDE, SIDE]},
         "sent": [
             {
                 "kind": k,
@@ -90,7 +90,7 @@ def _about(name: str) -> dict[str, Any]:
         ],
         "stages": STAGES,
         "hides": name != "fedaws",
-        "command": f"leakbench train -t digits -d {name} --rounds {ROUNDS} --seeds 0",
+        "command": f"leakbench train -t {TASK} -d {name} --rounds {ROUNDS} --seeds 0",
     }
 
 

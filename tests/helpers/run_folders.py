@@ -85,6 +85,7 @@ def make_run(
     }
     told |= {k: v for k, v in more.items() if k in told}
     if installed and told != installed:
+        print("DIFF", told, installed)
         spec["task"]["params"]["somebody_elses"] = True
     path = out / called(spec)
     scores, rows = {}, []

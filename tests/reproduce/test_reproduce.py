@@ -227,7 +227,9 @@ class TestCommand:
         setup = Setup("mnist", "mnist", 12, {**TASK, "aux_per_class": 1}, needs="mnist")
         scales = {n: replace(x, setups=(setup,)) for n, x in TINY.scales.items()}
         monkeypatch.setitem(catalogue.RECIPES, TINY.name, replace(TINY, scales=scales))
-        assert cli(TINY.name, "--scale", scale, "-q")[::2] == (0, "")
+        code, _, err = cli(TINY.name, "--scale", scale, "-q")
+        assert code == 0
+        assert {said.split()[-1] for said in err.splitlines()} == {"unofficial_data"}
         shutil.rmtree(data)
         before = tree_of(tmp_path)
         for more in ((), ("--only", "FedAwS")):
