@@ -20,6 +20,7 @@ from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, estimate, exact
 
 TASK = {"clients": 10, "model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
+TASK |= {"utility": "accuracy"}
 METRICS = (P_LEAK, IDENTIFICATION, PSNR, MSE)
 SCALES = {m.name: {**m.meaning.parameters(), "leaks": m.leaks} for m in METRICS}
 ACCEPTED = {"attack": "accepted", "control": "accepted_control"}
@@ -85,7 +86,6 @@ def make_run(
     }
     told |= {k: v for k, v in more.items() if k in told}
     if installed and told != installed:
-        print("DIFF", told, installed)
         spec["task"]["params"]["somebody_elses"] = True
     path = out / called(spec)
     scores, rows = {}, []
