@@ -1,7 +1,8 @@
 """Why finding little says little: what an attack lacks to acquit.
 
 An attack that finds little where nothing is defended either, whose search did not settle, that ran
-in one seed, or whose number is not of today's code, may accuse and never acquits.
+in one seed, or not in all, or whose number is not of today's code, may accuse and never acquits.
+Nor does one that read a dead run: there was nothing to find.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NEVER_ACQUIT = {
 }
 SEEDS = 2  # with fewer, an interval says nothing of another run
 
-Lack = Literal["control", "success", "units", "seeds", "origin"]
+Lack = Literal["control", "success", "units", "seeds", "origin", "gaps"]
 
 
 class Doubt(Part):
@@ -32,7 +33,7 @@ class Doubt(Part):
 
     lack: Lack
     row: Number  # where it lacks most
-    why: str = ""  # of its origin: a clause
+    why: str = ""  # of its origin, or of gaps: a clause
 
 
 def doubts(evidence: Evidence, counting: Sequence[Number]) -> tuple[Doubt, ...]:
@@ -54,6 +55,13 @@ def doubts(evidence: Evidence, counting: Sequence[Number]) -> tuple[Doubt, ...]:
     fewest = min(rows, key=lambda n: len(n.seeds))
     if min(len(fewest.seeds), evidence.live) < SEEDS:
         found.append(Doubt(lack="seeds", row=fewest))
+    if evidence.dead_seeds:
+        found.append(
+            Doubt(lack="gaps", row=fewest, why="where a run is dead nothing is to be found")
+        )
+    uneven = [clause for row in evidence.joined for clause in row.uneven]
+    for why in dict.fromkeys((*evidence.gaps, *uneven)):
+        found.append(Doubt(lack="gaps", row=fewest, why=why))
     for row in rows:
         for flag in sorted(row.flags & NEVER_ACQUIT.keys()):
             doubt = Doubt(lack="origin", row=row, why=NEVER_ACQUIT[flag])

@@ -57,8 +57,8 @@ ATTACKERS = (
     AttackerKind(
         WORST,
         "worst case",
-        "For each unit the best of all attacks, picked with the truth in hand. An upper bound:"
-        " nobody tried here does better.",
+        "For each unit the best of all attacks that count, picked with the truth in hand: none of"
+        " them does better.",
     ),
 )
 GHOST = (
@@ -70,7 +70,8 @@ GHOST = (
 def row_of(judged: Judged, key: str) -> Number | None:
     """What this attacker reaches on a setting, or None where no such attack that counts ran.
 
-    An attack whose control failed counts for nobody. A rung of the ladder has a number only if an
+    An attack whose control failed counts for nobody, unless it is beyond the blind guess all the
+    same. A rung of the ladder has a number only if an
     attack of that very rung counts; the number is the strongest up to there.
     """
     if key == WORST:

@@ -31,6 +31,10 @@ class Evidence(Part):
     # take part.
     audited: int | None = None
     present: int | None = None
+    # Numbers of the question's other metrics, some of whose units are as good as the original.
+    beside: tuple[Number, ...] = ()
+    gaps: tuple[str, ...] = ()  # runs and attacks that gave no number, a clause each
+    instead_of: str = ""  # the question's own metric, where it was not measured here
     public: Number | None = None  # without what the attack was given from the truth
     unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine
 

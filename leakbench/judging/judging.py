@@ -11,6 +11,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
+from leakbench.judging.gaps import gaps
 from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
@@ -25,6 +26,10 @@ UNDONE: dict[str, Literal["not finished", "failed"]] = {
     "running": "not finished",
     "failed": "failed",
 }
+
+
+# How a reason begins where an attack was run and gave no number.
+GONE = ("failed", "not finished", "guessed")
 
 
 def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> list[Question]:
@@ -48,7 +53,8 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
             task=task, topic=meaning.question, meaning=meaning, probe=probe, stage=stage
         )
         mine = [s for s in settings if s.task == task]
-        judged = tuple(_judged(empty, s, reasons.of(s, empty)) for s in mine)
+        ranked = sorted(metrics.values(), key=lambda m: m.rank)
+        judged = tuple(_judged(empty, ranked, s, reasons.of(s, empty)) for s in mine)
         questions.append(empty.model_copy(update={"judged": judged}))
     most: dict[str, int] = defaultdict(int)
     for q in questions:
@@ -87,10 +93,14 @@ def _place(question: Question) -> tuple[int, bool, bool, int, int]:
 
 @dataclass(frozen=True)
 class _Why:
-    """What a setting lacks on a question: reasons, and titles of metrics without weights."""
+    """What a setting lacks on a question.
+
+    Reasons, titles of metrics without weights, and attacks that gave no number at all.
+    """
 
     reasons: tuple[str, ...] = ()
     unmeasured: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 class _Reasons:
@@ -107,27 +117,39 @@ class _Reasons:
 
     def of(self, setting: Setting, question: Question) -> _Why:
         """Of one setting on one question."""
-        topic, unmeasured = question.topic.name, dict[str, None]()
+        topic, unmeasured, gone = question.topic.name, dict[str, None](), dict[str, None]()
         reasons: dict[str, str] = {}
+        elsewhere = set[str]().union(*(self._attacks[t] for t in self._attacks if t != topic))
         for m in self._of[setting.key]:
             mine = m.meaning.question.name == topic if m.meaning else False
             if mine or (not m.metric and m.attack in self._attacks[topic]):
                 reasons[m.metric] = m.reason
+            # One that never gave a number may have asked any question.
+            fits = m.attack in self._attacks[topic] or m.attack not in elsewhere
+            if m.attack and not m.metric and fits and m.reason.startswith(GONE):
+                gone[f"{m.attack} gave no number ({m.reason.splitlines()[0]})"] = None
             if mine and m.meaning and "weight" in m.reason.lower():
                 unmeasured[m.meaning.heading] = None
         distinct = dict.fromkeys(reasons.values())
-        return _Why(tuple(distinct), tuple(unmeasured))
+        return _Why(tuple(distinct), tuple(unmeasured), tuple(gone))
 
 
-def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
-    at = (question.metric, question.probe, question.stage)
-    numbers = _asked(setting, at)
+def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why: _Why) -> Judged:
+    """One setting on one question; ``ranked``: the topic's metrics, the question's own first.
+
+    Where an attack did not measure the question's own, the next that it has takes its place.
+    """
+    asked = {m.name: _asked(setting, (m.name, question.probe, question.stage)) for m in ranked}
+    meaning = next((m for m in ranked if asked[m.name]), question.meaning)
+    at = (meaning.name, question.probe, question.stage)
+    numbers = asked.pop(meaning.name)
+    others = [n for found in asked.values() for n in found if not n.attacker.made]
     special = {n.attacker.name: n for n in numbers if n.attacker.made}
-    public = _asked(setting, (question.meaning.public, *at[1:]))
+    public = _asked(setting, (meaning.public, *at[1:]))
     kinds = set(question.topic.kinds)
     state = UNDONE.get(setting.state, "")
     evidence = Evidence(
-        meaning=question.meaning,
+        meaning=meaning,
         attacks=tuple(n for n in numbers if not n.attacker.made),
         cascade=special.get(CASCADE),
         any_attack=special.get(ANY),
@@ -143,9 +165,15 @@ def _judged(question: Question, setting: Setting, why: _Why) -> Judged:
         present=_present(setting),
         public=_largest([n for n in public if not n.attacker.made]),
         unmeasured=why.unmeasured,
+        beside=tuple(n for n in others if n.power and n.power.as_good),
+        gaps=(*gaps(setting, [n for n in numbers if not n.attacker.made]), *why.gone),
+        instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )
     verdict = judge(evidence)
     told = sentence(evidence, verdict)
+    if evidence.instead_of:  # its numbers have no place on the question's scale
+        verdict = verdict.model_copy(update=dict.fromkeys(("reached", "worst", "paper", "copied")))
+        verdict = verdict.model_copy(update={"counting": ()})
     return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
 
 

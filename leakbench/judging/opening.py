@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leakbench.base.meaning import Meaning
-from leakbench.judging.praise import candidate, leaks_least
+from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS
 from leakbench.judging.verdict import Word
-from leakbench.judging.wording import amount
+from leakbench.judging.wording import amount, plural
 from leakbench.results.number import Utility
 
 # What a word counts as, where settings that cannot be judged are counted.
@@ -53,7 +53,9 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
-        why = unjudged(defenses) or "no defense setting is here"
+        dead = f"{plural(sum(j.setting.dead for j in defenses), 'setting')} with a dead run"
+        none = dead if defenses else "no defense setting is here"
+        why = unjudged(defenses) or none
         return (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {
@@ -130,9 +132,9 @@ def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
             span(best[0].setting.name, "strong"),
             span(f" leaks least: {found} at worst."),
         )
-    alike = f"all {len(best)}" if len(best) == len(useful) else named(best)
+    equal = f"all {len(best)}" if len(best) == len(useful) else named(best)
     least = "" if len(best) == len(useful) else " least and"
-    return (first, span(alike, "strong"), span(f" leak{least} alike: {found} at worst."))
+    return (first, span(equal, "strong"), span(f" leak{least} alike: {found} at worst."))
 
 
 def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
@@ -143,10 +145,17 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
             return (span(f"All {len(useful)} settings that {keep} "), span("leak", "leak"), MOST)
         alone = f"The only setting that keeps nine tenths of the {name} "
         return (span(alone), span("leaks", "leak"), MOST)
-    least = min(useful, key=lambda j: j.verdict.worst.leak if j.verdict.worst else math.inf)
-    worst = least.verdict.worst
-    assert worst  # noqa: S101 (it was judged)
+    least = least_leaking(useful)
+    worst = least.verdict.worst if least else None
+    if not least or not worst:
+        return (span(f"The settings that {keep} were not measured by the question's own metric."),)
     found = amount(least.evidence, worst, worst.value.value, full=True)
+    if not alike(useful):
+        text = f"The settings that {keep} were attacked by different attacks, or on different seeds"
+        return (span(f"{text} or units, so none is called the best: the lowest is {found}."),)
+    if len(useful) == 1 and may_be(least):
+        told = span(f"The only setting that keeps nine tenths of the {name} is ")
+        return (told, span(least.setting.name, "strong"), span(f": {found} at worst."))
     text = f"None of the settings that {keep} may be called the best: the lowest worst case is"
     return (span(f"{text} {found}."),)
 
@@ -164,11 +173,11 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     if not tested:
         return ()
     least = min(_by_paper(j) for j in tested)
-    alike = [j for j in tested if _by_paper(j) == least]
-    best = max(alike, key=lambda j: j.verdict.reached.leak if j.verdict.reached else -math.inf)
+    equal = [j for j in tested if _by_paper(j) == least]
+    best = max(equal, key=lambda j: j.verdict.reached.leak if j.verdict.reached else -math.inf)
     looks = "looks safest by its own paper's test"
-    if len(alike) > 1:
-        looks = f"is one of {len(alike)} that look safest by their own paper's test"
+    if len(equal) > 1:
+        looks = f"is one of {len(equal)} that look safest by their own paper's test"
     evidence, verdict = best.evidence, best.verdict
     got, paper, worst = verdict.reached, verdict.paper, verdict.worst
     if not (got and paper and worst):
@@ -237,7 +246,7 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
         found = next((j for j in other.judged if j.setting is setting), None)
         if other.task != question.task or found is None:
             continue
-        if found.verdict.worst and not other.probe:
+        if found.verdict.rule not in (1, 2) and not other.probe:
             attacked |= set(other.topic.kinds)
         if other is question or found.verdict.rule in (1, 2):
             continue

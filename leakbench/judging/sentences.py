@@ -130,6 +130,9 @@ def additions(evidence: Evidence, verdict: Verdict) -> list[str]:
     out += failures(evidence)
     if got:
         out += _oracle(evidence, got)
+    if evidence.instead_of:
+        title = evidence.meaning.heading
+        out.append(f"Judged by {title}: {evidence.instead_of} was not measured.")
     for title in evidence.unmeasured:
         out.append(f"{title} was not measured: weights not found (`leakbench doctor`).")
     return out

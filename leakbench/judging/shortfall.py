@@ -33,14 +33,20 @@ def _more(lacking: int, row: Number) -> str:
 
 
 def copied(evidence: Evidence, row: Number, worst: Number) -> str:
-    """Some units are as good as the original, whatever the mean."""
-    verb, meaning, power = evidence.meaning.does, evidence.meaning, row.power
+    """Some units are as good as the original, whatever the mean, and by whatever metric."""
+    verb, meaning, power = row.meaning.does, row.meaning, row.power
     assert power  # noqa: S101 (it counts them)
     assert meaning.as_good is not None  # noqa: S101
     better = "better" if meaning.direction == "up" else "less"
-    return (
+    first = (
         f"Leaks in part: {power.as_good} of {max(row.tried, row.value.n)} {meaning.unit}s come out"
-        f" as good as the original ({meaning.text(meaning.as_good)} or {better}). On average an"
+        f" as good as the original ({meaning.text(meaning.as_good)} or {better})."
+    )
+    if meaning.name != evidence.meaning.name:
+        seen = amount(evidence, worst, worst.value.value, full=True)
+        return f"{first} At worst an attacker {evidence.meaning.does} {seen}."
+    return (
+        f"{first} On average an"
         f" attacker {verb} {amount(evidence, row, row.value.value)}, at worst"
         f" {amount(evidence, worst, worst.value.value)}. A blind guess {verb}"
         f" {amount(evidence, row, row.floor.value)}, with nothing defended it is"
@@ -50,7 +56,7 @@ def copied(evidence: Evidence, row: Number, worst: Number) -> str:
 
 def exact_units(evidence: Evidence, verdict: Verdict) -> list[str]:
     """Units as good as the original that only the paper's own attack, or the truth, picked out."""
-    rows = (*verdict.counting, *evidence.joined)
+    rows = (*verdict.counting, *evidence.joined, *evidence.beside)
     if verdict.rule not in (6, 9):
         return []
     count, whole = 0, 0
@@ -81,6 +87,8 @@ def doubted(evidence: Evidence, doubt: Doubt) -> str:
         have = min(len(row.seeds), max(evidence.live, 0))
         seeds = plural(have, "live seed" if evidence.dead_seeds else "seed")
         return f"{seeds} only, {plural(SEEDS - have, 'more is', 'more are')} needed"
+    if doubt.lack == "gaps":
+        return doubt.why
     if doubt.lack == "origin":
         return f"{attack}: {doubt.why}"
     tried = max(row.tried, row.failed)

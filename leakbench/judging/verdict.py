@@ -10,11 +10,12 @@ bound (``any_attack``), and only where the attack had the power to find somethin
     2     not attacked       there is no number, for another reason; of runs that are not complete
                              the word is "not finished" or "failed"
     3     dead run           every seed is dead
-    4     attack too weak    no attack succeeded on the control
+    4     attack too weak    no attack succeeded on the control, and none is beyond the blind guess
     5     leaks              low(reached) is at least half way from the blind guess to the control
     6     cannot tell        only the paper's own attack ran
     7     held               no attack's high is beyond its blind guess + margin, no unit is as good
-                             as the original, and nothing is left that ``acquittal`` asks for
+                             as the original by any metric of the question, and nothing is left
+                             that ``acquittal`` asks for
     8     leaks in part      low(reached) is beyond the blind guess, by the two intervals or unit by
                              unit; or some units are as good as the original
     9     cannot tell        none of these; before rule 4: too few clusters of units to show that
@@ -98,11 +99,11 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(rule=1, word="nothing to attack")
     counting = tuple(a for a in evidence.attacks if not a.weak)
     paper = _most(a for a in evidence.attacks if a.attacker.paper)
-    worst = evidence.any_attack or max(rows, key=_leak)
+    # The first wins a tie, so that one attack alone does not take the place of the worst case.
+    worst = max((*_one(evidence.any_attack), *(counting or rows)), key=_leak)
     # No attack above the rung paper counts: the paper's own stands in.
     reached = _best(evidence, counting) or _most(a for a in counting if a.attacker.paper)
-    copied = max((n for n in counting if not n.attacker.paper), key=_as_good, default=None)
-    copied = copied if copied and _as_good(copied) else None
+    copied = _copied(counting) or _copied(evidence.beside)
     above = copied is not None or (reached is not None and _beyond(reached, counting))
 
     def found(
@@ -123,6 +124,8 @@ def judge(evidence: Evidence) -> Verdict:
 
     if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
+    if reached is None and copied:
+        return found(8, "leaks in part")
     if reached is None:
         few = _most(a for a in evidence.attacks if a.few)
         if few:
@@ -131,17 +134,28 @@ def judge(evidence: Evidence) -> Verdict:
         return found(4, "attack too weak", weak)
     if reached.low >= reached.half:
         return found(5, "leaks")
-    if reached.attacker.paper:
+    if reached.attacker.paper and not copied:
         return found(6, "cannot tell")
     counted = (*counting, *evidence.joined)
     binding = max(counted, key=lambda n: n.excess)
     if above:
         return found(8, "leaks in part")
     # What the worst case or the paper's own copied was picked by the truth: it does not accuse.
-    if evidence.any_attack and binding.excess <= 0 and not any(map(_as_good, counted)):
+    good = any(map(_as_good, (*counted, *evidence.beside)))
+    if evidence.any_attack and binding.excess <= 0 and not good:
         lacks = doubts(evidence, counting)
         return found(9, "cannot tell", binding, lacks) if lacks else found(7, "held")
     return found(9, "cannot tell", binding)
+
+
+def _one(number: Number | None) -> tuple[Number, ...]:
+    return (number,) if number else ()
+
+
+def _copied(numbers: Iterable[Number]) -> Number | None:
+    """Where most units are as good as the original, and not by the paper's own attack."""
+    real = [n for n in numbers if not n.attacker.paper and _as_good(n)]
+    return max(real, key=_as_good, default=None)
 
 
 def _leak(n: Number) -> float:

@@ -29,7 +29,7 @@ def amount(evidence: Evidence, row: Number, value: float, *, full: bool = False)
     noun = evidence.meaning.noun
     if not noun:
         return evidence.meaning.text(value)
-    seeds = max(evidence.seeds, 1)
+    seeds = max(len(row.seeds), 1)
     whole = max(round(row.value.n / seeds), 1)
     text = count(value, whole)
     if not full:

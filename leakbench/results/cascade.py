@@ -2,7 +2,7 @@
 
 What an attacker really reaches (cascade), and a bound on what any of them could (any_attack). Both
 are made from units.csv whenever they are shown, and never stored. Attacks whose control failed do
-not enter.
+not enter, unless they are beyond the blind guess all the same: they have shown what they can do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def questions(numbers: Sequence[Measured]) -> dict[Question, list[Measured]]:
 def entering(
     kind: str, numbers: Sequence[Measured], failed: Callable[[Measured], bool]
 ) -> list[Measured]:
-    """Those that enter, in the order in which they are tried; ``failed``: did its control fail?"""
+    """Those that enter, in the order in which they are tried; ``failed``: does it say nothing?"""
     fit = [m for m in numbers if not failed(m) and (kind == ANY or m.attacker.rung != "paper")]
     return sorted(fit, key=_turn)
 
@@ -88,8 +88,10 @@ def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> M
 
 
 def weak(m: Measured) -> bool:
-    """Was it not shown to work where nothing is defended?"""
-    return "no_control" not in m.flags and not paired.shown([m], m.floor, m.control)
+    """Was it not shown to work where nothing is defended, and found nothing here either?"""
+    if "no_control" in m.flags or paired.beyond([m], m.value, m.floor):
+        return False
+    return not paired.shown([m], m.floor, m.control)
 
 
 def of_run(numbers: Sequence[Measured]) -> list[Measured]:

@@ -34,11 +34,12 @@ def mark(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:
 def fit(n: Number) -> bool:
     """May it lie on a front at all?
 
-    Not a dead run, not a number of an attack too weak to judge, and not the worst case of a
-    configuration that only the paper's own attack tried: there nobody else looked.
+    Not a dead run, not a number of an attack too weak to judge or of attacks that ran on unlike
+    seeds, and not the worst case of a configuration that only the paper's own attack tried: there
+    nobody else looked.
     """
     alone = n.attacker.name == ANY and n.attacker.rung == "paper"
-    return "dead_run" not in n.flags and not n.weak and not alone
+    return "dead_run" not in n.flags and not (n.weak or n.uneven or alone)
 
 
 def best(numbers: Sequence[Number], about: Mapping[str, str]) -> list[Number]:

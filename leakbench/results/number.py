@@ -223,6 +223,7 @@ class Power(Part):
     """What a number's units say of the attack beside their mean."""
 
     shown: bool  # is the control beyond the blind guess, by intervals or unit by unit?
+    beyond: bool  # is the attack itself?
     clusters: int  # of units, over all seeds
     needed: int  # how many it takes to show that even a perfect attack works
     unsettled: int  # units on which the search is open, beside those that failed
@@ -250,6 +251,8 @@ class Number(Part):
     command: str = ""  # what makes it again
     utility: Utility = Field(exclude=True)
     power: Power | None = Field(None, exclude=True)  # None where it was read from a table
+    # Of a number made of several attacks: which of them lacks which seeds, a clause each.
+    uneven: tuple[str, ...] = Field((), exclude=True)
     # The seeds' own; none where it was read from a table.
     parts: tuple[Measured, ...] = Field((), exclude=True)
 
@@ -320,12 +323,15 @@ class Number(Part):
 
     @property
     def best(self) -> float:
-        """The control, turned, and no better than "as good as the original"."""
+        """What the attack can do, turned, and no better than "as good as the original".
+
+        That is the control, or what it found here where that is more.
+        """
         as_good = self.meaning.as_good
         cap = math.inf if as_good is None else self.turned(as_good)
         if not self.controlled:
             return math.inf if self.success is None else self.success
-        return min(self.turned(self.control.value), cap)
+        return min(max(self.turned(self.control.value), self.leak), cap)
 
     @property
     def controlled(self) -> bool:
@@ -365,11 +371,17 @@ class Number(Part):
         """Does the attack say nothing?
 
         It was not shown to work where nothing is defended, or hardly beats the blind guess there.
+        What is beyond the blind guess, or as good as the original, has been found all the same.
         """
-        if not self.controlled:
+        if not self.controlled or self.beyond or (self.power and self.power.as_good):
             return False
         shown = "control_failed" not in self.flags if self.power is None else self.power.shown
         return not shown or self.few or self.best - self.blind < 2 * self.meaning.matters
+
+    @property
+    def beyond(self) -> bool:
+        """Is it beyond its own blind guess, by the two intervals or unit by unit?"""
+        return self.low > self.blind_high or (self.power is not None and self.power.beyond)
 
     @property
     def few(self) -> bool:

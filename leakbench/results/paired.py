@@ -79,6 +79,13 @@ def shown(parts: Sequence[Measured], floor: Estimate, control: Estimate) -> bool
     return lower(parts, "control", ALPHA) > 0
 
 
+def beyond(parts: Sequence[Measured], value: Estimate, floor: Estimate) -> bool:
+    """Does the attack itself find more than the blind guess, by their intervals or unit by unit?"""
+    if not flags.control_failed(parts[0].meaning.direction, floor, value):
+        return True
+    return lower(parts, "attack", TAIL) > 0
+
+
 def needed(parts: Sequence[Measured], floor: Estimate, interval: str) -> int:
     """How many clusters it takes to show that even a perfect attack works.
 

@@ -12,7 +12,7 @@ from leakbench.record import origin
 from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims, paired
-from leakbench.results.number import MADE, Claim, Evaluated, Measured, Number, Power, Utility
+from leakbench.results.number import ANY, MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
 from leakbench.results.units import pooled
 from leakbench.results.utility import of_runs
@@ -20,6 +20,7 @@ from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, NoInterval
 
 Lack = tuple[str, str, str]  # attack, metric, reason
+ROUNDING = 1e-12  # by which two means of the same scores may differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Pooling:
                 missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
                 continue
             power = out[-1].power
-            if power is not None and not power.shown:
+            if power is not None and not (power.shown or power.beyond):
                 weak.add(key)
         # Kind, metric, probe, why -> stages.
         none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
@@ -56,16 +57,40 @@ class Pooling:
                 if not parts:
                     none[kind, metric, probe, cascade.why_none(kind, asked)].append(stage)
                     continue
-                lacking, joined = _joined(kind, asked, parts)
-                if lacking:
-                    missing.append((kind, metric, f"{_where(probe, stage)}: {lacking}"))
+                lacking = _lacking(asked, parts)
+                where = _where(probe, stage)
+                missing += [(kind, metric, f"{where}: {clause}") for clause in lacking]
                 try:
-                    out.append(self._number(joined))
+                    joined = self._joined(kind, parts)
                 except NoInterval as error:
-                    missing.append((kind, metric, f"{_where(probe, stage)}: {error}"))
+                    missing.append((kind, metric, f"{where}: {error}"))
+                    continue
+                out.append(joined.model_copy(update={"uneven": lacking}))
         for (kind, metric, probe, why), stages in none.items():
             missing.append((kind, metric, f"{_where(probe, *stages)}: {why}"))
         return out, missing
+
+    def _joined(self, kind: str, parts: Sequence[Measured]) -> Number:
+        """Many attacks as one, of each seed what ran there.
+
+        Where attacks are of unlike seeds or units, one alone may be worse than their mixture: the
+        worst case is then that one.
+        """
+        stages = {m.stage for m in parts}
+        stage = stages.pop() if len(stages) == 1 else "all"
+        best = self._number(_by_seed(kind, parts, stage))
+        by_key: dict[tuple[Any, ...], list[Measured]] = defaultdict(list)
+        for m in parts:
+            by_key[m.key].append(m)
+        if kind != ANY or len({_units(own) for own in by_key.values()}) == 1:
+            return best
+        for mine in by_key.values():
+            try:
+                alone = self._number(_by_seed(kind, mine, stage))
+            except NoInterval:  # then it has no number of its own either
+                continue
+            best = alone if alone.leak > best.leak + ROUNDING else best
+        return best
 
     def _number(self, seeds: Sequence[Measured]) -> Number:
         first, own = seeds[0], {m.run.seed for m in seeds}
@@ -93,7 +118,7 @@ class Pooling:
             flags=frozenset(marks),
             claim=claim(self.setting, first.meaning.name, first.stage, newest),
             utility=self.final,
-            power=power(seeds, found["floor"], found["control"], found["attack"].interval),
+            power=power(seeds, found["attack"], found["floor"], found["control"]),
             parts=tuple(seeds),
         )
 
@@ -108,19 +133,20 @@ class Pooling:
         return out | ({"probe"} if seeds[0].probe else set())
 
 
-def power(seeds: Sequence[Measured], floor: Estimate, control: Estimate, interval: str) -> Power:
+def power(seeds: Sequence[Measured], value: Estimate, floor: Estimate, control: Estimate) -> Power:
     """What the units of one number say of its attack.
 
     Args:
         seeds: the same number of each seed.
-        floor: over the seeds; so is ``control``.
+        value: over the seeds; so are ``floor`` and ``control``.
+        floor: the blind guess.
         control: what the attack reaches where nothing is defended.
-        interval: of the number itself.
     """
     return Power(
         shown=paired.shown(seeds, floor, control),
+        beyond=paired.beyond(seeds, value, floor),
         clusters=paired.clusters(seeds),
-        needed=paired.needed(seeds, floor, interval),
+        needed=paired.needed(seeds, floor, value.interval),
         unsettled=sum(paired.unsettled(m) for m in seeds),
         as_good=sum(paired.as_good(m) for m in seeds),
     )
@@ -182,29 +208,38 @@ def _made_by_the_same(one: Measured, two: Measured) -> None:
         )
 
 
-def _joined(
-    kind: str, asked: Sequence[Measured], parts: Sequence[Measured]
-) -> tuple[str, list[Measured]]:
-    """One joined number per seed, and which seeds were left out, in words.
+def _lacking(asked: Sequence[Measured], parts: Sequence[Measured]) -> tuple[str, ...]:
+    """Which attack has no number in which seeds that others have, a clause each.
 
-    From the same attacks in each seed: one that lacks an attack would look safer than it is.
+    Args:
+        asked: all numbers of one question.
+        parts: those that enter.
     """
+    seeds = {m.run.seed for m in asked}
+    own: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for m in parts:
+        own[m.key].add(m.run.seed)
+    names: dict[str, int] = defaultdict(int)
+    for key in own:
+        names[key[0]] += 1
+    out = []
+    for (name, params, _, stage, *_), there in own.items():
+        gone = ", ".join(map(str, sorted(seeds - there)))
+        which = name if names[name] == 1 else f"{name} {params} at stage {stage}"
+        out += [f"{which} has no number in seed {gone}"] if gone else []
+    return tuple(dict.fromkeys(out))
+
+
+def _units(parts: Sequence[Measured]) -> frozenset[tuple[int, str]]:
+    """Every unit that was attacked, with its seed."""
+    return frozenset((m.run.seed, u.name) for m in parts for u in m.units["attack"])
+
+
+def _by_seed(kind: str, parts: Sequence[Measured], stage: str) -> list[Measured]:
     by_seed: dict[int, list[Measured]] = defaultdict(list)
-    keys = defaultdict(set)
     for m in parts:
         by_seed[m.run.seed].append(m)
-        keys[m.run.seed].add(m.key)
-    wanted = {m.key for m in parts}
-    whole = {s: ms for s, ms in by_seed.items() if keys[s] == wanted}
-    left = sorted({m.run.seed for m in asked} - set(whole))
-    lacking = ""
-    if left and whole:
-        seeds = ", ".join(map(str, left))
-        lacking = f"seed {seeds} left out, not every attack ran there"
-    stages = {m.stage for m in parts}
-    stage = stages.pop() if len(stages) == 1 else "all"
-    kept = whole or by_seed
-    return lacking, [cascade.combine(kind, kept[s], stage) for s in sorted(kept)]
+    return [cascade.combine(kind, by_seed[s], stage) for s in sorted(by_seed)]
 
 
 def _where(probe: bool, *stages: str) -> str:

@@ -66,6 +66,7 @@ def by(n, attack):
 
 
 def case(*attacks, cascade=None, worst=None, metric=P_LEAK, seeds=3, **more):
+    attacks = tuple(change(a, seeds=tuple(range(seeds))) for a in attacks)
     real = [a for a in attacks if a.attacker.rung != "paper" and "control_failed" not in a.flags]
     if cascade is None and real:
         cascade = by(real[-1], "cascade")
