@@ -174,6 +174,8 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
     if evidence.instead_of:  # its numbers have no place on the question's scale
         verdict = verdict.model_copy(update=dict.fromkeys(("reached", "worst", "paper", "copied")))
         verdict = verdict.model_copy(update={"counting": ()})
+        none = {"attacks": (), "cascade": None, "any_attack": None, "beside": ()}
+        evidence = evidence.model_copy(update=none)
     return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
 
 

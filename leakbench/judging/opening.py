@@ -54,8 +54,7 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
         dead = f"{plural(sum(j.setting.dead for j in defenses), 'setting')} with a dead run"
-        none = dead if defenses else "no defense setting is here"
-        why = unjudged(defenses) or none
+        why = unjudged(defenses) or (dead if defenses else "no defense setting is here")
         return (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {
@@ -154,8 +153,8 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
         text = f"The settings that {keep} were attacked by different attacks, or on different seeds"
         return (span(f"{text} or units, so none is called the best: the lowest is {found}."),)
     if len(useful) == 1 and may_be(least):
-        told = span(f"The only setting that keeps nine tenths of the {name} is ")
-        return (told, span(least.setting.name, "strong"), span(f": {found} at worst."))
+        only = span(f"The only setting that keeps nine tenths of the {name} is ")
+        return (only, span(least.setting.name, "strong"), span(f": {found} at worst."))
     text = f"None of the settings that {keep} may be called the best: the lowest worst case is"
     return (span(f"{text} {found}."),)
 

@@ -40,8 +40,8 @@ def leaks_least(judged: Iterable[Judged]) -> tuple[Judged, ...]:
     Equal is what a reader sees as equal. A setting that leaks less but may not be praised, because
     it leaks most of its own control, does not pass the praise on to one that leaks more.
     """
-    compared = [j for j in judged if candidate(j) and j.verdict.worst]
-    if len(compared) < 2 or not alike(compared):
+    compared = [j for j in judged if candidate(j)]
+    if len(compared) < 2 or not alike(compared) or not all(j.verdict.worst for j in compared):
         return ()
     least = min(compared, key=_leak)
     equal = [j for j in compared if _shown(j) == _shown(least)]

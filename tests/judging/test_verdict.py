@@ -64,8 +64,10 @@ def test_rule_3_dead_only_if_every_seed_is():
 
 
 def test_rule_4_needs_a_control_that_succeeded():
-    failed = number(0.9, flags=["control_failed"])
+    failed = number(0.02, flags=["control_failed"])
     assert judge(case(failed)).rule == 4
+    # What is beyond the blind guess was found, whatever the control.
+    assert judge(case(number(0.9, control=0.0, flags=["control_failed"]))).word == "leaks"
     assert judge(case(number(0.02, control=0.1))).rule == 4  # k - f = 0.09 < 2 * 0.05
     assert judge(case(number(0.02, control=0.12))).rule != 4
     text = said(case(number(0.02, control=0.05)))
@@ -77,7 +79,8 @@ def test_rule_4_needs_a_control_that_succeeded():
 
 
 def test_a_weak_attack_does_not_count_beside_a_strong_one():
-    c = case(number(0.5, attack="weak", flags=["control_failed"]), number(0.012, width=0.012))
+    weak = number(0.02, attack="weak", flags=["control_failed"])
+    c = case(weak, number(0.012, width=0.012), worst=number(0.012, attack="any_attack"))
     verdict = judge(c)
     assert [a.attacker.name for a in verdict.counting] == ["unmix"]
     assert "1 of 2 attacks was too weak and does not count." in said(c)
@@ -137,7 +140,7 @@ def test_rule_6_only_the_papers_own_attack(value, rule):
 def test_paper_alone_is_said_to_count_where_others_were_too_weak():
     c = Evidence(
         meaning=P_LEAK.meaning,
-        attacks=(number(0.2, "paper"), number(0.2, flags=["control_failed"])),
+        attacks=(number(0.2, "paper"), number(0.02, flags=["control_failed"])),
         any_attack=number(0.2, "paper", "any_attack"),
         seeds=3,
     )
@@ -277,7 +280,7 @@ def test_additions_one_seed_oracle_weights():
     c = case(number(0.2, "paper", flags=["oracle_prototypes"]), cascade=None, seeds=1)
     assert "One seed only: the interval does not cover how training runs differ." in said(c)
     assert "This attack is given the true prototypes; without it: not measured." in said(c)
-    assert "without it: 30 of 300 clients." in said(change(c, public=number(0.1)))
+    assert "without it: 10 of 100 clients on average." in said(change(c, public=number(0.1)))
     assert "weights not found (`leakbench doctor`)" in said(
         change(c, unmeasured=("LPIPS of the reconstruction",))
     )

@@ -84,7 +84,7 @@ def test_paper_never_enters_the_cascade_but_any_attack(run: Path) -> None:
 
 
 def test_a_failed_control_never_enters(run: Path) -> None:
-    add_attack(run, "broken", [measure("p_leak", ONES, 0.1, LOW, accepted=range(N))], rung="public")
+    add_attack(run, "broken", [measure("p_leak", LOW, 0.1, LOW, accepted=range(N))], rung="public")
     add_attack(run, "sound", [measure("p_leak", first(3), 0.1, ONES)], rung="transcript")
     for kind in MADE:
         m = joined(run, kind)
@@ -93,6 +93,12 @@ def test_a_failed_control_never_enters(run: Path) -> None:
     (row,) = [r for r in collect([load(run)]).rows("tradeoff") if r["attack"] == "broken"]
     assert "control_failed" in row["flags"]
     assert row["on_front"] is False
+
+
+def test_what_is_beyond_the_blind_guess_enters_whatever_its_control(run: Path) -> None:
+    add_attack(run, "dice", [measure("p_leak", ONES, 0.1, NONE)], rung="transcript")
+    add_attack(run, "sound", [measure("p_leak", NONE, 0.1, ONES)], rung="method")
+    assert [joined(run, kind).value.value for kind in MADE] == [1.0, 1.0]
 
 
 def test_copies_of_one_attack_do_not_lower_the_floor_of_any_attack(run: Path) -> None:
@@ -208,7 +214,7 @@ def test_why_there_is_no_cascade_is_said(tmp_path: Path) -> None:
     assert {m["attack"] for m in weak} == {"cascade", "any_attack"}
 
 
-def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) -> None:
+def test_no_seed_is_left_out_and_the_attack_that_lacks_one_is_named(tmp_path: Path) -> None:
     runs = [make_run(tmp_path, seed=s) for s in (0, 1, 2)]
     for run in runs:
         add_attack(run, "one", [measure("p_leak", NONE, 0.1, ONES)])
@@ -217,10 +223,16 @@ def test_a_seed_without_one_of_the_attacks_is_left_out_and_said(tmp_path: Path) 
             run, "two", [measure("p_leak", ONES, 0.1, ONES, accepted=range(N))], rung="method"
         )
     tables = collect([load(r) for r in runs])
-    (row,) = [r for r in tables.rows("tradeoff") if r["attack"] == "cascade"]
-    assert (row["value"], row["seeds"]) == (1.0, "0|1")
+    rows = {r["attack"]: r for r in tables.rows("tradeoff")}
+    assert rows["cascade"]["value"] == pytest.approx(2 / 3)
+    assert rows["cascade"]["seeds"] == "0|1|2"
+    # The mixture over all seeds is below `two` alone, so the worst case is `two`.
+    assert (rows["any_attack"]["value"], rows["any_attack"]["seeds"]) == (1.0, "0|1")
     lacking = [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"]
-    assert any("seed 2 left out" in reason for reason in lacking)
+    assert any(reason.endswith("two has no number in seed 2") for reason in lacking)
+    joined_ = [n for n in tables.numbers if n.attacker.made]
+    assert [n.uneven for n in joined_] == [("two has no number in seed 2",)] * 2
+    assert not any(n.on_front for n in joined_)
 
 
 def test_the_cascade_over_seeds_uses_the_same_attacks_in_each(tmp_path: Path) -> None:
