@@ -59,7 +59,8 @@ def doubts(evidence: Evidence, counting: Sequence[Number]) -> tuple[Doubt, ...]:
         found.append(
             Doubt(lack="gaps", row=fewest, why="where a run is dead nothing is to be found")
         )
-    uneven = [clause for row in evidence.joined for clause in row.uneven]
+    told = any(" has no number in seed " in clause for clause in evidence.gaps)
+    uneven = [clause for row in evidence.joined for clause in row.uneven if not told]
     for why in dict.fromkeys((*evidence.gaps, *uneven)):
         found.append(Doubt(lack="gaps", row=fewest, why=why))
     for row in rows:

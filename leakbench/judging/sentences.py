@@ -59,6 +59,9 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
             f" {amount(evidence, row, row.control.value, full=True)}; a blind guess {verb}"
             f" {amount(evidence, row, row.floor.value)}. This is not a sign of privacy."
         )
+    if verdict.copied and verdict.rule in (5, 8) and not (got and got.low >= got.half):
+        assert worst  # noqa: S101 (it was attacked)
+        return copied(evidence, verdict, verdict.copied, worst)
     if verdict.few:
         return too_few(evidence, verdict.few)
     assert got  # noqa: S101
@@ -83,8 +86,6 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
             f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better."
         )
     if verdict.rule == 8:
-        if verdict.copied:
-            return copied(evidence, verdict.copied, worst)
         return (
             f"Leaks in part: an attacker {verb}"
             f" {amount(evidence, got, got.value.value, full=True)}, at worst"

@@ -32,14 +32,14 @@ def _more(lacking: int, row: Number) -> str:
     return f"About {plural(seeds, 'more seed')} would bring them."
 
 
-def copied(evidence: Evidence, row: Number, worst: Number) -> str:
+def copied(evidence: Evidence, verdict: Verdict, row: Number, worst: Number) -> str:
     """Some units are as good as the original, whatever the mean, and by whatever metric."""
     verb, meaning, power = row.meaning.does, row.meaning, row.power
     assert power  # noqa: S101 (it counts them)
     assert meaning.as_good is not None  # noqa: S101
     better = "better" if meaning.direction == "up" else "less"
     first = (
-        f"Leaks in part: {power.as_good} of {max(row.tried, row.value.n)} {meaning.unit}s come out"
+        f"{verdict.word.capitalize()}: {power.as_good} of {max(row.tried, row.value.n)} {meaning.unit}s come out"
         f" as good as the original ({meaning.text(meaning.as_good)} or {better})."
     )
     if meaning.name != evidence.meaning.name:

@@ -11,7 +11,8 @@ bound (``any_attack``), and only where the attack had the power to find somethin
                              the word is "not finished" or "failed"
     3     dead run           every seed is dead
     4     attack too weak    no attack succeeded on the control, and none is beyond the blind guess
-    5     leaks              low(reached) is at least half way from the blind guess to the control
+    5     leaks              low(reached) is at least half way from the blind guess to the control,
+                             or at least half of the units are as good as the original
     6     cannot tell        only the paper's own attack ran
     7     held               no attack's high is beyond its blind guess + margin, no unit is as good
                              as the original by any metric of the question, and nothing is left
@@ -124,6 +125,8 @@ def judge(evidence: Evidence) -> Verdict:
 
     if evidence.seeds and evidence.dead_seeds >= evidence.seeds:
         return found(3, "dead run")
+    if copied and 2 * _as_good(copied) >= max(copied.tried, copied.value.n):
+        return found(5, "leaks")
     if reached is None and copied:
         return found(8, "leaks in part")
     if reached is None:

@@ -107,7 +107,8 @@ def test_exact_images_are_a_leak_by_whatever_metric_they_were_seen(tmp_path):
                     made.append(measure(metric, scores, *beside, units=NAMES))
                 add_attack(run, name, made, rung="method")
         one = judged(runs)
-        assert one.verdict.word == "leaks in part"
+        # All of them, or four of two hundred.
+        assert one.verdict.word == ("leaks" if "two" in rows else "leaks in part")
         assert "images come out as good as the original (30.0 dB or better)" in one.sentence
 
 
