@@ -39,8 +39,8 @@ def copied(evidence: Evidence, verdict: Verdict, row: Number, worst: Number) -> 
     assert meaning.as_good is not None  # noqa: S101
     better = "better" if meaning.direction == "up" else "less"
     first = (
-        f"{verdict.word.capitalize()}: {power.as_good} of {max(row.tried, row.value.n)} {meaning.unit}s come out"
-        f" as good as the original ({meaning.text(meaning.as_good)} or {better})."
+        f"{verdict.word.capitalize()}: {power.as_good} of {max(row.tried, row.value.n)}"
+        f" {meaning.unit}s come out as good as the original ({meaning.text(meaning.as_good)} or {better})."
     )
     if meaning.name != evidence.meaning.name:
         seen = amount(evidence, worst, worst.value.value, full=True)
