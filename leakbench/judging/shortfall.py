@@ -40,7 +40,8 @@ def copied(evidence: Evidence, verdict: Verdict, row: Number, worst: Number) -> 
     better = "better" if meaning.direction == "up" else "less"
     first = (
         f"{verdict.word.capitalize()}: {power.as_good} of {max(row.tried, row.value.n)}"
-        f" {meaning.unit}s come out as good as the original ({meaning.text(meaning.as_good)} or {better})."
+        f" {meaning.unit}s come out as good as the original"
+        f" ({meaning.text(meaning.as_good)} or {better})."
     )
     if meaning.name != evidence.meaning.name:
         seen = amount(evidence, worst, worst.value.value, full=True)

@@ -107,10 +107,11 @@ def _judging(numbers: Sequence[Number]) -> set[tuple[str, bool]]:
 def chosen(numbers: Sequence[Number]) -> list[Number]:
     """Of one metric's numbers at the end: the paper's own attack, then the best real one.
 
-    Real ones whose control failed do not count.
+    Real ones whose control failed do not count, unless they are beyond the blind guess all the same.
     """
     paper = [n for n in numbers if n.attacker.paper]
-    real = [n for n in numbers if not n.attacker.paper and "control_failed" not in n.flags]
+    sound = [n for n in numbers if n.beyond or "control_failed" not in n.flags]
+    real = [n for n in sound if not n.attacker.paper]
     return [max(found, key=lambda n: (n.low, n.leak)) for found in (paper, real) if found]
 
 

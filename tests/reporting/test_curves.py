@@ -63,9 +63,7 @@ def two_seeds(tmp_path):
         add_attack(
             run, "mean", [measure("p_leak", hits(6 + seed), 0.1, TEN, stage="all")], rung="method"
         )
-        add_attack(
-            run, "weak", [measure("p_leak", hits(10), 0.1, hits(1), stage="final")], rung="method"
-        )
+        add_attack(run, "weak", [measure("p_leak", hits(2)[::-1], 0.1, hits(1))], rung="method")
     return tmp_path
 
 
@@ -191,7 +189,7 @@ def test_shares_are_the_worst_case_of_every_attack_that_counts(two_seeds):
         for r in made.rows("tradeoff")
         if r["attack"] == "any_attack" and r["metric"] == "p_leak" and r["stage"] == "all"
     ]
-    # Weak would have hit all ten, but its control failed.
+    # Weak would have hit the last two, but its control failed, and two are no more than luck.
     assert found.shares == (1.0,) * 6 + (0.5,) + (0.0,) * 3
     assert sum(found.shares) / 10 == pytest.approx(worst["value"])
 
