@@ -107,10 +107,10 @@ def _judging(numbers: Sequence[Number]) -> set[tuple[str, bool]]:
 def chosen(numbers: Sequence[Number]) -> list[Number]:
     """Of one metric's numbers at the end: the paper's own attack, then the best real one.
 
-    Real ones whose control failed do not count, unless they are beyond the blind guess all the same.
+    Real ones whose control failed do not count, unless they are beyond the blind guess.
     """
     paper = [n for n in numbers if n.attacker.paper]
-    sound = [n for n in numbers if n.beyond or "control_failed" not in n.flags]
+    sound = [n for n in numbers if "control_failed" not in n.flags or n.beyond]
     real = [n for n in sound if not n.attacker.paper]
     return [max(found, key=lambda n: (n.low, n.leak)) for found in (paper, real) if found]
 
