@@ -110,10 +110,16 @@ def test_the_best_real_attack_is_one_whose_control_succeeded_and_may_be_a_single
 def test_choosing_reads_both_directions():
     def row(attack, rung, low, high, leaks, flags=frozenset()):
         value = Estimate((low + high) / 2, low, high, 10, "client", "student")
+        floor = Estimate(0.95, 0.9, 1.0, 10, "client", "student")
         meaning = P_LEAK.meaning.model_copy(update={"direction": leaks})
         attacker = Attacker(name=attack, rung=rung)
         return Number.model_construct(
-            attacker=attacker, meaning=meaning, value=value, flags=frozenset({flags} - {""})
+            attacker=attacker,
+            meaning=meaning,
+            value=value,
+            floor=floor,
+            power=None,
+            flags=frozenset({flags} - {""}),
         )
 
     down = [
@@ -320,9 +326,9 @@ def test_the_split_is_the_truth_s(real):
 
 @pytest.mark.parametrize("flags", [{"dead_run"}, {"few_units", "control_failed"}])
 def test_what_is_dead_or_weak_is_never_on_a_map(real, flags):
-    assert [
-        m for m in mapped(real, flags=frozenset(flags), power=None)[0] if not isinstance(m, Split)
-    ] == []
+    nothing = Estimate(0.1, 0.0, 0.3, 10, "client", "student")
+    found, _ = mapped(real, flags=frozenset(flags), power=None, value=nothing, floor=nothing)
+    assert [m for m in found if not isinstance(m, Split)] == []
 
 
 def test_a_run_passed_on_without_its_truth_has_no_map(real, tmp_path):
