@@ -284,9 +284,7 @@ def load(path: Path) -> Baseline:
     try:
         metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
         read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
-        for row in read:
-            _adds_up(path, row)
-        return Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
+        found = Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "a row"
@@ -296,6 +294,9 @@ def load(path: Path) -> Baseline:
         ) from None
     except (UsageError, ValueError) as error:
         raise BrokenFile(f"{path} is damaged ({error})") from None
+    for row in found.rows:
+        _adds_up(path, row)
+    return found
 
 
 def _adds_up(path: Path, row: GateRow) -> None:
