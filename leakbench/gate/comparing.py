@@ -196,8 +196,11 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
 def policies(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
     """In what two recording policies differ, as ("last 200", "last 1")."""
     keys = [k for k in sorted({**then, **now}) if then.get(k) != now.get(k)]
-    old, new = (", ".join(f"{k} {side.get(k)}" for k in keys) for side in (then, now))
-    return old, new
+
+    def told(policy: Mapping[str, Any]) -> str:
+        return ", ".join(f"{k} {policy.get(k)}" for k in keys)
+
+    return told(then), told(now)
 
 
 def _data(row: GateRow) -> str:

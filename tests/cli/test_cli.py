@@ -18,7 +18,7 @@ import pytest
 import torch
 from helpers.federations import digits as small_digits
 from helpers.federations import uneven
-from helpers.run_folders import edited
+from helpers.run_folders import add_attack, edited, make_run, measure
 from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, source, trained, tree_of
 
 import leakbench
