@@ -10,6 +10,7 @@ from pydantic import Field
 from leakbench.base.spec import Spec
 from leakbench.record.messages import LARGE
 
+FIRST = 3  # rounds in which a small kind is sent that are kept, whenever they are
 UPLINK_LIMIT, BROADCAST_LIMIT = 64 * 1024, 1024 * 1024  # bytes of a small kind's message
 
 
@@ -61,9 +62,21 @@ class Policy(Spec):
         return self.audits(t, rounds) or t in _log_spaced(self.decade)
 
     def keeps(
-        self, kind: str, size: int, t: int, rounds: int, *, uplink: bool, fraction: float
+        self,
+        kind: str,
+        size: int,
+        t: int,
+        rounds: int,
+        *,
+        uplink: bool,
+        fraction: float,
+        times: int = FIRST + 1,
     ) -> bool:
-        """Is a message of ``kind`` with ``size`` bytes kept, sent in round t of ``rounds``?"""
+        """Is a message of ``kind`` with ``size`` bytes kept, sent in round t of ``rounds``?
+
+        ``times``: in how many rounds this kind was sent, this one included. The first few are kept:
+        what is sent seldom would else fall between the rounds that are.
+        """
         if self.audits(t, rounds):
             return True
         if kind in LARGE:
@@ -72,7 +85,8 @@ class Policy(Spec):
         if self.audits(t + 1, rounds):
             return True
         tail = round(self.last / fraction) if uplink else self.last
-        if size <= (UPLINK_LIMIT if uplink else BROADCAST_LIMIT) and t > rounds - tail:
+        small = size <= (UPLINK_LIMIT if uplink else BROADCAST_LIMIT)
+        if small and (t > rounds - tail or times <= FIRST):
             return True
         if size > UPLINK_LIMIT:
             return t in _evenly_spaced(rounds, self.spaced)

@@ -44,6 +44,10 @@ class Recorder(Observer[Federation]):
 
     def _keeps(self, fed: Federation, kind: str, size: int, *, uplink: bool) -> bool:
         how: dict[str, Any] = {"uplink": uplink, "fraction": fed.method.fraction}
+        sender = "client" if uplink else "server"
+        totals = [n for key, n in fed.traffic.totals.items() if key[:2] == (kind, sender)]
+        if totals:  # what only the control holds was never sent
+            how["times"] = max(rounds for rounds, *_ in totals)
         return self.policy.keeps(kind, size, fed.t, self.rounds, **how)
 
     def down(self, fed: Federation, kind: str, payload: Tree, *, each: bool) -> None:

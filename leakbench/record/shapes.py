@@ -94,6 +94,7 @@ class _Provenance(Shape):
     dirty: bool = False
     command: Text = ""
     versions: dict[Name, Name] = {}
+    sources: dict[Name, Name] = {}
     files: Listed = {}
 
     @field_validator("files")
@@ -103,6 +104,17 @@ class _Provenance(Shape):
             if {"..", "."} & set(name.split("/")):
                 raise ValueError(f"{name} leads elsewhere")
         return files
+
+
+class _Data(Shape):
+    digest: Name = ""
+    official: bool | None = None
+
+
+class _Machine(Shape):
+    threads: Annotated[int, Field(ge=1, le=100_000)] = 1
+    cpu: Name = ""
+    deterministic: bool = False
 
 
 class RunJson(_Provenance):
@@ -122,6 +134,9 @@ class RunJson(_Provenance):
     missing: Annotated[list[_Missing], Field(max_length=MANY)] = []
     stand_in: Name = ""
     test_data: Name = ""
+    data: _Data = _Data()
+    machine: _Machine = _Machine()
+    begun_by: Annotated[list[Values], Field(max_length=MANY)] = []
     excerpt: _Excerpt = _Excerpt(left_out=[], of="", run_json="0" * 64, rounds=[0, 0])
     export: _LeftOut = _LeftOut(left_out=[])
 
@@ -134,9 +149,18 @@ class _Threat(Shape):
     rung: Name
 
 
+class _Of(Shape):
+    run: Text = ""
+    content: Name = ""
+
+
 class AttackJson(_Provenance):
     """attack.json."""
 
+    of: _Of = _Of()
+    isolated: bool = False
+    submitted: bool = False
+    no_control: bool = False
     attack: Name
     params: Values
     threat: _Threat = _Threat(rung="")

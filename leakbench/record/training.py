@@ -15,7 +15,14 @@ from torch import Tensor
 
 from leakbench.base import locks, provenance
 from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
+from leakbench.base.files import (
+    digests,
+    read_meta,
+    read_sealed,
+    write_csv,
+    write_sealed,
+    write_tree,
+)
 from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
 from leakbench.federation.evaluate import Evaluations, evaluated
@@ -275,6 +282,18 @@ def utility_rows(metric: str, scores: Mapping[int, Tensor]) -> list[dict[str, An
     return rows
 
 
+def _unkept(fed: Federation, folder: Path) -> list[dict[str, str]]:
+    """What clients sent and the recording policy kept nothing of: nobody can attack it."""
+    kept: set[str] = set()
+    for path in sorted((folder / "transcript").glob("round-*.safetensors")):
+        kept |= {m["kind"] for m in read_meta(path)["messages"] if m["sender"] != "server"}
+    sent = {kind for kind, sender, _ in fed.traffic.totals if sender == "client"}
+    why = "no message of kind {} was kept, so none was attacked: train with --record all"
+    return [
+        {"attack": "", "metric": "", "reason": why.format(kind)} for kind in sorted(sent - kept)
+    ]
+
+
 def _finish(
     fed: Federation,
     spec: RunSpec,
@@ -300,6 +319,6 @@ def _finish(
         if part.is_file():  # not the guesses of an attack, for which `attack` cares
             part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
-    done = {"status": "done", "sent": fed.traffic.table(), **ran}
+    done = {"status": "done", "sent": fed.traffic.table(), "missing": _unkept(fed, folder), **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))
     write_sealed(folder / "run.json", {**meta, **done, "files": files})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from leakbench.base.errors import UsageError
+from leakbench.base.files import pack_tree
 from leakbench.base.tree import flat
 from leakbench.record.folders import Run
 
 # Files that differ between any two seeds of one setting, from round 1 on: something in them was
 # drawn. Round 0 and what the task alone decides may be the same.
-OWN = ("transcript/round-", "truth/round-", "checkpoint/model")
+OWN = ("transcript/round-", "truth/round-")
+MODEL = "checkpoint/model.safetensors"
 
 
 def no_copies(runs: Sequence[Run]) -> None:
@@ -24,15 +27,28 @@ def no_copies(runs: Sequence[Run]) -> None:
         for name, sha in sorted(run.meta["files"].items()):
             if not name.startswith(OWN) or "-000000." in name:
                 continue
-            other = first.setdefault((name, sha), run)
-            if other is not run and not _empty(run, name):
-                raise UsageError(
-                    f"{other.path} and {run.path} are called seeds {other.seed} and {run.seed} of"
-                    f" one configuration, but {name} is the same in both: one is a copy of the"
-                    " other. Give one of them, and train the other seed."
-                )
+            _new(first.setdefault((name, sha), run), run, name)
+        model = _model(run)
+        if model:
+            _new(first.setdefault((MODEL, model), run), run, MODEL)
 
 
-def _empty(run: Run, name: str) -> bool:
-    """Is it the final model of a method that shares none?"""
-    return name.startswith("checkpoint/") and not flat(run.tree(name)[0])
+def _new(other: Run, run: Run, name: str) -> None:
+    """Raise UsageError where two runs have the same file."""
+    if other is not run:
+        raise UsageError(
+            f"{other.path} and {run.path} are called seeds {other.seed} and {run.seed} of one"
+            f" configuration, but {name} is the same in both: one is a copy of the other. Give one"
+            " of them, and train the other seed."
+        )
+
+
+def _model(run: Run) -> str:
+    """SHA-256 of the final model's tensors, however they are packed.
+
+    Empty where the run keeps no model, or its method shares none.
+    """
+    if MODEL not in run.meta["files"]:
+        return ""
+    tensors = flat(run.tree(MODEL)[0])
+    return hashlib.sha256(pack_tree(tensors, {})).hexdigest() if tensors else ""

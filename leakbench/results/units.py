@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.files import read_meta
 from leakbench.base.meaning import Meaning
+from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.placing import GUESS
+from leakbench.record.shapes import GuessesHeader
 from leakbench.results import recomputed
 from leakbench.results.number import Attacker, Environment, Measured, Unit
 from leakbench.scoring import flags
@@ -111,7 +115,26 @@ def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
             raise _damaged(folder, "results.csv", f"{metric} of round {t} has no interval")
         out[at] = _measured(run, folder, row, own)
         _same_numbers(folder, row, out[at])
+    _all_there(folder, out)
     return list(out.values())
+
+
+def _all_there(folder: AttackFolder, numbers: Mapping[tuple[str, int, bool], Measured]) -> None:
+    """Every metric has a number wherever it was guessed, or a reason why it has none."""
+    path = folder.path / GUESS
+    head = read_meta(path)
+    checked(GuessesHeader, head, path)
+    made = [g for g in head["guesses"] if g["role"] == "attack"]
+    cells = {(g["round"], g["probe"] is not None) for g in made}
+    excused = {m["metric"] for m in folder.meta["missing"]}
+    for metric in sorted(set(folder.meta["metrics"]) - excused):
+        there = {(t, probe) for name, t, probe in numbers if name == metric}
+        probes = {probe for _, probe in there}
+        lacking = sorted(c for c in cells - there if c[1] in probes)
+        if lacking or not there:
+            where = f" in round {lacking[0][0]}" if lacking else ""
+            why = f"{metric} has no number{where}, and no reason why"
+            raise _damaged(folder, "results.csv", why)
 
 
 def _must_be_of(run: Run, folder: AttackFolder, row: Row) -> None:

@@ -107,7 +107,7 @@ def score(
     write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
     done = {
         "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics},
+        "metrics": {m.name: _described(m) for m in attack.metrics if m.name in found.named},
         "missing": [{"metric": m, "reason": why} for m, why in found.missing],
         "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
         "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
@@ -123,6 +123,11 @@ class Scored:
     units: list[dict[str, Any]]
     rows: list[dict[str, Any]]
     missing: list[tuple[str, str]]  # metric, reason
+
+    @property
+    def named(self) -> set[str]:
+        """The metrics that have a number, or a reason why they have none."""
+        return {r["metric"] for r in self.rows} | {metric for metric, _ in self.missing}
 
 
 def numbers(
@@ -203,12 +208,22 @@ def _cells(guesses: list[Guessed]) -> list[Cell]:
                     f"the attack's {role} has no guess for {lacking[0][0]} at round {t}; it must"
                     " cover the same units."
                 )
-        if units:
+        if units:  # what was attacked and left out counts as failed: it is never dropped
+            units = {**units, **_left_out(units, roles["floor"], roles["control"])}
             of_units = {"attack": units}
             for role in ("floor", "control"):
                 of_units[role] = {k: roles[role][k] for k in units}
             cells.append(Cell(stage, t, probe, of_units))
     return cells
+
+
+def _left_out(
+    units: dict[Key, Guess], floor: dict[Key, Guess], control: dict[Key, Guess]
+) -> dict[Key, Guess]:
+    """Of the units that the floor and the control have, those about which the attack is silent."""
+    silent = [k for k in floor if k in control and k not in units]
+    why = "the attack made no guess about it"
+    return {k: Guess(k[0], k[1], probe=k[2], failed=why) for k in silent}
 
 
 def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
@@ -360,9 +375,10 @@ def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     kinds = attack.attacks(Outline(recording, attack.threat))
     if not kinds or kinds[0] in ("model", "update", "sum"):
         return []
-    if attack.over == "all" and not attack.left_out:
-        return []
-    why = attack.left_out or f"their newest {kinds[0]} was not kept by the recording policy"
+    silent = f"their newest {kinds[0]} was not kept by the recording policy"
+    if attack.over == "all":
+        silent = "the attack made no guess about them"
+    why = attack.left_out or silent
     rows, out = recording.traffic.get(kinds[0]), []
     stages: dict[tuple[int, str], set[str]] = defaultdict(set)
     for g in saved(folder):

@@ -44,7 +44,7 @@ def _scored(run: Run, folder: AttackFolder, part: str) -> Finding:
         why = f"the attack {folder.name} is not installed here, and its metrics come with it"
         return unchecked(part, what, why)
     then = {name: m.get("version") for name, m in folder.meta["metrics"].items()}
-    now = {m.name: m.meaning.version for m in attack.metrics}
+    now = {m.name: m.meaning.version for m in attack.metrics if m.name in then}
     if then != now:
         return unchecked(part, what, f"metrics were of versions {then}, here they are {now}")
     try:

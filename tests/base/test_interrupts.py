@@ -189,6 +189,12 @@ def test_a_refusal_of_the_system_fails_a_job_in_a_sentence():
     )
 
 
+def _as_a_shell():
+    """What a command that is typed begins with."""
+    for s in interrupts.SIGNALS:
+        signal.signal(s, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "code", "said"),
@@ -200,7 +206,8 @@ def test_a_refusal_of_the_system_fails_a_job_in_a_sentence():
 )
 def test_a_real_one_while_torch_is_imported_is_one_sentence(tmp_path, which, code, said):
     line = [sys.executable, "-m", "leakbench", "train", "-d", "fedgn", "-o", str(tmp_path)]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    # A shell's background jobs, and what they start, ignore some of them.
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, preexec_fn=_as_a_shell)
     time.sleep(1.0)
     process.send_signal(which)
     _, err = process.communicate(timeout=120)
