@@ -310,7 +310,9 @@ def check(
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
 
-    return gate.check(_gated(runs), _baseline.load(Path(baseline)), named=named)
+    rows, unfinished = _gated(runs)
+    then = _baseline.load(Path(baseline))
+    return gate.check(rows, then, named=named, unfinished=unfinished)
 
 
 def update(
@@ -322,8 +324,8 @@ def update(
 ) -> CheckResult:
     """Write the baseline from ``runs`` (folders, or what ``tables`` read of them).
 
-    Where a row is worse than before and ``accept`` does not name it, nothing is written and
-    ``.exit_code`` is 1.
+    Where a row is worse than before, or of less, and ``accept`` does not name it, nothing is
+    written and ``.exit_code`` is 1; it is 3 where a run failed or is not finished.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
@@ -333,19 +335,20 @@ def update(
 
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
-    fresh, result = gate.update(_gated(runs), then, accept=accept, named=named)
+    rows, unfinished = _gated(runs)
+    fresh, result = gate.update(rows, then, accept=accept, named=named, unfinished=unfinished)
     if fresh is not None:
         _baseline.save(path, fresh)
     return result
 
 
-def _gated(runs: Runs | Tables) -> list[GateRow]:
-    """What a baseline holds; which attacks would fit is not asked."""
-    from leakbench.gate.rows import gate_rows
+def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[str]]:
+    """What a baseline holds, and the runs that give nothing; which attacks fit is not asked."""
+    from leakbench.gate.rows import gate_rows, unfinished
     from leakbench.results.tables import Tables, collect
 
     read = runs if isinstance(runs, Tables) else collect([load(_path(r)) for r in runs])
-    return gate_rows(read.settings)
+    return gate_rows(read.settings), unfinished(read.settings)
 
 
 def _path(run: Run | str | Path) -> Path:

@@ -29,7 +29,12 @@ HEADS = {
 }
 NOTES = {
     "control_failed": "control near the blind guess",
+    "no_control": "no control",
     "dead_run": "dead run",
+    "stale_run": "trained by other code than is installed",
+    "stale_attack": "attacked by other code than is installed",
+    "mixed_code": "made by more than one code",
+    "unofficial_data": "unofficial data",
     "failed_units": "failed units",
     "probe": "probes",
 }

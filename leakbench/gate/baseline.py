@@ -6,6 +6,7 @@ Its rows are sorted, one line per seed's scores.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,7 @@ from leakbench.results.number import Configuration
 from leakbench.statistics.intervals import Estimate
 
 UTILITY = "utility"
+ROUNDING = 1e-6  # of values that are means of what was rounded to single precision
 ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
 
 
@@ -72,6 +74,20 @@ class GateRow(Spec):
     failed: dict[int, int] = Field(
         default={}, description="seed -> units on which the attack failed"
     )
+    unsettled: dict[int, int] = Field(
+        default={}, description="seed -> units on which the search is open, beside the failed ones"
+    )
+    control: float | None = Field(
+        default=None, description="where nothing is defended; null in older files"
+    )
+    control_low: float | None = None
+    control_high: float | None = None
+    entered: dict[int, list[str]] | None = Field(
+        default=None,
+        description=(
+            "seed -> attack folders that cascade or any_attack is made from; null in older files"
+        ),
+    )
     flags: list[str] = Field(default=[], description="flags of the row and of its setting")
     guesses: dict[int, list[str]] = Field(
         default={}, description="seed -> SHA-256 of every guess file that the row is made from"
@@ -88,6 +104,9 @@ class GateRow(Spec):
     version: int = Field(default=1, description="the metric's")
     setting: dict[str, Any] = Field(
         default={}, description="rounds and the task's parameters; empty in older files"
+    )
+    record: dict[str, Any] = Field(
+        default={}, description="what was kept of the messages; empty in older files"
     )
     engine: str
     dtype: str
@@ -173,8 +192,27 @@ class GateRow(Spec):
             return f"{setting}/utility/{self.metric}"
         attack = self.attack
         if attack not in ALWAYS_GATED:
-            attack += f"-{fingerprint(self.attack_params)}"
+            attack = self.attacked_by
         return f"{setting}/{attack}/{self.rung}/{self.metric}/{self.stage}" + "/probe" * self.probe
+
+    @property
+    def attacked_by(self) -> str:
+        """The name of the folder of the attack, which is also its name in ``entered``."""
+        return f"{self.attack}-{fingerprint(self.attack_params)}"
+
+    @property
+    def joins(self) -> bool:
+        """Is it `cascade` or `any_attack`?"""
+        return self.attack in ALWAYS_GATED and not self.is_utility
+
+    @property
+    def mean(self) -> float:
+        """The value that the scores give; of a utility the mean of the seeds' values."""
+        seeds = list(self.scores.values())
+        if self.is_utility:
+            seeds = [{"": math.fsum(units.values()) / len(units)} for units in seeds]
+        every = [x for units in seeds for x in units.values()]
+        return math.fsum(every) / len(every)
 
     @property
     def gated(self) -> bool:
@@ -221,7 +259,8 @@ def load(path: Path) -> Baseline:
 
     Raises:
         UsageError: there is none.
-        BrokenFile: it is damaged, has two rows of one key, or a newer schema.
+        BrokenFile: it is damaged, has two rows of one key, a value that its scores do not give, or
+            a newer schema.
     """
     try:
         if path.is_file() and not path.read_text(encoding="utf-8").strip():
@@ -245,7 +284,7 @@ def load(path: Path) -> Baseline:
     try:
         metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
         read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
-        return Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
+        found = Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "a row"
@@ -255,6 +294,22 @@ def load(path: Path) -> Baseline:
         ) from None
     except (UsageError, ValueError) as error:
         raise BrokenFile(f"{path} is damaged ({error})") from None
+    for row in found.rows:
+        _adds_up(path, row)
+    return found
+
+
+def _adds_up(path: Path, row: GateRow) -> None:
+    """A row's value is that of its scores: nobody wrote another one beside them."""
+    if (
+        row.scores
+        and row.has_units
+        and not math.isclose(row.value, row.mean, rel_tol=ROUNDING, abs_tol=ROUNDING)
+    ):
+        raise BrokenFile(
+            f"{path} is damaged (the value of {row.name} is {row.value:.6g}, its scores give"
+            f" {row.mean:.6g}). Take it from version control, or write it again with --update."
+        )
 
 
 def save(path: Path, baseline: Baseline) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from leakbench.gate.baseline import GateRow
 from leakbench.record.attack_code import STALE
+from leakbench.scoring import flags
 from leakbench.statistics.differences import Difference, compare
 
 BLOCKING = {
@@ -18,6 +19,9 @@ BLOCKING = {
 }
 # A row of an attack that was mended since may accuse, so the gate does not refuse it.
 OUTDATED = {STALE: "attacked by other code than what is installed; attack it again"}
+
+FEWER = 0.1  # of the units may be missing before a row that leaks less is no news
+TINY = 1e-9
 
 
 def difference(now: GateRow, then: GateRow) -> Difference | None:
@@ -71,6 +75,94 @@ def outdated(now: GateRow) -> str:
     return OUTDATED[STALE] if STALE in now.flags else ""
 
 
+def weaker(now: GateRow, then: GateRow, *, tables: bool = False) -> str:
+    """Why a row that leaks no more is no news, or nothing.
+
+    It was attacked worse than in the baseline, or of fewer units, or nobody knows whether it was.
+    It may still accuse. ``tables``: one side was read from a report's tables, which tell neither
+    what was recorded nor by which code, and on how many units the search was open only by flags.
+    """
+    if then.is_utility:
+        return ""
+    if tables:
+        return fewer_units(now, then) or _open_in_tables(now, then) or _control(now, then)
+    return fewer_units(now, then) or _open(now, then) or _control(now, then) or _unknown(now, then)
+
+
+def fewer_units(now: GateRow, then: GateRow) -> str:
+    """Whether more than a tenth of the units are missing, as a reason, or nothing.
+
+    Of the seeds that both have; else by the mean of a seed.
+    """
+    units, had = _counts(now, then)
+    if units >= (1 - FEWER) * had:
+        return ""
+    return f"of {units:.4g} units, in the baseline of {had:.4g}: those that leaked may be missing"
+
+
+def _counts(now: GateRow, then: GateRow) -> tuple[float, float]:
+    """Units of the seeds that both have, where they are known; else of a seed, in the mean."""
+    common = now.scores.keys() & then.scores.keys()
+    if common and now.has_units and then.has_units:
+        return _sized(now, common), _sized(then, common)
+    return now.estimate.n / max(len(now.scores), 1), then.estimate.n / max(len(then.scores), 1)
+
+
+def _sized(row: GateRow, seeds: Collection[int]) -> int:
+    return sum(len(row.scores[seed]) for seed in seeds)
+
+
+def _open(now: GateRow, then: GateRow) -> str:
+    """More units than in the baseline on which the attack itself says that it found nothing."""
+    common = now.scores.keys() & then.scores.keys()
+    left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
+    units, had = _counts(now, then)
+    if left <= before if common else left * had <= before * units:
+        return ""
+    return f"the search is open on {left} units, in the baseline on {before}: it may find more"
+
+
+def _open_in_tables(now: GateRow, then: GateRow) -> str:
+    """Tables tell by their flags alone whether the search was open."""
+    left = 0 if flags.OPEN & set(then.flags) else _unsolved(now, now.scores)
+    return f"the search is open on {left} units, and then on none: it may find more" * bool(left)
+
+
+def _unsolved(row: GateRow, seeds: Collection[int]) -> int:
+    return sum(row.unsettled.get(seed, 0) + row.failed.get(seed, 0) for seed in seeds)
+
+
+def _control(now: GateRow, then: GateRow) -> str:
+    """The attack finds less where nothing is defended, so that finding less here says nothing."""
+    if "no_control" in now.flags and "no_control" not in then.flags:
+        return "nobody ran the attack where nothing is defended, as in the baseline"
+    if now.control is None or then.control is None:
+        return ""
+    if _further(then.control, now.control, now, then) <= (then.allowed or 0) + TINY:
+        return ""
+    return (
+        f"the control fell from {then.control:.4g} to {now.control:.4g}, more than the margin:"
+        " the attack is weaker than in the baseline"
+    )
+
+
+def _unknown(now: GateRow, then: GateRow) -> str:
+    """An older baseline does not say how well its attack worked, or by which code."""
+    behind = {*(then.code.keys() if then.code else now.code.keys())}
+    if then.entered is not None:
+        behind = {a for attacks in then.entered.values() for a in attacks}
+    codeless = sorted(a for a in behind if bool(now.code.get(a)) != bool(then.code.get(a)))
+    lacking = {"its control": then.control is None, "what was recorded": not then.record}
+    told = [what for what, lacks in lacking.items() if lacks]
+    told += [f"the code of {', '.join(codeless)}"] * bool(codeless)
+    if not told:
+        return ""
+    return (
+        f"{' and '.join(told)} is not known on both sides, so the attack may be weaker; make the"
+        " baseline again with --update"
+    )
+
+
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
     """On how many units of these seeds the attack failed, and of how many."""
     failed = sum(row.failed.get(seed, 0) for seed in seeds)
@@ -89,6 +181,8 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
         "range of scores": (then.range, now.range),
         "kind of score": (_scores(then), _scores(now)),
     }
+    if now.record and then.record:
+        both["recording policy"] = policies(then.record, now.record)
     if now.meaning and then.meaning:
         both["scale"] = then.meaning.scale, now.meaning.scale
     # Trained less or on an easier task, the same method may seem to leak less.
@@ -97,6 +191,16 @@ def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
             name = "number of rounds" if k == "rounds" else f"value of {k}"
             both[name] = (then.setting.get(k), now.setting.get(k))
     return {what: (old, new) for what, (old, new) in both.items() if old != new}
+
+
+def policies(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
+    """In what two recording policies differ, as ("last 200", "last 1")."""
+    keys = [k for k in sorted({**then, **now}) if then.get(k) != now.get(k)]
+
+    def told(policy: Mapping[str, Any]) -> str:
+        return ", ".join(f"{k} {policy.get(k)}" for k in keys)
+
+    return told(then), told(now)
 
 
 def _data(row: GateRow) -> str:
@@ -122,7 +226,11 @@ def unchanged(now: GateRow, then: GateRow) -> bool:
 
 def moved(now: GateRow, then: GateRow) -> float:
     """How far the value went against the method, whatever can be said of how sure that is."""
-    a, b = now.value, then.value
+    return _further(now.value, then.value, now, then)
+
+
+def _further(a: float, b: float, now: GateRow, then: GateRow) -> float:
+    """How much more ``a`` leaks than ``b``, both of the rows' metric."""
     if _logarithms(now, then):
         a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
     return a - b if then.worse == "up" else b - a

@@ -13,9 +13,18 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from leakbench.base.errors import UsageError
-from leakbench.gate.baseline import ALWAYS_GATED, UTILITY, Baseline, GateRow, load, save
-from leakbench.gate.comparing import blocked, difference, moved, other_code, outdated, unchanged
-from leakbench.results.number import when
+from leakbench.gate.baseline import UTILITY, Baseline, GateRow, load, save
+from leakbench.gate.comparing import (
+    blocked,
+    difference,
+    fewer_units,
+    moved,
+    other_code,
+    outdated,
+    unchanged,
+    weaker,
+)
+from leakbench.gate.lost import lost
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
 
 __all__ = ["Baseline", "CheckResult", "Comparison", "GateRow", "check", "load", "save", "update"]
@@ -54,9 +63,16 @@ class CheckResult:
     exit_code: int  # 0 fine, 1 leaks more or utility lost, 3 cannot tell
     lines: tuple[str, ...]  # what is printed
     rows: tuple[Comparison, ...] = ()
+    unfinished: tuple[str, ...] = ()  # runs without rows, in words
 
 
-def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) -> CheckResult:
+def check(
+    now: Sequence[GateRow],
+    then: Baseline,
+    *,
+    named: Sequence[str] = (),
+    unfinished: Sequence[str] = (),
+) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
 
     Args:
@@ -64,19 +80,20 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
         then: the baseline.
         named: names or patterns (`*`) of rows to gate beside the cascade, any_attack, the utility
             and those the baseline names.
+        unfinished: runs that have no rows because they failed or are not finished, in words.
 
     Raises:
         UsageError: a name fits no row, or two rows have the same key.
     """
+    undone = tuple(f"{'cannot tell':13} {said}" for said in unfinished)
     if not then.rows:
         empty = "cannot tell: the baseline has no rows. Write them with --update."
-        return CheckResult(CANNOT_TELL, (empty,))
+        return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished))
     here, there = Baseline.of(now).by_name(), then.by_name()
     _known(named, here | there)
     gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
     rows = _judge_all(
-        {n: (here.get(n), there[n]) for n in gated},
-        {n: _lost(there[n], here, there) for n in gated},
+        {n: (here.get(n), there[n]) for n in gated}, {n: lost(there[n], here, there) for n in gated}
     )
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
     not_gated = "not in the baseline, so it is not gated: --update adds it"
@@ -86,11 +103,12 @@ def check(now: Sequence[GateRow], then: Baseline, *, named: Sequence[str] = ()) 
     code = FINE
     if count["leaks more"] or count["loses utility"]:
         code = LEAKS_MORE
-    elif count["cannot tell"] or not gated:
+    elif count["cannot tell"] or undone or not gated:
         code = CANNOT_TELL
     counts = ", ".join(f"{count[s]} {s}" for s in _ORDER if count[s])
     total = f"{len(gated)} rows gated: {counts or 'the baseline has no gated row'}"
-    return CheckResult(code, (*(r.line for r in rows), total), tuple(rows))
+    lines = (*undone, *(r.line for r in rows), total)
+    return CheckResult(code, lines, tuple(rows), tuple(unfinished))
 
 
 def update(
@@ -99,17 +117,23 @@ def update(
     *,
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
+    unfinished: Sequence[str] = (),
 ) -> tuple[Baseline | None, CheckResult]:
     """The new baseline, or None where a gated row would be worse and is not accepted.
 
     Worse: `check` says so, or the value moved against the method by more than half the margin,
     however sure that is (else a string of updates, each too small to be sure of, lets anything
-    through). Margins and names written into the file stay. Rows that these runs do not have stay,
-    unless ``accept`` names them.
+    through); or the row would say less than before: of fewer seeds, units or attacks. None, too,
+    where a run failed or is not finished: its rows would be missing without a word. Margins and
+    names written into the file stay. Rows that these runs do not have stay, unless ``accept`` names
+    them.
 
     Raises:
         UsageError: there is nothing to write, a name fits no row, or two rows have the same key.
     """
+    if unfinished:
+        undone = tuple(f"{'refused':13} {said}" for said in unfinished)
+        return None, CheckResult(CANNOT_TELL, undone, unfinished=tuple(unfinished))
     fresh = Baseline.of(now)
     if not fresh.rows:
         raise UsageError(
@@ -131,6 +155,10 @@ def update(
                 f"refused       {name}: {move} is worse than the baseline. If that is meant:"
                 f" --update --accept {name}"
             )
+        elif less := _says_less(name, here, old, [n for n in old if _fits(n, accept)]):
+            lines.append(
+                f"refused       {name}: {less}. If that is meant: --update --accept {name}"
+            )
     if lines:
         return None, CheckResult(LEAKS_MORE, tuple(lines), verdict.rows)
     rows = []
@@ -146,37 +174,16 @@ def update(
     return Baseline.of([*rows, *kept]), CheckResult(FINE, tuple(lines), verdict.rows)
 
 
-def _lost(then: GateRow, here: Mapping[str, GateRow], there: Mapping[str, GateRow]) -> str:
-    """Why `cascade` or `any_attack` is of fewer attacks now, or "".
-
-    With the strongest left out it would look safer than it is.
-    """
-    if then.attack not in ALWAYS_GATED or then.attack == UTILITY:
-        return ""
-
-    def place(r: GateRow) -> tuple[object, ...]:
-        # One question, as in the cascade.
-        return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, when(r.stage)
-
-    for name, part in there.items():
-        entered = (
-            part.attack not in ALWAYS_GATED
-            and "control_failed" not in part.flags
-            and place(part) == place(then)
-        )
-        if not entered or (then.attack == "cascade" and part.rung == "paper"):
-            continue
-        if name not in here:
-            return (
-                f"{name} entered it in the baseline and was not run now: run it, or drop it with"
-                f" --update --accept {name}"
-            )
-        if "control_failed" in here[name].flags:
-            return (
-                f"{name} entered it in the baseline; now its control failed, so it is of fewer"
-                " attacks"
-            )
-    return ""
+def _says_less(
+    name: str, here: Mapping[str, GateRow], old: Mapping[str, GateRow], accepted: Sequence[str]
+) -> str:
+    """Of how many seeds, units or attacks fewer the row would be, or nothing."""
+    now, then = here[name], old[name]
+    seeds, had = len(now.scores), len(then.scores)
+    if seeds < had:
+        return f"{seeds} of {had} seeds would be left of it"
+    fewer = "" if then.is_utility else fewer_units(now, then)
+    return fewer or lost(then, here, old, accepted)
 
 
 def _judge_all(
@@ -217,8 +224,15 @@ def _judge_all(
 
 
 def _fine(row: Comparison) -> Comparison:
-    """The same, but what is fine by an attack that is not the installed one cannot be told."""
-    why = outdated(row.now) if row.now and row.state == "fine" else ""
+    """The same, but what is fine by an attack that is not the installed one cannot be told.
+
+    Nor what is fine by one that works less well than in the baseline; the same guesses do not.
+    """
+    if row.state != "fine" or row.now is None or row.then is None:
+        return row
+    why = outdated(row.now)
+    if not why and not unchanged(row.now, row.then):
+        why = weaker(row.now, row.then)
     return replace(row, state="cannot tell", reason=f"{row.reason}; {why}") if why else row
 
 

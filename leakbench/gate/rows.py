@@ -16,8 +16,9 @@ from leakbench.base.spec import canonical
 from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
+from leakbench.results import paired
 from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
-from leakbench.results.settings import Setting
+from leakbench.results.settings import Setting, policy
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
 
@@ -34,6 +35,17 @@ def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
             out.append(_utility(setting, setting.final))
             out += [_leakage(setting, n) for n in setting.numbers]
     return out
+
+
+def unfinished(settings: Iterable[Setting]) -> list[str]:
+    """A line for every run that failed or is not finished, and so has no rows."""
+    others = [run for setting in settings for run in setting.others]
+    return [f"{run.path}: {_state(run)}" for run in sorted(others, key=lambda r: str(r.path))]
+
+
+def _state(run: Run) -> str:
+    what = run.status if run.status.startswith("failed") else "not finished"
+    return f"{what}; train it again, or leave it out of what is checked"
 
 
 def _leakage(setting: Setting, number: Number) -> GateRow:
@@ -62,6 +74,12 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         scores=scores,
         clusters=clusters,
         failed=failed,
+        unsettled={m.run.seed: paired.unsettled(m) for m in seeds},
+        control=number.control.value,
+        control_low=number.control.low,
+        control_high=number.control.high,
+        entered=_entered(number),
+        record=policy(setting.one),
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         code=_code(seeds),
@@ -99,6 +117,13 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
         "range": (meaning.low, meaning.high),
         "version": meaning.version,
     }
+
+
+def _entered(number: Number) -> dict[int, list[str]] | None:
+    """The attacks behind `cascade` and `any_attack`; other numbers are made from none."""
+    if not number.attacker.made:
+        return None
+    return {m.run.seed: sorted(m.code) for m in number.parts}
 
 
 def _code(seeds: Sequence[Measured]) -> dict[str, str]:

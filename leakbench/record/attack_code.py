@@ -78,11 +78,16 @@ def differ(
 def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
     """Was it guessed or scored by other code than is installed? Not, where none is installed.
 
-    The method that it replayed must be the one that the run (whose run.json is ``run``) was trained
-    by, installed or not.
+    Code that is unknown is other code: of what the installed attack knows of itself nothing may
+    lack, and an attack whose module has no source file today must have had none. The method that it
+    replayed must be the one that the run (whose run.json is ``run``) was trained by, installed or
+    not.
     """
+    here = installed(name)
+    lacks = any(made.get(part) != digest for part, digest in here.items())
+    more = bool(here) and "attack" not in here and bool(made.get("attack"))
     trained = {"method": str(run.get("sources", {}).get("method", ""))}
-    return bool(differ(made, installed(name)) or differ(made, trained, ("method",)))
+    return lacks or more or bool(differ(made, trained, ("method",)))
 
 
 @lru_cache(maxsize=256)

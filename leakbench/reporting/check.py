@@ -42,17 +42,22 @@ def check_of(
     ordered = sorted(result.rows, key=lambda c: WORST_FIRST.index(c.state))
     rows = tuple(words.row(c) for c in ordered)
     urgent = first_said([r for r in rows if r.verdict in URGENT])
+    lines = [told(r, said) for r, said in urgent]
+    undone = len(result.unfinished)
     return Check(
         exit=result.exit_code,
-        lines=tuple(told(r, said) for r, said in urgent),
+        lines=(*(f"cannot tell: {u}" for u in result.unfinished), *lines),
         against=_against(baseline, result.rows),
-        heading=heading(result.exit_code, rows),
+        heading=heading(result.exit_code, rows, undone),
         rows=rows,
     )
 
 
-def heading(code: int, rows: Sequence[CheckRow]) -> str:
-    """As in "Check failed (exit 1): 1 row leaks more, 2 cannot tell, 17 fine."."""
+def heading(code: int, rows: Sequence[CheckRow], undone: int = 0) -> str:
+    """As in "Check failed (exit 1): 1 row leaks more, 2 cannot tell, 17 fine.".
+
+    ``undone``: runs that failed or are not finished.
+    """
     gated = [r for r in rows if r.verdict != "new"]
     if not gated:
         return "Nothing is gated yet: `leakbench check --update`."
@@ -70,7 +75,9 @@ def heading(code: int, rows: Sequence[CheckRow]) -> str:
     said["leaks more"] = f"{plural(leak, 'row')} leak{'s' if leak == 1 else ''} more"
     said["loses utility"] = f"{plural(lose, 'row')} lose{'s' if lose == 1 else ''} utility"
     ended = FAILED.get(code, f"Check ended with exit {code}")
-    return f"{ended}: {', '.join(said[v] for v in WORST_FIRST if count[v])}."
+    parts = [f"{plural(undone, 'run')} failed or not finished"] * bool(undone)
+    parts += [said[v] for v in WORST_FIRST if count[v]]
+    return f"{ended}: {', '.join(parts)}."
 
 
 def first_said(rows: Sequence[CheckRow]) -> list[tuple[CheckRow, bool]]:

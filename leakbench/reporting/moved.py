@@ -16,7 +16,16 @@ from pydantic import Field, computed_field
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.gate.baseline import GateRow
-from leakbench.gate.comparing import BLOCKING, OUTDATED, changed, difference, other_code, unchanged
+from leakbench.gate.comparing import (
+    BLOCKING,
+    OUTDATED,
+    changed,
+    difference,
+    other_code,
+    unchanged,
+    weaker,
+)
+from leakbench.gate.lost import lost
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.intervals import Estimate
@@ -46,6 +55,7 @@ WORDS: dict[bool, tuple[Word, Word, Word]] = {
     False: ("leaks more", "leaks less", "leaks no more"),
     True: ("loses utility", "more useful", "keeps utility"),
 }
+MORE = ("leaks more", "loses utility")
 # Less leakage is claimed at half the level at which more of it is.
 CLAIM = LEVEL / 2
 Key = tuple[str, ...]
@@ -112,7 +122,8 @@ def against(
     here, there = {r.key: r for r in now}, {r.key: r for r in then}
     names = _names([*then, *now], names)
     pairs = [(row, there[key]) for key, row in here.items() if key in there]
-    compared = [_Compared.of(a, b) for a, b in pairs]
+    named, before = {r.name: r for r in now}, {r.name: r for r in then}
+    compared = [_Compared.of(a, b, lost(b, named, before)) for a, b in pairs]
     more = _levels([c.worse for c in compared], LEVEL)
     less = _levels([c.better for c in compared], CLAIM)
     levels = zip(more, less, strict=True)
@@ -144,21 +155,25 @@ class _Compared:
     worse: Difference | None
     better: Difference | None
     why: str
+    # Why leaking no more is no news: of fewer attacks or units, or by a weaker attack.
+    doubt: str = ""
 
     @classmethod
-    def of(cls, now: GateRow, then: GateRow) -> _Compared:
-        """Compared as the gate does, as far as that can be had."""
+    def of(cls, now: GateRow, then: GateRow, lacks: str = "") -> _Compared:
+        """Compared as the gate does, as far as that can be had; ``lacks``: attacks or seeds."""
         unlike, few = _unlike(now, then), _few(now, then)
         same, other = not unlike and unchanged(now, then), other_code(now, then)
         if other and not (unlike or same):
             unlike = f"{other} ran with other code than then"
         why = unlike or ("one seed: how training runs differ is not covered" if few else "")
-        if not (now.has_units and then.has_units):
-            told = "; ".join(w for w in (why, TABLES_ONLY) if w)
-            return cls(now, then, False, None, None, told)
-        if same:
+        units = now.has_units and then.has_units
+        if same and units and not lacks:
             return cls(now, then, True, None, None, "the same guesses, byte for byte")
-        return cls(now, then, False, difference(now, then), difference(then, now), why)
+        doubt = lacks or weaker(now, then, tables=not units)
+        if not units:
+            told = "; ".join(w for w in (why, TABLES_ONLY) if w)
+            return cls(now, then, False, None, None, told, doubt)
+        return cls(now, then, False, difference(now, then), difference(then, now), why, doubt)
 
     @property
     def _turn(self) -> float:
@@ -171,6 +186,10 @@ class _Compared:
         log = meaning.scale == "log"
         numbers = [math.exp(x) if log else x for x in (centre, *self._limits())]
         key = now.configuration.key
+        word = self._word(centre, levels)
+        if self.doubt and word not in MORE:
+            word = "cannot tell"
+        why = "; ".join(w for w in (self.doubt * (word not in MORE), self.why) if w)
         return Moved(
             setting=key,
             task=now.task,
@@ -187,8 +206,8 @@ class _Compared:
             low=numbers[1],
             high=numbers[2],
             scale="factor" if log else "difference",
-            word=self._word(centre, levels),
-            why=self.why,
+            word=word,
+            why=why,
         )
 
     def _scaled(self, row: GateRow) -> tuple[float, float, float]:

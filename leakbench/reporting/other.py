@@ -114,6 +114,9 @@ def _leakage(n: Number, ran: Sequence[Row]) -> GateRow:
             "low": n.value.low,
             "high": n.value.high,
             "n": n.value.n,
+            "control": n.control.value,
+            "control_low": n.control.low,
+            "control_high": n.control.high,
             "scores": {seed: {} for seed in n.seeds},
             "flags": sorted(n.flags),
         }

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from leakbench.attacking import guessing
-from leakbench.base.errors import NotMeasured
+from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.streams import shared
 from leakbench.metrics.images import IDENTIFICATION, PSNR
 from leakbench.record import columns
@@ -62,6 +62,11 @@ def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
 def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> Iterator[Picture]:
     attack.check("guess.safetensors")
     saved = guessing.saved(attack.path)
+    if not saved:
+        raise BrokenFile(
+            f"{attack.path / 'guess.safetensors'} holds no guess, though its scores are of some:"
+            " leakbench attack --force makes it again, or delete the folder."
+        )
     last = max(g.guess.round for g in saved)
     roles: dict[str, dict[Any, guessing.Guessed]] = {"attack": {}, "floor": {}, "control": {}}
     for g in saved:

@@ -12,6 +12,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.part import Part
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
+from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
 
@@ -186,7 +187,7 @@ def group(runs: Sequence[Run]) -> list[Setting]:
 
     By their ``index`` a task's stand together, and what hides nothing comes first. Engines are
     pooled (and flagged) as long as every seed is there once; a seed that is there twice, with two
-    engines or recording policies, splits them.
+    engines, splits them. Recording policies always do: who keeps fewer messages leaks less of them.
 
     Raises:
         UsageError: two runs are the same seed of the same setting.
@@ -221,6 +222,14 @@ def group(runs: Sequence[Run]) -> list[Setting]:
     return [s.model_copy(update={"index": index[s.key]}) for s in out]
 
 
+def policy(run: Run) -> dict[str, Any]:
+    """What the run keeps of its messages, every default filled in.
+
+    Where a folder would grow too large the run keeps less than was asked, and says so here.
+    """
+    return {**Policy().parameters(), **(run.spec.get("record") or {})}
+
+
 def _place(setting: Setting) -> tuple[str, str, str, str]:
     c = setting.configuration
     return c.defense, canonical(c.params), c.task, canonical(c.wrappers)
@@ -252,7 +261,7 @@ def _named(run: Run) -> Configuration:
 
 
 def _same(run: Run) -> dict[str, Any]:
-    """All that makes runs one setting: neither seed, engine and recording policy, nor attacks."""
+    """All that makes runs one setting: neither seed and engine, nor attacks."""
     spec = run.spec
     return {
         "task": spec["task"]["name"],
@@ -262,11 +271,12 @@ def _same(run: Run) -> dict[str, Any]:
         **{f"task.{k}": v for k, v in spec["task"]["params"].items()},
         "rounds": spec["rounds"],
         "dtype": run.meta.get("dtype", spec.get("dtype")),
+        **{f"record.{k}": v for k, v in policy(run).items()},
     }
 
 
 def _finer(run: Run) -> dict[str, Any]:
-    return _same(run) | {"engine": run.spec.get("engine"), "record": run.spec.get("record")}
+    return _same(run) | {"engine": run.spec.get("engine")}
 
 
 def _label(name: str, facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:

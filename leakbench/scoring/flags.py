@@ -21,6 +21,8 @@ CARRIED |= {"isolated", "submitted", "no_control"}
 # With these an attack says of a guess that its search did not converge.
 UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
 
+OPEN = UNSETTLED | {"failed_units"}  # a row says with these that there may be more to find
+
 
 def ordered(flags: Iterable[str]) -> list[str]:
     """Each once, in the order of ``FLAGS``; names of a later version at the end."""

@@ -105,6 +105,18 @@ def test_scored_by_other_code_it_is_scored_again_and_not_guessed_again(run, tmp_
     assert standing(again(run), NAME, build(NAME)).complete
 
 
+@pytest.mark.parametrize("lacks", ["scoring", "attack"])
+def test_where_the_code_is_not_told_it_is_made_again(run, tmp_path, lacks):
+    """Else its rows, flagged stale_attack, could not be brought up to date."""
+    run = copied(run, tmp_path)
+    folder = api.attack(run, NAME).path
+    edited(folder / "attack.json", lambda m: m["sources"].pop(lacks))
+    assert "stale_attack" in flags(run)
+    assert not standing(again(run), NAME, build(NAME)).complete
+    api.attack(run, NAME)
+    assert "stale_attack" not in flags(run)
+
+
 def test_guesses_that_a_killed_process_left_are_scored(run, tmp_path, monkeypatch):
     run = copied(run, tmp_path)
     left = guessing.guessed(again(run), NAME, build(NAME))

@@ -18,7 +18,7 @@ import pytest
 import torch
 from helpers.federations import digits as small_digits
 from helpers.federations import uneven
-from helpers.run_folders import edited
+from helpers.run_folders import add_attack, edited, make_run, measure
 from helpers.small_runs import ON_THE_LINE, TASK, copied, plugged, source, trained, tree_of
 
 import leakbench
@@ -665,6 +665,32 @@ class TestReport:
         assert summary.first([SimpleNamespace(numbers=numbers[:1])]) == ["third"]
         assert summary.first([]) == []
 
+    @pytest.mark.parametrize(
+        ("flag", "note"),
+        [
+            ("stale_attack", "attacked by other code than is installed"),
+            ("stale_run", "trained by other code than is installed"),
+            ("mixed_code", "made by more than one code"),
+            ("unofficial_data", "unofficial data"),
+            ("no_control", "no control"),
+        ],
+    )
+    def test_the_table_notes_what_keeps_a_number_from_acquitting(self, cli, tmp_path, flag, note):
+        run = make_run(tmp_path / "runs")
+        add_attack(run, "one", [measure("p_leak", [0.0] * 10, 0.1, [1.0] * 10, flag=flag)])
+        code, out, _ = cli("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "csv")
+        (line,) = [x for x in out.splitlines() if x.startswith("digits ")]
+        assert (code, note in line) == (0, True)
+
+    def test_a_guess_file_without_guesses_is_one_sentence(self, cli, tmp_path):
+        run = make_run(tmp_path / "runs")
+        add_attack(run, "one", [measure("psnr", [9.0] * 10, [8.0] * 10, [20.0] * 10)])
+        sides = ("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "html")
+        code, _, err = cli(*sides)
+        assert code == 2
+        assert "guess.safetensors holds no guess" in err
+        assert err.count("\n") == 1
+
     def test_json(self, cli, made, tmp_path):
         code, out, _ = cli("report", made, "-o", tmp_path / "rep", "--format", "html", "--json")
         found = json.loads(out)
@@ -784,6 +810,8 @@ class TestCheck:
         def one_seed(row):
             row["guesses"] = {s: ["another"] for s in row["guesses"]}
             row["scores"] = {s: v for s, v in row["scores"].items() if s == "0"}
+            (units,) = row["scores"].values()
+            row["value"] = sum(units.values()) / len(units)
 
         code, out, _ = cli(
             "check", gated / "runs", "--baseline", self.changed(gated, tmp_path, one_seed)

@@ -12,6 +12,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.files import digests, read_sealed, write_csv, write_sealed, write_tree
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.metrics import IDENTIFICATION, MSE, P_LEAK, PSNR
+from leakbench.record import attack_code
 from leakbench.record.columns import RESULTS, RUN_DIAGNOSTICS, RUN_UTILITY, UNITS
 from leakbench.record.folders import load
 from leakbench.record.policy import Policy
@@ -222,7 +223,7 @@ def add_attack(
     folder: str = "",
     sources: Mapping[str, str] | None = None,
 ) -> Path:
-    """An attack folder on ``run`` with these rows."""
+    """An attack folder on ``run`` with these rows; ``sources``: without them those of today."""
     meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
     path = run / "attacks" / (folder or f"{name}-{fingerprint(params)}")
     units, results = [], []
@@ -260,7 +261,7 @@ def add_attack(
         "schema": 2,
         "status": status,
         "of": load(run).named,
-        "sources": dict(sources or {}),
+        "sources": dict(attack_code.installed(name) if sources is None else sources),
         "attack": name,
         "params": params,
         "threat": {

@@ -8,11 +8,11 @@ import re
 import pytest
 import torch
 from helpers.report_data import report_data
-from helpers.run_folders import add_attack, make_run, measure
+from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
 from leakbench.base.errors import UsageError
-from leakbench.base.files import write_tree
+from leakbench.base.files import digest, write_tree
 from leakbench.cli import run as cli
 from leakbench.federation.utility import METRICS
 from leakbench.gate.rows import gate_rows
@@ -27,6 +27,7 @@ from reports._page import moved as _against
 from reports.html import render
 
 SEEDS = range(8)
+MODEL = "checkpoint/model.safetensors"
 
 
 def made(folder, hits, *, seeds=SEEDS, sigma=0.1, right=8, metric="p_leak", value=None, **more):
@@ -35,7 +36,9 @@ def made(folder, hits, *, seeds=SEEDS, sigma=0.1, right=8, metric="p_leak", valu
         run = make_run(folder, params={"sigma": sigma}, seed=seed, right=(right,), **more)
         # By its hash the gate knows an unchanged utility.
         model = {"w": torch.tensor([float(right), float(seed)])}
-        write_tree(run / "checkpoint" / "model.safetensors", model, {"round": 100})
+        write_tree(run / MODEL, model, {"round": 100})
+        sha = digest(run / MODEL)
+        edited(run / "run.json", lambda m, sha=sha: m["files"].update({MODEL: sha}))
         count = hits(seed) if callable(hits) else hits
         scores = [value] * 10 if value is not None else [1] * count + [0] * (10 - count)
         floor, control = (0.1, [1] * 10) if metric == "p_leak" else ([0.9] * 10, [0.0] * 10)

@@ -46,9 +46,24 @@ def test_a_number_by_other_code_and_what_is_made_of_it_are_flagged(tmp_path, par
     assert all("stale_attack" in r.flags for r in rows)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["the same", "not recorded"])
-def test_the_same_code_and_code_that_nobody_knows_are_not(tmp_path, known):
-    assert flagged(collected(tmp_path, here() if known else {})) == set()
+def test_the_same_code_is_not(tmp_path):
+    assert flagged(collected(tmp_path, here())) == set()
+
+
+@pytest.mark.parametrize("lacks", ["attack", "core", "scoring"])
+def test_code_that_nobody_knows_is_not_the_installed_one(tmp_path, lacks):
+    some = {part: sha for part, sha in here().items() if part != lacks}
+    assert flagged(collected(tmp_path / "some", some)) == {NAME, "cascade", "any_attack"}
+    assert flagged(collected(tmp_path / "none", {})) == {NAME, "cascade", "any_attack"}
+
+
+def test_an_attack_without_a_source_file_has_none_on_both_sides(tmp_path, monkeypatch):
+    """As in a notebook: then its code is known of neither side, and is not stale."""
+    notebook = {part: sha for part, sha in here().items() if part != "attack"}
+    monkeypatch.setattr(attack_code, "installed", lambda name: notebook)
+    assert flagged(collected(tmp_path / "same", notebook)) == set()
+    known = {**notebook, "attack": ONE}
+    assert flagged(collected(tmp_path / "then", known)) == {NAME, "cascade", "any_attack"}
 
 
 def test_of_an_attack_that_is_not_installed_nobody_knows(tmp_path):

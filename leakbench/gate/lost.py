@@ -1,0 +1,104 @@
+"""Is `cascade` or `any_attack` of fewer attacks, or a number of fewer seeds, than it was?
+
+With the strongest left out it would look safer than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from leakbench.gate.baseline import GateRow
+from leakbench.results.number import when
+
+
+def lost(
+    then: GateRow,
+    here: Mapping[str, GateRow],
+    there: Mapping[str, GateRow],
+    accepted: Iterable[str] = (),
+) -> str:
+    """Why a row says less than it did then, or "".
+
+    Args:
+        then: the row of the baseline.
+        here: every row now, by name.
+        there: every row of the baseline, by name.
+        accepted: names of rows of the baseline whose attacks may be missing.
+    """
+    now = here.get(then.name)
+    if now is None or then.is_utility:
+        return ""
+    dropped = {there[name].attacked_by for name in accepted}
+    return (_attacks(now, then, here, there, dropped) if then.joins else "") or _seeds(
+        now, then, here
+    )
+
+
+def _attacks(
+    now: GateRow,
+    then: GateRow,
+    here: Mapping[str, GateRow],
+    there: Mapping[str, GateRow],
+    dropped: set[str],
+) -> str:
+    """Which attack entered then, and does not now."""
+    asked = [r for r in there.values() if _asked(r) == _asked(then) and not r.joins]
+    ran = {r.attacked_by for r in here.values() if _asked(r) == _asked(then)}
+    entered = _entered(now)
+    for attack in sorted(_must_enter(then, asked, ran) - dropped):
+        row = next((r.name for r in asked if r.attacked_by == attack), then.name)
+        if attack not in ran:
+            return (
+                f"{row} entered it in the baseline and was not run now: run it, or drop it with"
+                f" --update --accept {row}"
+            )
+        if entered is not None and attack not in entered:
+            return (
+                f"{row} entered it in the baseline, and now not in every seed: its control failed"
+                " or it did not run, so it is of fewer attacks"
+            )
+        failed = any("control_failed" in r.flags for r in here.values() if r.name == row)
+        if entered is None and failed:
+            return (
+                f"{row} entered it in the baseline; now its control failed, so it is of fewer"
+                " attacks"
+            )
+    return ""
+
+
+def _must_enter(then: GateRow, asked: Iterable[GateRow], ran: set[str]) -> set[str]:
+    """The attacks that were in it; an older row does not say which, so all that may have been.
+
+    Of these one whose control failed need not enter, but it must have been run.
+    """
+    if then.entered is not None:
+        return {attack for attacks in then.entered.values() for attack in attacks}
+    fit = [r for r in asked if then.attack == "any_attack" or r.rung != "paper"]
+    return {
+        r.attacked_by for r in fit if "control_failed" not in r.flags or r.attacked_by not in ran
+    }
+
+
+def _entered(now: GateRow) -> set[str] | None:
+    """The attacks that are in it in every seed; None where it is not known."""
+    if now.entered is None:
+        return None
+    seeds = [set(attacks) for attacks in now.entered.values()]
+    return set.intersection(*seeds) if seeds else set()
+
+
+def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> str:
+    """Which seeds were trained now and are in the baseline, but have no number now."""
+    mine = now.configuration.key
+    gained = [r for r in here.values() if r.is_utility and r.configuration.key == mine]
+    trained = {seed for r in gained for seed in r.scores}
+    lacking = sorted(trained & then.scores.keys() - now.scores.keys())
+    if not lacking:
+        return ""
+    listed = ", ".join(map(str, lacking))
+    return f"seed {listed} is in the baseline and was trained now, but not attacked: attack it"
+
+
+def _asked(r: GateRow) -> tuple[object, ...]:
+    """One question, as in the cascade."""
+    return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, when(r.stage)
