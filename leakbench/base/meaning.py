@@ -35,6 +35,10 @@ class Topic(Spec):
     ask: str = Field(
         description="what clients do, and the question: 'send .... Can an attacker ...?'"
     )
+    contents: bool = Field(
+        True,
+        description="is it answered by what a message says? false: by who got it, whatever it says",
+    )
 
 
 class Meaning(Spec):

@@ -105,6 +105,8 @@ def lede(question: Question) -> tuple[Span, ...]:
     """The setting safest by its own paper's test, and the one that leaks least and stays useful."""
     live = [j for j in question.judged if candidate(j)]
     spans = list(_looks_safest(live))
+    if not question.topic.contents:
+        spans.insert(0, span("This is about who got the messages, not about what they give away. "))
     free = reference(question)
     if free is None or not live:
         return tuple(spans)
@@ -245,13 +247,15 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
         found = next((j for j in other.judged if j.setting is setting), None)
         if other.task != question.task or found is None:
             continue
-        if found.verdict.rule not in (1, 2) and not other.probe:
+        read = other.topic.contents and not other.probe
+        if found.verdict.rule not in (1, 2) and read:
             attacked |= set(other.topic.kinds)
         if other is question or found.verdict.rule in (1, 2):
             continue
         if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
-    left = sorted(k if k.endswith("s") else f"{k}s" for k in setting.kinds - attacked - {"model"})
+    plural = {k: k if k.endswith(("s", "data")) else f"{k}s" for k in setting.kinds}
+    left = sorted(plural[k].replace("_", " ") for k in setting.kinds - attacked - {"model"})
     if left:
         but = " but by probes" if any(q.probe for q in every) else ""
         out.append(f"Its {' and '.join(left)} were not attacked{but}.")

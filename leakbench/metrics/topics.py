@@ -57,6 +57,7 @@ EXPOSURE = Topic(
     kinds=("features", "mean_data", "data"),
     kind="features",
     ask="pass features, means or data on to each other. How many clients get to see another's?",
+    contents=False,
 )
 IDENTITY = Topic(
     name="identity",
