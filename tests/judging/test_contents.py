@@ -1,4 +1,4 @@
-"""Who got a message is one question, what it gives away another: the first answers not the second."""
+"""Who got a message is one question, what it gives away is another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def question(tmp_path, monkeypatch):
     for seed in (0, 1):
         run = make_run(tmp_path, seed=seed, sent=[sent])
         add_attack(run, "exposure", [measure("exposure", [0.0] * 60, 0.0, [1.0] * 60)])
-        runs.append(load(run.path))
+        runs.append(load(run))
     return find_questions(collect(runs).settings, [])[0]
 
 
