@@ -60,8 +60,8 @@ def sentence(done: Ended, *codes: int) -> Wrong:
         out.append(f"a traceback: {done.err[-300:]!r}")
     if done.hung:
         out.append("hung")
-    # 4 may also say which run is not complete, as a remark.
-    if done.code not in (0, 4) and not any(s.startswith("leakbench: ") for s in done.said):
+    # 4 may also say which run is not complete, as a remark; check says it a line each, and 3.
+    if done.code not in (0, 3, 4) and not any(s.startswith("leakbench: ") for s in done.said):
         out.append(f"no sentence: {done.err[-300:]!r}")
     if "\x1b" in done.err or "\x1b" in done.out:
         out.append("an escape sequence reached the terminal")
@@ -107,7 +107,8 @@ def full_disk(place: Path) -> Wrong:
                 # Its stdout and stderr lie beside the folder, on the same disk: put them elsewhere.
                 done = apart(words, where, place)
                 refused += done.code != 0
-                wrong += [f"{size}, {words[0]}: {w}" for w in sentence(done, 0, 2, 4)]
+                codes = (0, 2, 3, 4) if words[0] == "check" else (0, 2, 4)
+                wrong += [f"{size}, {words[0]}: {w}" for w in sentence(done, *codes)]
             subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
             for words in CHAIN:
                 done = apart(words, where, place)
@@ -138,7 +139,8 @@ def limited_files(place: Path) -> Wrong:
         where.mkdir(parents=True)
         for words in CHAIN:
             done = piped(words, where, before=limited)
-            wrong += [f"{limit}, {words[0]}: {w}" for w in sentence(done, 0, 2, 4)]
+            codes = (0, 2, 3, 4) if words[0] == "check" else (0, 2, 4)
+            wrong += [f"{limit}, {words[0]}: {w}" for w in sentence(done, *codes)]
             hidden = [p.name for p in where.rglob(".*.part")]
             wrong += [f"{limit}, {words[0]}: left behind {hidden}"] * bool(hidden)
         for words in CHAIN:
@@ -207,7 +209,8 @@ def two_writers(place: Path) -> Wrong:
             time.sleep(0.05 * turn)
             second = Command(words, links[1], forked.checkpoints)
             for done in (first.wait(), second.wait()):
-                wrong += [f"turn {turn}, {words[0]}: {w}" for w in sentence(done, 0, 2, 4)]
+                codes = (0, 2, 3, 4) if words[0] == "check" else (0, 2, 4)
+                wrong += [f"turn {turn}, {words[0]}: {w}" for w in sentence(done, *codes)]
             wrong += [f"after {words[0]}: {w}" for w in fine(command(words, where / "work"))]
         wrong += [f"turn {turn}: {w}" for w in differing(where / "work", whole)]
     return wrong
