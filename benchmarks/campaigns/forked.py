@@ -6,14 +6,16 @@ computes nothing: torch's gradients do not outlive a fork.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import pkgutil
 import resource
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,3 +152,27 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def _content(path: Path) -> bytes:
     return f"link to {path.readlink()}".encode() if path.is_symlink() else path.read_bytes()
+
+
+def main(
+    campaign: Callable[[int, int, Path], tuple[Mapping[str, int], Sequence[str]]],
+    about: str | None,
+    *,
+    count: int,
+) -> int:
+    """Run a campaign as the command line asks, print its tally, and exit 1 where anything failed.
+
+    ``campaign``: (how many, seed, folder) -> tally and failures; ``count``: how many unless asked.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a folder for what is made, and what failed")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        tally, wrong = campaign(given.count, given.seed, given.keep or Path(folder))
+    for name, n in sorted(tally.items()):
+        print(f"{n:5d}  {name}")
+    print(f"{len(wrong)} failures, {time.monotonic() - begun:.0f} s")
+    return int(bool(wrong))

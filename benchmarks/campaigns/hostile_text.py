@@ -160,7 +160,7 @@ def terminal(place: Path, chosen: Sequence[str]) -> tuple[int, list[str]]:
     """How many commands were tried on a terminal, and what was wrong."""
     tried, wrong = 0, list[str]()
     for name, text in ((n, TEXTS[n]) for n in chosen):
-        where = place / name / "work"
+        where = place / name / "desk"
         (where / "plugin").mkdir(parents=True)
         source = PLUGIN.format(text=text)
         (where / "plugin" / "fedevil.py").write_bytes(source.encode("utf-8", "surrogatepass"))
@@ -174,14 +174,14 @@ def terminal(place: Path, chosen: Sequence[str]) -> tuple[int, list[str]]:
 def edited(place: Path, every: int) -> tuple[int, list[str]]:
     """The same with texts in the files of a run, one field in ``every``."""
     tried, wrong = 0, list[str]()
-    sound = next(place.glob("*/work"))
+    sound = next(place.glob("*/desk"))
     if not any(sound.glob("runs/*/attacks/*/attack.json")):
         return 0, ["there is no attacked run to change"]
     for i, (path, name) in enumerate(fields(sound)):
         if i % every:
             continue
         text = list(TEXTS.values())[i % (len(TEXTS) - 1)]
-        where = place / "edited" / "work"
+        where = place / "edited" / "desk"
         shutil.rmtree(where.parent, ignore_errors=True)
         shutil.copytree(sound, where)
         changed(where, where / path.relative_to(sound), name, text)
@@ -200,7 +200,7 @@ def browser(place: Path) -> tuple[int, list[str]]:
 
     if real.WHY_NOT:
         return 0, [f"not tried: {real.WHY_NOT}"]
-    pages, wrong = sorted(place.glob("*/work/*/index.html")), list[str]()
+    pages, wrong = sorted(place.glob("*/desk/*/index.html")), list[str]()
     with real.started() as chromium:
         for path in pages:
             try:

@@ -9,14 +9,12 @@ comparison are how long an attack took, and the digests over that.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -174,20 +172,5 @@ def campaign(count: int, seed: int, place: Path) -> tuple[Counter[str], list[str
     return tally, wrong
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for what is made, and what failed")
-    given = parser.parse_args()
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        tally, wrong = campaign(given.count, given.seed, given.keep or Path(folder))
-    for name, n in sorted(tally.items()):
-        print(f"{n:5d}  {name}")
-    print(f"{len(wrong)} failures, {time.monotonic() - begun:.0f} s")
-    return int(bool(wrong))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forked.main(campaign, __doc__, count=200))

@@ -11,15 +11,12 @@ recomputed: a seal is no signature, so another number may come of it, but no cra
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import random
 import shutil
 import stat
 import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -280,20 +277,5 @@ def campaign(count: int, seed: int, place: Path) -> tuple[Counter[str], list[str
     return tally, wrong
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for what is made")
-    given = parser.parse_args()
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        tally, wrong = campaign(given.count, given.seed, given.keep or Path(folder))
-    for name, n in sorted(tally.items()):
-        print(f"{n:5d}  {name}")
-    print(f"{len(wrong)} failures, {time.monotonic() - begun:.0f} s")
-    return int(bool(wrong))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(forked.main(campaign, __doc__, count=2000))

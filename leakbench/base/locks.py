@@ -74,7 +74,7 @@ def _taken(path: Path, busy: str) -> BaseFileLock | None:
             f"{busy} by {_holder(path)}: wait until it has ended, or end it, and give the same"
             " command again; it goes on from what is there."
         ) from None
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError) as error:  # the second: filelock, of disks without locks
         if isinstance(error, OSError) and error.errno in _READ_ONLY:
             return None
         raise UsageError(

@@ -58,6 +58,13 @@ def trained(out: Path, defense: str = "fedgn", rounds: int = 10, **more: Any) ->
     return api.train(defense, task_params=TASK, rounds=rounds, out=out, device="cpu", **more)
 
 
+def attacked(out: Path, rounds: int, **more: Any) -> Run:
+    """A run of FedGN that the paper's own attack has read."""
+    run = trained(out, "fedgn", rounds=rounds, **more)
+    api.attack(run.path, "prototype_leakage")
+    return load(run.path)
+
+
 def again(run: Run) -> Recording:
     """What attacks are made from, read afresh from the folder."""
     return Recording(load(run.path))

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from helpers.small_runs import again, build, copied, trained
+from helpers.small_runs import again, attacked, build, copied
 
 from leakbench import api
 from leakbench.attacking import guessing
@@ -18,9 +18,7 @@ from leakbench.scoring.truth import Truth
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    run = trained(tmp_path_factory.mktemp("runs"), "fedgn", rounds=5)
-    api.attack(run.path, "prototype_leakage")
-    return run
+    return attacked(tmp_path_factory.mktemp("runs"), rounds=5)
 
 
 @pytest.fixture

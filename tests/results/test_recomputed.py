@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from helpers.run_folders import called, edited
-from helpers.small_runs import copied, trained
+from helpers.small_runs import attacked, copied
 
-from leakbench import api
 from leakbench.base.errors import BrokenFile, LeakbenchError
 from leakbench.base.files import digest, read_csv, write_csv
 from leakbench.record.columns import RESULTS, RUN_UTILITY
@@ -21,9 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    run = trained(tmp_path_factory.mktemp("runs"), "fedgn", rounds=3)
-    api.attack(run.path, "prototype_leakage")
-    return run
+    return attacked(tmp_path_factory.mktemp("runs"), rounds=3)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.run_folders import edited
-from helpers.small_runs import copied, trained, tree_of
+from helpers.small_runs import attacked, copied, tree_of
 
 import leakbench
 from leakbench.base.errors import UsageError
@@ -18,7 +18,7 @@ from leakbench.base.files import digest, read_csv, read_sealed, read_tree, write
 from leakbench.base.tree import flat, tmap, unflat
 from leakbench.cli import run as run_cli
 from leakbench.record import columns
-from leakbench.record.folders import Run, load
+from leakbench.record.folders import Run
 from leakbench.verifying import Finding
 
 ROUNDS = 4
@@ -27,9 +27,7 @@ ROUNDS = 4
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with an attack on it."""
-    run = trained(tmp_path_factory.mktemp("runs"), rounds=ROUNDS, params={"sigma": 0.3})
-    leakbench.attack(run, "prototype_leakage")
-    return load(run.path)
+    return attacked(tmp_path_factory.mktemp("runs"), ROUNDS, params={"sigma": 0.3})
 
 
 @pytest.fixture
