@@ -118,9 +118,19 @@ def pull(replay: Replay, key: str, w: Tensor, outputs: Tensor) -> Tensor:
     For the prototype ``w`` (dim,) under the name ``key``; the loss is a mean over its examples.
     """
     z = outputs.detach().requires_grad_()
-    shape = (len(z), *replay.facts.shape)
-    x = torch.zeros(shape, dtype=z.dtype, device=z.device)
-    batch = Batch(x, torch.zeros(len(z), dtype=torch.long, device=z.device))
-    loss = replay.loss_of(Outputs(z), batch, {key: w})
-    (gradient,) = torch.autograd.grad(loss, z)
+    (gradient,) = torch.autograd.grad(_loss(replay, key, w, z), z)
     return -gradient * len(z)
+
+
+def slope(replay: Replay, key: str, w: Tensor, output: Tensor) -> Tensor:
+    """(dim,): the gradient of the method's own loss by the prototype ``w``, of one ``output``."""
+    free = w.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(_loss(replay, key, free, output[None]), free)
+    return gradient
+
+
+def _loss(replay: Replay, key: str, w: Tensor, outputs: Tensor) -> Tensor:
+    """(): as if the network had given ``outputs`` (k, dim)."""
+    x = torch.zeros(len(outputs), *replay.facts.shape, dtype=w.dtype, device=w.device)
+    batch = Batch(x, torch.zeros(len(outputs), dtype=torch.long, device=w.device))
+    return replay.loss_of(Outputs(outputs), batch, {key: w})

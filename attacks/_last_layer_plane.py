@@ -42,16 +42,26 @@ def images(moved: Tensor) -> int:
     return int((values > CLEAR * floor).sum())
 
 
-def plane(step: Step, rank: int) -> Plane:
-    """The plane of a step as if it was of ``rank`` images, from 1 to fewer than dim - 1."""
+def inputs(step: Step, rank: int) -> Tensor:
+    """(n, rank): a basis of the layer's inputs behind a step of ``rank`` images.
+
+    Of none, where noise hides them all: the usual input.
+    """
+    if not rank:
+        return step.usual[:, None] / step.usual.norm()
     _, _, right = torch.linalg.svd(step.moved, full_matrices=False)
-    basis = right[:rank].T  # (n, rank)
+    return right[:rank].T
+
+
+def plane(step: Step, basis: Tensor) -> Plane:
+    """The plane of a step whose inputs ``basis`` (n, rank) spans, rank below dim."""
     moved, reach = step.moved @ basis, step.start @ basis  # both (dim, rank)
     held = torch.linalg.lstsq(reach, moved).solution  # (rank, rank): p q' - M
     rest = moved - reach @ held
     _, values, pairs = torch.linalg.svd(rest, full_matrices=False)
     q = pairs[0]
-    q = q * (basis @ q @ step.usual).sign()
+    whole = basis @ q  # u's direction: a positive mix of the layer's inputs, a bias's being 1
+    q = q * (whole[-1] if step.bias else whole @ step.usual).sign()
     skew = held - held.T  # p q' - q p'
     p = skew @ q
     w = rest @ q + reach @ p
@@ -64,8 +74,8 @@ def plane(step: Step, rank: int) -> Plane:
     away = torch.linalg.lstsq(reach, w[:, None]).solution[:, 0]
     mixed = torch.outer(away, q) - held
     mixed = (mixed + mixed.T) / 2
-    whole = reach @ mixed @ reach.T
-    spread = (across @ whole @ across, across @ whole @ along, along @ whole @ along)
+    seen = reach @ mixed @ reach.T
+    spread = (across @ seen @ across, across @ seen @ along, along @ seen @ along)
     off = torch.cat([values[1:], (skew - torch.outer(p, q) + torch.outer(q, p)).flatten()])
     of = torch.cat([values, skew.flatten()])
     inverse = float(q @ torch.linalg.pinv(mixed) @ q)
@@ -73,7 +83,7 @@ def plane(step: Step, rank: int) -> Plane:
         across,
         along,
         strength * length,
-        rank,
+        basis.shape[1],
         float(off.norm() / of.norm().clamp(min=1e-300)),
         (float(spread[0]), float(spread[1]), float(spread[2])),
         inverse,

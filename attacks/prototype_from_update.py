@@ -62,7 +62,38 @@ class PrototypeFromUpdate(Attack):
         return why
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [self._guess(view, s, rng) for s in _last_layer.steps(view, view.round)]
+        found = {
+            s.message.sender: (s, *solved(view, s, rng)) for s in _last_layer.steps(view, view.round)
+        }
+        doubted = {c for c, (_, w, sure) in found.items() if w is not None and not sure}
+        older = self._older(view, doubted, rng)
+        out = []
+        for client, (_, w, sure) in found.items():
+            if w is None:
+                out.append(Guess(client, view.round, failed="the last layer did not move"))
+                continue
+            for weight, before in older.get(client, ()):
+                w = w + weight * before
+            out.append(Guess(client, view.round, {KEY: w.to(view.dtype)}, accepted=sure))
+        return out
+
+    def _older(
+        self, view: View, clients: set[str], rng: torch.Generator
+    ) -> dict[str, list[tuple[float, Tensor]]]:
+        """What the updates of earlier rounds say of ``clients``, with what it weighs.
+
+        Half for each round whose update is newer: a prototype moves meanwhile.
+        """
+        out: dict[str, list[tuple[float, Tensor]]] = {}
+        rounds = {m.round for m in view.messages("update") if m.sender in clients}
+        for t in sorted(rounds - {view.round}, reverse=True):
+            for step in _last_layer.steps(view, t):
+                client = step.message.sender
+                w = solved(view, step, rng)[0] if client in clients else None
+                if w is not None:
+                    seen = out.setdefault(client, [])
+                    seen.append((0.5 ** (len(seen) + 1), w))
+        return out
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         def dice() -> Tensor:
@@ -71,13 +102,6 @@ class PrototypeFromUpdate(Attack):
 
         found = _last_layer.steps(view, view.round)
         return [Guess(s.message.sender, view.round, {KEY: dice()}) for s in found]
-
-    def _guess(self, view: View, step: Step, rng: torch.Generator) -> Guess:
-        w, sure = solved(view, step, rng)
-        if w is None:
-            why = "the last layer did not move"
-            return Guess(step.message.sender, view.round, failed=why)
-        return Guess(step.message.sender, view.round, {KEY: w.to(view.dtype)}, accepted=sure)
 
 
 def solved(view: View, step: Step, rng: torch.Generator) -> tuple[Tensor | None, bool]:
@@ -99,7 +123,8 @@ def solved(view: View, step: Step, rng: torch.Generator) -> tuple[Tensor | None,
     rank = _last_layer_plane.images(step.moved)
     most = min(len(step.start), step.start.shape[1]) - 2
     fine = 0 < rank <= most
-    plane = _last_layer_plane.plane(step, rank if fine else 1)
+    used = min(rank, 1) if not fine else rank
+    plane = _last_layer_plane.plane(step, _last_layer_plane.inputs(step, used))
     t = _last_layer_cosine.of_many(plane, step.rate, pull) if plane.rank > 1 else None
     if t is None:
         t = _last_layer_cosine.of_one(plane, step.rate, pull)
@@ -110,7 +135,15 @@ def solved(view: View, step: Step, rng: torch.Generator) -> tuple[Tensor | None,
 
 
 def _moved(replay: Replay, key: str, w: Tensor, outputs: Tensor, view: View) -> Tensor:
-    """The prototype after the client's own step on it, where it makes one."""
-    if not key.startswith("own/"):
+    """The prototype after the client's own steps on it, where it makes any.
+
+    ``outputs`` (dim,) stands for its embeddings; the length that it is kept at is that of a start.
+    """
+    method, t = view.loss_method(), replay.message.round
+    if not key.startswith("own/") or method.optimizer != "sgd":
         return w
-    return w
+    made = [e for e in trainings(method, t, last=view.last) if e.phase == replay.message.phase]
+    own = replay.unknown[key].norm() * w
+    for _ in range(made[0].steps):
+        own = own - method.own_lr * method.schedule(t) * _last_layer.slope(replay, key, own, outputs)
+    return own / own.norm()
