@@ -159,18 +159,18 @@ class Answer:
         return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
 
     def prototypes(self) -> Tensor:
-        """(C, dim) float64: every client's true prototype after this round.
+        """(C, dim) float64: every client's true prototype after this round, or its codeword.
 
         Raises:
             NotMeasured: the method has none.
         """
         everyone = self.truth.round(self.round).get("everyone", {})
-        if "prototype" not in everyone:
+        true: Tensor | None = everyone.get("prototype", everyone.get("codeword"))
+        if true is None:
             raise NotMeasured(
                 "the method's clients have no true prototype to compare with (its `secrets` names"
                 " none)."
             )
-        true: Tensor = everyone["prototype"]
         return true.double()
 
     def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
