@@ -62,7 +62,8 @@ def _systematic(rows: Tensor) -> tuple[Tensor, Tensor]:
 
     The columns are the first that are independent.
     """
-    rows, free = rows.clone(), []
+    rows = rows.clone()
+    free: list[int] = []
     for column in range(rows.shape[1]):
         at = len(free)
         ones = rows[at:, column].nonzero().flatten()

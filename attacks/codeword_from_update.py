@@ -1,21 +1,21 @@
-"""Codewords from updates (ours): the signs of the last layer's step are the client's secret bits."""
+"""Codewords from updates (ours): the signs of the last layer's step are the secret bits."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from attacks import _linear_codes
+from attacks.label_inference import _output as last_layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.metrics import CODEWORD_BITS, P_LEAK
-from attacks.label_inference import _output as last_layer
 from leakbench.record import Message
 
-# Of so many clients whose updates say nothing, one codeword would be taken for right.
-SURE = 1e-3
+# The share of updates that say nothing whose codeword would be taken for right.
+SURE = 1e-6
 
 
 @runtime_checkable
@@ -41,7 +41,8 @@ class CodewordFromUpdate(Attack):
 
     Codewords are those of a public code, so wrong bits are found: the word of the code nearest to
     the vector, weighed by its numbers, that begins with the public number of who sent the update.
-    The number also tells the sign. The word is ``accepted`` if no more than one in a thousand
+    The number also tells the sign: where the opposite of a codeword is one, too, nothing else in
+    the last layer does. The word is ``accepted`` if no more than one in a million
     updates that say nothing would have a codeword as near; one that is not is left as it was read.
 
     No image, label, auxiliary data, proxy or search is needed, and one step of one batch is enough.
@@ -61,9 +62,11 @@ class CodewordFromUpdate(Attack):
 
     @property
     def threat(self) -> ThreatModel:
-        rounds = "all" if self.together else "audited"
         return ThreatModel(
-            kinds=("update",), rounds=rounds, knows=("method", "facts"), rung="method"
+            kinds=("update",),
+            rounds="all" if self.together else "audited",
+            knows=("method", "facts"),
+            rung="method",
         )
 
     def obstacle(self, run: Outline) -> str:
@@ -102,9 +105,7 @@ class CodewordFromUpdate(Attack):
         return view.messages("update", round=None if so_far else view.round)
 
     def _method(self, view: View) -> Coded:
-        method = view.loss_method()
-        assert isinstance(method, Coded)  # ``obstacle`` has seen to it
-        return method
+        return cast("Coded", view.loss_method())  # ``obstacle`` has seen to it
 
     def _known(self, view: View, who: str) -> Tensor:
         """The bits with which the codeword of client ``who`` begins."""
