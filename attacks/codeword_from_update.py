@@ -9,9 +9,9 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _linear_codes
-from attacks.label_inference import _output as last_layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.metrics import CODEWORD_BITS, P_LEAK
+from leakbench.metrics import CODEWORD_BITS, P_LEAK, RECOVERED, RECOVERY_PRECISION
+from leakbench.models import last_layer
 from leakbench.record import Message
 
 # The share of updates that say nothing whose codeword would be taken for right.
@@ -53,10 +53,10 @@ class CodewordFromUpdate(Attack):
 
     about: ClassVar[str] = "which secret codeword does a client's update train towards?"
     paper: ClassVar[str] = "ours; the decoder: Fossorier and Lin, IEEE Trans. Inf. Theory 1995"
-    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, CODEWORD_BITS)
+    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, RECOVERED, RECOVERY_PRECISION, CODEWORD_BITS)
 
     together: bool = Field(
-        True, description="read all updates of a client so far; false: those of the attacked round"
+        True, description="read all updates of a client so far; false: its newest alone"
     )
     decode: bool = Field(True, description="mend wrong bits; false: the signs as they were read")
 
@@ -64,7 +64,7 @@ class CodewordFromUpdate(Attack):
     def threat(self) -> ThreatModel:
         return ThreatModel(
             kinds=("update",),
-            rounds="all" if self.together else "audited",
+            rounds="all" if self.together else "last",
             knows=("method", "facts"),
             rung="method",
         )
@@ -85,10 +85,10 @@ class CodewordFromUpdate(Attack):
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         name, _ = last_layer(view.module)
-        sent: dict[str, list[Tensor]] = {m.sender: [] for m in self._sent(view)}
-        for m in self._sent(view, so_far=self.together):
-            if m.sender in sent:
-                sent[m.sender].append(m.payload[f"{name}.weight"].double().cpu())
+        sent: dict[str, list[Tensor]] = {}
+        for m in self._sent(view):
+            step = m.payload[f"{name}.weight" if name else "weight"]
+            sent.setdefault(m.sender, []).append(step.double().cpu())
         return [self._read(view, who, steps) for who, steps in sent.items()]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
@@ -101,8 +101,8 @@ class CodewordFromUpdate(Attack):
             out.append(self._guess(view, who, bits > 0))
         return out
 
-    def _sent(self, view: View, *, so_far: bool = False) -> list[Message]:
-        return view.messages("update", round=None if so_far else view.round)
+    def _sent(self, view: View) -> list[Message]:
+        return view.messages("update", last_layer=True)
 
     def _method(self, view: View) -> Coded:
         return cast("Coded", view.loss_method())  # ``obstacle`` has seen to it

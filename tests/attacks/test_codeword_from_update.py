@@ -22,7 +22,7 @@ from leakbench.record.policy import Policy
 from leakbench.scoring.truth import Truth
 
 CLIENTS, IMAGES = 10, 16
-ALL = Policy(audited=10, probes=0)
+ALL = Policy(probes=0)  # the last layer of everybody
 SMALL = {"model": "mlp", "width": 8, "dim": 8}
 
 
