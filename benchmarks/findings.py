@@ -141,11 +141,11 @@ def section(name: str, scale: str, rows: Sequence[Row]) -> list[str]:
     """One table's methods, each in a sentence and a small table; the command first."""
     out = []
     for dataset in dict.fromkeys(r.dataset for r in rows):
-        methods = [
-            text
-            for label in dict.fromkeys(r.label for r in rows if r.dataset == dataset)
-            if (text := method([r for r in rows if (r.dataset, r.label) == (dataset, label)]))
-        ]
+        by_label: dict[str, list[Row]] = {}
+        for r in rows:
+            if r.dataset == dataset:
+                by_label.setdefault(r.label, []).append(r)
+        methods = [text for text in map(method, by_label.values()) if text]
         if methods:
             title = TITLES.get((name, dataset), f"`{name}` at scale {scale}, {dataset}")
             command = f"    leakbench reproduce {name} --scale {scale}"

@@ -55,7 +55,7 @@ def _scale(time: str, setup: Setup) -> dict[str, Scale]:
 _PAIRS = Setup(
     dataset="cifar100",
     task="digit-pairs",
-    rounds=600,
+    rounds=1000,
     task_params={"evaluations": 10},
     stand_in="pairs of 8x8 digits, 100 classes, one per client, in place of CIFAR-100",
     differs=("a perceptron of 128 hidden units, not ResNet-18", "40 images a client, not 500"),
