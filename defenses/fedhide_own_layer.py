@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
-from defenses._last_layer import last_layer
 from defenses.fedhide import FedHide
 from leakbench import Facts, UsageError
+from leakbench.models import last_layer
 
 _MARK = "stays_with_the_client"
 

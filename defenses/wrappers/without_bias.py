@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from defenses._last_layer import last_layer
 from leakbench import Client, Tree, Wrapper
+from leakbench.models import last_layer
 
 
 class WithoutBias(Wrapper):

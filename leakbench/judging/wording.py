@@ -49,3 +49,8 @@ def of_clusters(row: Number) -> str:
     owners = {u.cluster for m in row.parts for u in m.units["attack"]}
     clients = all(o.startswith("client/") for o in owners)
     return "clients" if clients and owners else f"{row.meaning.unit}s"
+
+
+def kinds_of(kind: str) -> str:
+    """Messages of a kind, as a sentence names them: "updates", "mean data"."""
+    return (kind if kind.endswith(("s", "data")) else f"{kind}s").replace("_", " ")

@@ -19,5 +19,7 @@ from .labels import LABEL_SET as LABEL_SET
 from .prototypes import P_LEAK as P_LEAK
 from .prototypes import P_LEAK_PUBLIC as P_LEAK_PUBLIC
 from .prototypes import PROTOTYPE_COSINE as PROTOTYPE_COSINE
+from .prototypes import RECOVERED as RECOVERED
+from .prototypes import RECOVERY_PRECISION as RECOVERY_PRECISION
 from .prototypes import likeness as likeness
 from .reidentification import REIDENTIFIED as REIDENTIFIED
