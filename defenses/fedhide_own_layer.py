@@ -22,7 +22,9 @@ class FedHideOwnLayer(FedHide):
     that no other client pulls at, and L_pos alone would let it answer w to anything.
 
     Repairs: the step of the last layer is in no message. Does not repair: the proxies, which are
-    FedHide's; and what the layers below tell of w. Undefended: alpha = 1; the layer stays.
+    FedHide's; nor the step of the layer below, which is that of the last one seen through it: all
+    clients began with the same public numbers, and who takes these for the layer still names them.
+    Undefended: alpha = 1; the layer stays.
 
     There is no one global model: each client's fit is told with its own layer.
     """
