@@ -467,3 +467,12 @@ def test_a_kind_that_nobody_read_is_a_gap_in_the_evidence():
     summed = [{**sent[1], "receiver": "aggregator"}, sent[0]]
     hidden = change(base, runs=runs_of(r.meta | {"sent": summed} for r in base.runs))
     assert unread(topics.PROTOTYPES, hidden, proxies) == ()
+
+
+def test_a_sentence_says_that_a_client_attacks():
+    seen = number(0.94)
+    curious = change(seen, attacker=change(seen.attacker, observer=("client/9",)))
+    told = said(case(curious, worst=curious))
+    assert told.startswith("Leaks: an attacker who is client/9 (one of those who take part) names")
+    both = change(seen, attacker=change(seen.attacker, observer=("server", "client/9")))
+    assert said(case(both, worst=both)).startswith("Leaks: an attacker names")
