@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from attacks import _label_shares, _updates
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
+from leakbench.models import last_layer
 from leakbench.record import Message
 
 
@@ -95,7 +96,7 @@ class LabelInference(Attack):
         why = super().obstacle(run)
         if why or self.source == "message":
             return why
-        name, last = _output(run.module())
+        name, last = last_layer(run.module())
         outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
             return (
@@ -148,7 +149,7 @@ class LabelInference(Attack):
                 why = "the message holds no labels: expected integers (n,) or shares (n, K)"
                 return Guess(m.sender, view.round, failed=why)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
-        bias = f"{_output(view.module)[0]}.bias"
+        bias = f"{last_layer(view.module)[0]}.bias"
         if self.source == "calibrated":
             found = _label_shares.calibrated(view, m, bias)
             if isinstance(found, str):
@@ -180,10 +181,3 @@ def counted(labels: Tensor, classes: int) -> Tensor | None:
     # A wrapper's noise cancels in the mean before it is cut off at 0.
     mean = labels.double().mean(0).clamp(min=0)
     return mean if bool(mean.any()) else None
-
-
-def _output(module: nn.Module) -> tuple[str, nn.Linear | None]:
-    """The last layer that has weights, if it is linear, and its name."""
-    layers = [(name, m) for name, m in module.named_modules() if list(m.parameters(recurse=False))]
-    name, last = layers[-1] if layers else ("", None)
-    return name, last if isinstance(last, nn.Linear) else None

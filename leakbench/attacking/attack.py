@@ -13,6 +13,7 @@ from pydantic import Field
 from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.metric import Metric
 from leakbench.base.spec import Spec
+from leakbench.federation.traffic import party
 
 if TYPE_CHECKING:
     import torch
@@ -65,12 +66,26 @@ class Attack(Spec):
 
         Empty where it fits.
         """
+        if self.threat.observer.startswith("client/"):
+            return self._unseen(run)
         sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
         lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:
                 return f"the server receives only the sum of what clients send as {lacking[0]}"
             return f"clients send the {self.threat.observer} no {lacking[0]}"
+        return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
+
+    def _unseen(self, run: Outline) -> str:
+        """Why a curious client gets nothing of the others to attack; empty where it does."""
+        who = self.threat.observer
+        if party(who) >= run.facts.clients:
+            return f"there is no {who}: the clients are 0 to {run.facts.clients - 1}"
+        given = {s["kind"] for s in run.sent if s["sender"] == "server"}
+        to_all = {s["kind"] for s in run.sent if s["receiver"] == "client/*"}
+        lacking = [k for k in self.attacks(run) if k not in given & to_all]
+        if lacking:
+            return f"clients receive no {lacking[0]} of other clients"
         return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
     def attacks(self, run: Outline) -> tuple[str, ...]:

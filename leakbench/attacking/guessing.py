@@ -72,7 +72,8 @@ def _outside(recording: Recording, attack: Attack, stage: str) -> set[tuple[Any,
     t = 0 if stage == BEFORE else recording.spec.rounds + 1
     kinds = attack.attacks(Outline(recording, attack.threat))
     sent = [m for m in recording.transcript if m.round == t and m.kind in kinds]
-    return {m.name for m in sent if m.sender.startswith("client/") and m.probe is None}
+    whole = [m for m in sent if m.probe is None and not m.part]
+    return {m.name for m in whole if m.sender.startswith("client/")}
 
 
 def _every(
@@ -194,6 +195,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
         "attack": name,
         "params": attack.parameters(),
         "threat": threat.parameters(),
+        "reads": sorted(attack.attacks(Outline(recording, threat))),
         "order": attack.order,
         "paper": attack.paper,
         "metrics": {},

@@ -7,7 +7,7 @@ It does not say whether the messages are those that were sent or those of the co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ class Handout:
         found = []
         for m in read_messages(self.folder, [MESSAGES]):
             payload = tmap(lambda t: t.to(self.device), m.payload)
-            found.append(Message(*m.name[:5], payload, m.probe))
+            found.append(replace(m, payload=payload))
         return found
 
     @property

@@ -45,6 +45,8 @@ class Metric:
     control: Callable[[Guess, Any], list[Score]] | None = None
     # Counted over everything there is: nothing is sampled, so the mean has no width.
     exact: bool = False
+    # Units are only those whose guess the attack's own self-check accepted.
+    accepted_only: bool = False
     # Where the blind guess is the class mean, a row that is no better is flagged.
     class_mean: bool = False
     # Of all guesses, one answer and all scores of a row: what a reader would miss in it (a line in

@@ -129,10 +129,13 @@ class View:
         round: int | None = None,
         phase: int | None = None,
         probe: bool = False,
+        last_layer: bool = False,
     ) -> list[Message]:
         """Messages of one kind, oldest first.
 
-        With ``probe`` the single-image updates instead of the real ones.
+        With ``probe`` the single-image updates instead of the real ones. With ``last_layer`` also
+        the updates of which only the last layer's part was kept: in an audited round those of all
+        its clients that were not audited.
 
         Raises:
             ThreatViolation: the kind is not declared.
@@ -147,6 +150,7 @@ class View:
             return (
                 m.kind == kind
                 and (m.probe is not None) == probe
+                and (last_layer or not m.part)
                 and sender in (None, m.sender)
                 and round in (None, m.round)
                 and phase in (None, m.phase)

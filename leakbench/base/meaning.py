@@ -35,6 +35,9 @@ class Topic(Spec):
     ask: str = Field(
         description="what clients do, and the question: 'send .... Can an attacker ...?'"
     )
+    secrets: tuple[str, ...] = Field(
+        (), description="it is asked of methods that mean to hide one of these; (): of any"
+    )
     contents: bool = Field(
         True,
         description="is it answered by what a message says? false: by who got it, whatever it says",
@@ -70,6 +73,9 @@ class Meaning(Spec):
     axis: Axis | None = Field(None, description="None: by its scale and range")
     public: str = Field("", description="the metric of the same without what the truth gives")
     topic: Topic | None = Field(None, description="None: a topic of its own")
+    judges: bool = Field(
+        True, description="False: it stands beside another metric, and nothing is judged by it"
+    )
     rank: int = Field(0, description="place among the metrics of its topic, the lowest judges")
 
     @classmethod

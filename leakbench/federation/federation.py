@@ -24,6 +24,7 @@ from leakbench.federation.selection import round_size, select
 from leakbench.federation.task import Task, TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
+from leakbench.models.stages import last_layer, of_layer
 
 
 class Federation:
@@ -50,6 +51,8 @@ class Federation:
         self.augment = task.augment if type(task).augment is not Task.augment else None
         module = method.module(task.module(self.facts), self.facts)
         self.module = module.to(self.device, dtype).eval()
+        name, _ = last_layer(self.module)
+        self.last_layer = tuple(of_layer(name, dict(self.module.named_parameters())))
         self.runner = PartyRunner(method, self.wrappers, self.module, self.facts, seed, dtype)
         self.execution = Execution(self.engine, method, self.data)
         self.phases, self.fallbacks = self.execution.phases, self.execution.fallbacks
@@ -143,6 +146,7 @@ class Federation:
         local = engines.LocalTraining(self.runner, name, self.t, self.inbox)
         with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
             out = self.execution.training(local, each, todo, share)
+        self.recorder.trained(self, name, each, todo, out.get("update", {}))
         self.columns.write(self.chosen, {"own": out["own"], "kept": out["kept"]})
         self.losses = out["loss"]
         self.local = {} if m.fusible else {"local": out["local"]}
@@ -162,6 +166,10 @@ class Federation:
         method = self.method.undefended()
         runner = PartyRunner(method, (), self.module, self.facts, self.seed, self.dtype)
         return self._run(runner, name, each)["sent"]
+
+    def bare_runner(self) -> PartyRunner:
+        """What trains as the clients do, without any wrapper."""
+        return PartyRunner(self.method, (), self.module, self.facts, self.seed, self.dtype)
 
     def _named(self, function: str) -> str:
         return f"{type(self.method).__name__}.{function}"

@@ -22,6 +22,9 @@ class Observer(Generic[Fed]):
     def training(self, fed: Fed, name: str, each: Tree, todo: Plan) -> None:
         """The chosen clients, holding ``each``, are about to train on ``todo``."""
 
+    def trained(self, fed: Fed, name: str, each: Tree, todo: Plan, update: Tree) -> None:
+        """They did; ``update``: what each sent, stacked, or {} where only the mean was made."""
+
     def summed(self, fed: Fed, kind: str, payload: Tree) -> None:
         """The aggregator sent the server the (weighted mean) sum of what it got."""
 

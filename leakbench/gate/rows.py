@@ -24,7 +24,7 @@ _FINAL_MODEL = "checkpoint/model.safetensors"
 
 
 def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
-    """Of every setting with a complete run: each number of tradeoff.csv, and the final utility.
+    """Of every setting with a complete run: each number that judges, and the final utility.
 
     Raises:
         BrokenFile: the final model lies outside its run folder.
@@ -33,7 +33,7 @@ def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
     for setting in settings:
         if setting.final:
             out.append(_utility(setting, setting.final))
-            out += [_leakage(setting, n) for n in setting.numbers]
+            out += [_leakage(setting, n) for n in setting.numbers if n.meaning.judges]
     return out
 
 

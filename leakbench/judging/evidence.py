@@ -33,6 +33,7 @@ class Evidence(Part):
     present: int | None = None
     # Numbers of the question's other metrics, some of whose units are as good as the original.
     beside: tuple[Number, ...] = ()
+    reads: tuple[str, ...] = ()  # the kinds of message that its attacks read
     gaps: tuple[str, ...] = ()  # runs and attacks that gave no number, a clause each
     instead_of: str = ""  # the question's own metric, where it was not measured here
     public: Number | None = None  # without what the attack was given from the truth

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from leakbench.base.meaning import Topic
+from leakbench.judging.wording import kinds_of
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
@@ -32,6 +34,19 @@ def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
         if attacked - seeds:
             out.append(f"{name} has no number in seed {_listed(attacked - seeds)}")
     return tuple(dict.fromkeys(out))
+
+
+def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
+    """A clause where the server receives what may tell the same, and nobody looked into it.
+
+    A prototype is in a proxy, and in the update that was made with it.
+    """
+    if not attacks or not topic.contents:
+        return ()
+    read = {kind for n in attacks for kind in n.attacker.reads}
+    left = sorted(setting.received & {*topic.kinds} - read)
+    names = [f"its {kinds_of(kind)}" for kind in left]
+    return (f"{' and '.join(names)} were not attacked for this",) if left else ()
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.base.meaning import Meaning
+from leakbench.base.meaning import Meaning, Topic
 from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
-from leakbench.judging.gaps import gaps
+from leakbench.judging.gaps import gaps, unread
 from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
@@ -42,7 +42,7 @@ def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> l
         missing: what is not there, and why.
     """
     asked: dict[tuple[str, str, bool, str], dict[str, Meaning]] = defaultdict(dict)
-    for n in (n for s in settings for n in s.numbers):
+    for n in (n for s in settings for n in s.numbers if n.meaning.judges):
         topic = n.meaning.question.name
         asked[n.configuration.task, topic, n.probe, when(n.stage)][n.metric] = n.meaning
     reasons = _Reasons(settings, missing)
@@ -146,11 +146,11 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
     others = [n for found in asked.values() for n in found if not n.attacker.made]
     special = {n.attacker.name: n for n in numbers if n.attacker.made}
     public = _asked(setting, (meaning.public, *at[1:]))
-    kinds = set(question.topic.kinds)
+    own = [n for n in numbers if not n.attacker.made]
     state = UNDONE.get(setting.state, "")
     evidence = Evidence(
         meaning=meaning,
-        attacks=tuple(n for n in numbers if not n.attacker.made),
+        attacks=tuple(own),
         cascade=special.get(CASCADE),
         any_attack=special.get(ANY),
         seeds=len(setting.seeds),
@@ -158,7 +158,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         dead_because=setting.dead_because,
         kind=question.topic.kind,
         sends=tuple(sorted(setting.kinds - {"model"})),
-        sends_kind=not setting.every or not kinds or bool(setting.kinds & kinds),
+        sends_kind=_sends_kind(question.topic, setting),
         reason=setting.why if state else _because(why),
         state=state,
         audited=_audited(setting) if question.topic.kind == "update" else None,
@@ -166,7 +166,8 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         public=_largest([n for n in public if not n.attacker.made]),
         unmeasured=why.unmeasured,
         beside=tuple(n for n in others if n.power and n.power.as_good),
-        gaps=(*gaps(setting, [n for n in numbers if not n.attacker.made]), *why.gone),
+        reads=tuple(sorted({kind for n in own for kind in n.attacker.reads})),
+        gaps=(*gaps(setting, own), *unread(question.topic, setting, own), *why.gone),
         instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )
     verdict = judge(evidence)
@@ -177,6 +178,13 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         none = {"attacks": (), "cascade": None, "any_attack": None, "beside": ()}
         evidence = evidence.model_copy(update=none)
     return Judged(setting=setting, evidence=evidence, verdict=verdict, sentence=told)
+
+
+def _sends_kind(topic: Topic, setting: Setting) -> bool:
+    """Is there anything of it to attack? Yes, where nothing says that there is not."""
+    if topic.secrets and setting.secrets is not None and not setting.secrets & {*topic.secrets}:
+        return False
+    return not setting.every or not topic.kinds or bool(setting.kinds & {*topic.kinds})
 
 
 def _because(why: _Why) -> str:

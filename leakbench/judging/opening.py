@@ -15,7 +15,7 @@ from leakbench.judging.praise import alike, candidate, leaks_least, least_leakin
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS
 from leakbench.judging.verdict import Word
-from leakbench.judging.wording import amount, plural
+from leakbench.judging.wording import amount, kinds_of, plural
 from leakbench.results.number import Utility
 
 # What a word counts as, where settings that cannot be judged are counted.
@@ -249,13 +249,12 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
             continue
         read = other.topic.contents and not other.probe
         if found.verdict.rule not in (1, 2) and read:
-            attacked |= set(other.topic.kinds)
+            attacked |= set(found.evidence.reads)
         if other is question or found.verdict.rule in (1, 2):
             continue
         if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
-    plural = {k: k if k.endswith(("s", "data")) else f"{k}s" for k in setting.kinds}
-    left = sorted(plural[k].replace("_", " ") for k in setting.kinds - attacked - {"model"})
+    left = sorted(kinds_of(k) for k in setting.kinds - attacked - {"model"})
     if left:
         but = " but by probes" if any(q.probe for q in every) else ""
         out.append(f"Its {' and '.join(left)} were not attacked{but}.")

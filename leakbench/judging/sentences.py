@@ -5,7 +5,7 @@ from __future__ import annotations
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.shortfall import copied, doubted, exact_units, settle, too_few
 from leakbench.judging.verdict import Verdict
-from leakbench.judging.wording import amount, between, plural
+from leakbench.judging.wording import amount, between, by, plural
 from leakbench.results.number import Number
 
 ATTACKERS = {
@@ -47,7 +47,7 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
         )
         if verdict.beyond_floor and got:
             text += (
-                f" It is not private either: an attacker {verb}"
+                f" It is not private either: {by(got)} {verb}"
                 f" {amount(evidence, got, got.value.value, full=True)}."
             )
         return text
@@ -69,7 +69,7 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
     blind = f"{verb} {amount(evidence, got, got.floor.value)}"
     if verdict.rule == 5:
         return (
-            f"Leaks: an attacker {verb} {amount(evidence, got, got.value.value, full=True)},"
+            f"Leaks: {by(got)} {verb} {amount(evidence, got, got.value.value, full=True)},"
             f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}."
         )
     if verdict.rule == 6:
@@ -87,7 +87,7 @@ def _first(evidence: Evidence, verdict: Verdict) -> str:
         )
     if verdict.rule == 8:
         return (
-            f"Leaks in part: an attacker {verb}"
+            f"Leaks in part: {by(got)} {verb}"
             f" {amount(evidence, got, got.value.value, full=True)}, at worst"
             f" {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
             f" nothing defended it is {amount(evidence, got, got.control.value)}."

@@ -49,3 +49,19 @@ def of_clusters(row: Number) -> str:
     owners = {u.cluster for m in row.parts for u in m.units["attack"]}
     clients = all(o.startswith("client/") for o in owners)
     return "clients" if clients and owners else f"{row.meaning.unit}s"
+
+
+def kinds_of(kind: str) -> str:
+    """Messages of a kind, as a sentence names them: "updates", "mean data"."""
+    return (kind if kind.endswith(("s", "data")) else f"{kind}s").replace("_", " ")
+
+
+def by(number: Number) -> str:
+    """Who attacked, as a sentence begins or goes on with it.
+
+    "an attacker" at the server, or "an attacker who is client/9 (one of those who take part)".
+    """
+    clients = [o for o in number.attacker.observer if o.startswith("client/")]
+    if not clients or len(clients) < len(number.attacker.observer):
+        return "an attacker"
+    return f"an attacker who is {' or '.join(clients)} (one of those who take part)"

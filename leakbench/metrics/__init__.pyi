@@ -22,5 +22,7 @@ from .pictures import PICTURE_PSNR as PICTURE_PSNR
 from .prototypes import P_LEAK as P_LEAK
 from .prototypes import P_LEAK_PUBLIC as P_LEAK_PUBLIC
 from .prototypes import PROTOTYPE_COSINE as PROTOTYPE_COSINE
+from .prototypes import RECOVERED as RECOVERED
+from .prototypes import RECOVERY_PRECISION as RECOVERY_PRECISION
 from .prototypes import likeness as likeness
 from .reidentification import REIDENTIFIED as REIDENTIFIED

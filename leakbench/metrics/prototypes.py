@@ -12,6 +12,8 @@ from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
 
 _TIE = 1e-9
+SAME = 0.99  # a cosine above is the same prototype
+NEAR = 0.1  # of the clients' spread, where a method compares by distance
 
 
 def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
@@ -136,33 +138,72 @@ PROTOTYPE_COSINE = Metric(
 )
 """Cosine of the guess to the true prototype; floor: another client's true prototype."""
 
-RECOVERED = Meaning(
-    name="recovered",
-    direction="up",
-    low=0.0,
-    high=1.0,
-    unit="client",
-    share=True,
-    title="share of prototypes recovered",
-    verb="recovers the prototypes of",
-    noun="clients",
-    about="Share of clients whose recovered prototype has a cosine above 0.99 to the true one.",
-    topic=topics.PROTOTYPES,
-    rank=1,
-)
-"""Of attacks that solve for prototypes, and of none here yet."""
 
-RECOVERY_PRECISION = Meaning(
-    name="recovery_precision",
-    direction="up",
-    low=0.0,
-    high=1.0,
-    unit="client",
-    share=True,
-    title="precision of what is called recovered",
-    verb="is right about",
-    about="Of the prototypes that the attack itself calls recovered, the share that are.",
-    topic=topics.PROTOTYPES,
-    rank=4,
+def _recovered(guess: Guess, answer: Answer) -> list[Score]:
+    found, true = guess.tensors["prototype"].double(), answer.prototypes()
+    return [Score(guess.unit, guess.unit, float(_is(found, true, answer.client, answer.distance)))]
+
+
+def _is(found: Tensor, true: Tensor, client: int, distance: str) -> bool:
+    """Is ``found`` (dim,) as good as client's row of ``true`` (C, dim)?"""
+    if distance == "euclidean":
+        spread = float((true - true.mean(0)).norm(dim=-1).mean())
+        return float((found - true[client]).norm()) < NEAR * spread
+    return float(likeness(found, true[client][None], "cosine")[0]) > SAME
+
+
+def _others_recovered(guess: Guess, answer: Answer) -> list[Score]:
+    """The guess held against another client's true prototype: the mean over all others."""
+    found, true = guess.tensors["prototype"].double(), answer.prototypes()
+    others = [c for c in range(len(true)) if c != answer.client]
+    hits = [float(_is(found, true, c, answer.distance)) for c in others]
+    return [Score(guess.unit, guess.unit, sum(hits) / max(len(hits), 1))]
+
+
+RECOVERED = Metric(
+    Meaning(
+        name="recovered",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        share=True,
+        title="share of prototypes recovered",
+        verb="recovers the prototypes of",
+        noun="clients",
+        about="Share of clients whose recovered prototype has a cosine above 0.99 to the true one.",
+        topic=topics.PROTOTYPES,
+        rank=1,
+    ),
+    needs=("prototype",),
+    score=_recovered,
+    floor=_others_recovered,
+    floor_of="attack",
 )
-"""The same: stands beside ``RECOVERED``."""
+"""Cosine above 0.99 to the true one; by distance: nearer than a tenth of the clients' spread.
+
+Floor: the guess held against the other clients' true prototypes.
+"""
+
+RECOVERY_PRECISION = Metric(
+    Meaning(
+        name="recovery_precision",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="client",
+        share=True,
+        title="precision of what is called recovered",
+        verb="is right about",
+        about="Of the prototypes that the attack itself calls recovered, the share that are.",
+        topic=topics.PROTOTYPES,
+        rank=4,
+        judges=False,
+    ),
+    needs=("prototype",),
+    score=_recovered,
+    floor=_others_recovered,
+    floor_of="attack",
+    accepted_only=True,
+)
+"""``RECOVERED`` among the guesses that the attack accepted; the others are no units of it."""

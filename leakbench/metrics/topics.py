@@ -7,11 +7,12 @@ from leakbench.base.meaning import Topic
 PROTOTYPES = Topic(
     name="prototypes",
     order=1,
-    kinds=("prototype",),
+    kinds=("prototype", "update"),
     kind="prototype",
+    secrets=("prototype", "codeword"),
     ask=(
-        "share a prototype each (one vector that sums up their data) in place of the data. Can an"
-        " attacker tell whose it is?"
+        "keep a prototype each (one vector that sums up their data) and send what stands for it, or"
+        " what they learned with it. Can an attacker tell whose it is?"
     ),
 )
 IMAGES = Topic(

@@ -8,3 +8,5 @@ from .resnets import resnet8 as resnet8
 from .resnets import resnet18 as resnet18
 from .resnets import resnet32 as resnet32
 from .stages import Stages as Stages
+from .stages import last_layer as last_layer
+from .stages import of_layer as of_layer

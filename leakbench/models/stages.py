@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 
@@ -28,3 +30,16 @@ class Stages(nn.Module):
         for name in names[first + 1 : last + 1]:
             x = self.get_submodule(name)(x)
         return x
+
+
+def last_layer(module: nn.Module) -> tuple[str, nn.Linear | None]:
+    """The name of the last layer that has parameters of its own, and the layer if it is linear."""
+    layers = [(name, m) for name, m in module.named_modules() if [*m.parameters(recurse=False)]]
+    name, last = layers[-1] if layers else ("", None)
+    return name, last if isinstance(last, nn.Linear) else None
+
+
+def of_layer(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of one layer of a network, by their full names, in their order."""
+    at = f"{name}." if name else ""
+    return {k: v for k, v in tensors.items() if k.rpartition(".")[0] == at.removesuffix(".")}

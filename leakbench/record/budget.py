@@ -12,6 +12,7 @@ from leakbench.base.tree import Tree, nbytes
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.federation.selection import round_size
+from leakbench.record import last_layers
 from leakbench.record.messages import LARGE
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import LARGEST
@@ -83,7 +84,13 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     batch = seen * inputs if recorded else 0
     probes = min(policy.probes, method.batch)
     update = doubled * model + own  # beside it in the truth: what the client held before
-    return audits * phases * (model + audited * (update + batch + probes * (update + inputs)))
+    parts = 0
+    if policy.name == "standard" and policy.audited:
+        layer = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
+        parts = doubled * layer * min(last_layers.affordable(fed), chosen - audited)
+    kept = [policy.keeps_last_layers(t, rounds, method.fraction) for t in range(rounds + 2)]
+    whole = audits * (model + audited * (update + batch + probes * (update + inputs)))
+    return phases * (whole + sum(kept) * parts)
 
 
 def fitted(

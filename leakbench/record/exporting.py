@@ -30,7 +30,17 @@ FILES = (
 )
 ROUNDS = "transcript/round-"
 KEPT = (
-    *("schema", "status", "method", "hides", "distance", "engine", "phases", "fallbacks"),
+    *(
+        "schema",
+        "status",
+        "method",
+        "hides",
+        "secrets",
+        "distance",
+        "engine",
+        "phases",
+        "fallbacks",
+    ),
     *("device", "dtype", "versions", "commit", "dirty"),
     *("utility", "facts", "stages", "sent", "missing", "stand_in", "test_data"),
     *("data", "sources", "begun_by"),

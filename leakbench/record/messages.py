@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import inside, read_tree, write_tree
@@ -32,6 +32,8 @@ class Message:
     kind: str
     payload: Tree
     probe: int | None = None  # the single image for which the client would have sent this update
+    # "": all of it. "last_layer": of this update only the last layer's part was kept.
+    part: Literal["", "last_layer"] = ""
 
     @property
     def name(self) -> tuple[int, int, str, str, str, int | None]:
@@ -46,9 +48,15 @@ def round_file(t: int) -> str:
 
 def write_messages(path: Path, messages: list[Message]) -> None:
     """The messages of one round; their table is the header, tensors are `<i>/payload[/<name>]`."""
-    table = [dict(zip(COLUMNS, m.name, strict=True)) for m in messages]
+    table = [_line(m) for m in messages]
     payloads = {str(i): {"payload": m.payload} for i, m in enumerate(messages)}
     write_tree(path, payloads, {"messages": table}, sync=False)
+
+
+def _line(m: Message) -> dict[str, Any]:
+    """What the header of a file says of a message; its part, where it is not whole."""
+    part = {"part": m.part} if m.part else {}
+    return {**dict(zip(COLUMNS, m.name, strict=True)), **part}
 
 
 def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:

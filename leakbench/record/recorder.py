@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, modal
-from leakbench.federation.party_runner import PartyRunner
+from leakbench.record import last_layers
 from leakbench.record.messages import Message, round_file, write_messages
 from leakbench.record.policy import Policy
 
@@ -54,6 +55,10 @@ class Recorder(Observer[Federation]):
         """Keep a broadcast as one message, or each receiver's own."""
         size = nbytes(payload) // (len(fed.chosen) if each else 1)
         if not self._keeps(fed, kind, size, uplink=False):
+            if kind == "model" and self._keeps_last_layers(fed):
+                part = last_layers.part_of(fed, payload)
+                told = Message(fed.t, fed.phase, "server", "client/*", kind, part)
+                self.sent += [replace(told, part="last_layer")] if part else []
             return
         to = [("client/*", payload)]
         if each:
@@ -119,11 +124,10 @@ class Recorder(Observer[Federation]):
         """Audited clients are trained apart, by the reference: the real update and the probes."""
         if not self.policy.audits(fed.t, self.rounds):
             return
-        order = shared(fed.seed, "audit", round=fed.t).permutation("clients", len(fed.chosen))
-        audited = order if self.policy.name == "all" else order[: self.policy.audited]
+        audited, _ = self._audited(fed)
         norm = torch.nn.modules.batchnorm._BatchNorm  # one image has no batch statistics
         normed = any(isinstance(m, norm) for m in modal(fed.module))
-        for j in audited.sort().values.tolist():
+        for j in audited:
             rows, batches = todo.rows(j), todo.batches(fed.data, j)
             self._update(fed, name, row(each, j), rows, batches, None)
             if normed or not batches:
@@ -131,6 +135,35 @@ class Recorder(Observer[Federation]):
             for p in range(min(self.policy.probes, len(rows[0]))):
                 one = Batch(batches[0].x[p : p + 1], batches[0].y[p : p + 1])
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
+
+    def trained(self, fed: Federation, name: str, each: Tree, todo: Plan, update: Tree) -> None:
+        """Of those who are not audited the last layer's part of the update is kept.
+
+        An attack on that part so has all clients for units. Where single updates were never made,
+        they are made here by the reference.
+        """
+        if not self._keeps_last_layers(fed):
+            return
+        kept = self._audited(fed)[1]
+        to = "aggregator" if "update" in fed.summed else "server"
+        for part in last_layers.of(fed, kept, name, each, todo, update):
+            client = (fed.t, fed.phase, part.client)
+            message = Message(*client, to, "update", part.sent, part="last_layer")
+            self.sent.append(message)
+            if part.bare is not None:
+                self._bare(replace(message, receiver="server", payload=part.bare), message)
+
+    def _keeps_last_layers(self, fed: Federation) -> bool:
+        return self.policy.keeps_last_layers(fed.t, self.rounds, fed.method.fraction)
+
+    def _audited(self, fed: Federation) -> tuple[list[int], list[int]]:
+        """The places among the chosen of those whose updates are kept whole, and in part."""
+        order = shared(fed.seed, "audit", round=fed.t).permutation("clients", len(fed.chosen))
+        if self.policy.name == "all":
+            return sorted(order.tolist()), []
+        many = self.policy.audited if self.policy.audits(fed.t, self.rounds) else 0
+        more = many + last_layers.affordable(fed)
+        return sorted(order[:many].tolist()), sorted(order[many:more].tolist())
 
     def _batch(
         self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]
@@ -165,7 +198,7 @@ class Recorder(Observer[Federation]):
             message = Message(*client, to, "update", trained["update"], probe)
             self.sent.append(message)
             if any("update" in w.kinds for w in fed.wrappers):
-                plain = PartyRunner(fed.method, (), fed.module, fed.facts, fed.seed, fed.dtype)
+                plain = fed.bare_runner()
                 bare = plain.train(name, fed.t, each, fed.inbox, batches, path=path)["update"]
                 self._bare(Message(*client, "server", "update", bare, probe), message)
         batch = self._batch(fed, rows, batches)

@@ -29,6 +29,7 @@ def described(
         "spec": spec.model_dump(mode="json"),
         "method": made.method.display(),
         "hides": made.method.hides() or bool(made.wrappers),
+        "secrets": sorted(fed.secrets()),
         "distance": made.method.distance,
         "engine": fed.engine,
         "utility": {

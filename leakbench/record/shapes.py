@@ -123,6 +123,7 @@ class RunJson(_Provenance):
     id: Text
     spec: _Spec
     hides: bool = True
+    secrets: Annotated[list[Name], Field(max_length=1_000)] = []
     distance: Name = ""
     engine: Name = ""
     phases: dict[Name, Text] = {}
@@ -164,6 +165,7 @@ class AttackJson(_Provenance):
     attack: Name
     params: Values
     threat: _Threat = _Threat(rung="")
+    reads: Annotated[list[Name], Field(max_length=1_000)] = []
     order: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
     paper: Text = ""
     metrics: dict[Name, Any] = {}
@@ -178,6 +180,7 @@ class _Message(Closed):
     receiver: Annotated[str, Field(pattern=r"^(server|aggregator|client/(\d{1,9}|\*))$")]
     kind: Name
     probe: Place | None
+    part: Literal["", "last_layer"] = ""
 
 
 class MessagesHeader(Shape):

@@ -29,7 +29,7 @@ def questions(numbers: Sequence[Measured]) -> dict[Question, list[Measured]]:
     """
     out: dict[Question, list[Measured]] = defaultdict(list)
     for m in numbers:
-        if m.stage != "curve":
+        if m.stage != "curve" and m.meaning.judges:
             out[m.meaning.name, m.probe, when(m.stage)].append(m)
     return dict(sorted(out.items()))
 

@@ -62,6 +62,7 @@ class Attacker(Part):
     rung: str
     observer: tuple[str, ...] = ()
     knowledge: tuple[str, ...] = ()
+    reads: tuple[str, ...] = Field((), exclude=True)  # the kinds of clients' messages it attacks
 
     @property
     def made(self) -> bool:

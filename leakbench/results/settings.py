@@ -114,6 +114,19 @@ class Setting(Part):
         sent = [m for r in self.every for m in r.meta.get("sent", ())]
         return frozenset(str(m["kind"]) for m in sent if m.get("sender") == "client")
 
+    @property
+    def received(self) -> frozenset[str]:
+        """The kinds of message that reach the server from a client, or as their sum."""
+        sent = [m for r in self.every for m in r.meta.get("sent", ())]
+        reach = [m for m in sent if m.get("sender") != "server" and m.get("receiver") == "server"]
+        return frozenset(str(m["kind"]) for m in reach)
+
+    @property
+    def secrets(self) -> frozenset[str] | None:
+        """What its method means to hide; None where its runs do not say."""
+        told = [r.meta["secrets"] for r in self.every if "secrets" in r.meta]
+        return frozenset(name for names in told for name in names) if told else None
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def dead_seeds(self) -> int:

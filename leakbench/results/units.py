@@ -180,6 +180,7 @@ def _measured(
             rung=row["rung"],
             observer=_several(row["observer"]),
             knowledge=_several(row["knowledge"]),
+            reads=tuple(folder.meta.get("reads") or folder.meta["threat"].get("kinds", ())[:1]),
         ),
         meaning=meaning,
         stage=row["stage"],

@@ -233,6 +233,8 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
     failed: dict[str, bool] = {}
     checked: dict[str, dict[str, Checked]] = {r: {} for r in ROLES}
     for key, guess in cell.guesses["attack"].items():
+        if metric.accepted_only and not guess.accepted:
+            continue
         answer, control = truth.answer(guess), cell.guesses["control"][key]
         blind = cell.guesses["floor"][key]
         if metric.floor_of == "attack" and not guess.failed:
@@ -252,6 +254,12 @@ def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
             checked["attack"][s.unit] = Checked.of(guess, failed=failed[s.unit])
         for s in undefended:
             checked["control"][s.unit] = Checked.of(control, failed=bool(control.failed))
+    if not scores["attack"]:
+        tried = len(cell.guesses["attack"])
+        raise NotMeasured(
+            f"round {cell.round}: the attack's own check accepted none of its {tried} guesses, so"
+            " there is nothing whose precision could be told."
+        )
     alone = len({s.cluster for s in scores["attack"]}) == len(scores["attack"])
     if alone:  # one unit per client: units are independent
         for role, of_role in scores.items():

@@ -24,6 +24,7 @@ from leakbench.record.shapes import DataHeader, RoundHeader
 from leakbench.scoring.originals import AMONG, ROWS, Originals
 
 GALLERY = 100
+SECRETS = ("prototype", "codeword")  # what one vector that stands for a client is called
 
 
 @dataclass(frozen=True)
@@ -172,17 +173,20 @@ class Answer:
     def prototypes(self) -> Tensor:
         """(C, dim) float64: every client's true prototype after this round.
 
+        Codewords in {-1, 1} stand where a method's clients have these in place of prototypes.
+
         Raises:
             NotMeasured: the method has none.
         """
         everyone = self.truth.round(self.round).get("everyone", {})
-        if "prototype" not in everyone:
-            raise NotMeasured(
-                "the method's clients have no true prototype to compare with (its `secrets` names"
-                " none)."
-            )
-        true: Tensor = everyone["prototype"]
-        return true.double()
+        for name in SECRETS:
+            if name in everyone:
+                true: Tensor = everyone[name]
+                return true.double()
+        raise NotMeasured(
+            "the method's clients have no true prototype to compare with (its `secrets` names"
+            " none)."
+        )
 
     def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The examples behind the update of this round's ``phase``, or of its first training.

@@ -137,6 +137,7 @@ def _rungs(judged: Judged, to: AxisScale) -> list[Rung]:
         if row is None:
             continue
         told = MADE_HOW.get(attacker.key, row.attacker.name.replace("_", " ") + _given(row))
+        told += "".join(f"; as {who}" for who in row.attacker.observer if who != "server")
         drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
         value = row.meaning.text(row.value.value)
         out.append(Rung(attacker.name, told, drawn, value, span(row.meaning, row.value)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from helpers.report_data import runs_of
 from helpers.verdicts import asked, at, case, change, judged, known, number, question, text_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from leakbench import metrics
 from leakbench.attacking.metric import Metric
 from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.evidence import Evidence
+from leakbench.judging.gaps import unread
 from leakbench.judging.needed import seeds_needed, strict
 from leakbench.judging.opening import counts, headline, lede, others
 from leakbench.judging.sentences import sentence
@@ -433,7 +435,8 @@ def test_what_held_on_one_question_is_said_to_leak_on_another():
     other = asked(topics.IMAGES, images.IDENTIFICATION.meaning, found, probe=True)
     assert others(q, [q, other], one) == ["On images, on probes: leaks."]
     sends = known("a", kinds=("prototype", "update", "model"))
-    both = question(change(one, setting=sends))
+    read = change(one.evidence, reads=("prototype",))
+    both = question(change(one, setting=sends, evidence=read))
     assert others(both, [both], both.judged[0]) == ["Its updates were not attacked."]
 
 
@@ -446,3 +449,30 @@ def test_every_metric_of_a_topic_has_words():
     assert all(m.meaning.verb and m.meaning.about.endswith(".") for m in UTILITIES.values())
     assert plural(0, "seed") == "0 seeds"
     assert plural(1, "seed") == "1 seed"
+
+
+def test_a_kind_that_nobody_read_is_a_gap_in_the_evidence():
+    """The prototype is in the update, too: reading proxies alone acquits nobody."""
+    sent = [
+        {"kind": "prototype", "sender": "client", "receiver": "server"},
+        {"kind": "update", "sender": "client", "receiver": "server"},
+    ]
+    base = known("a")
+    base = change(base, runs=runs_of(r.meta | {"sent": sent} for r in base.runs))
+    by = judged("held", "a").evidence.attacks
+    proxies = [change(n, attacker=change(n.attacker, reads=("prototype",))) for n in by]
+    updates = [change(n, attacker=change(n.attacker, reads=("update",))) for n in by]
+    assert unread(topics.PROTOTYPES, base, proxies) == ("its updates were not attacked for this",)
+    assert unread(topics.PROTOTYPES, base, [*proxies, *updates]) == ()
+    summed = [{**sent[1], "receiver": "aggregator"}, sent[0]]
+    hidden = change(base, runs=runs_of(r.meta | {"sent": summed} for r in base.runs))
+    assert unread(topics.PROTOTYPES, hidden, proxies) == ()
+
+
+def test_a_sentence_says_that_a_client_attacks():
+    seen = number(0.94)
+    curious = change(seen, attacker=change(seen.attacker, observer=("client/9",)))
+    told = said(case(curious, worst=curious))
+    assert told.startswith("Leaks: an attacker who is client/9 (one of those who take part) names")
+    both = change(seen, attacker=change(seen.attacker, observer=("server", "client/9")))
+    assert said(case(both, worst=both)).startswith("Leaks: an attacker names")

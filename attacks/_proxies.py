@@ -1,0 +1,77 @@
+"""What stands for prototypes outside of their clients, as the server or another client sees it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacking import Attack, Guess, Outline, View
+from leakbench.federation import party
+
+UNKNOWN = -1  # the round in which a proxy was sent, where that cannot be told
+
+
+class Proxy(NamedTuple):
+    """One message of kind `prototype`, or a row of a bank of them."""
+
+    round: int  # in which it was sent, or UNKNOWN
+    vector: Tensor  # (dim,)
+
+
+class FromProxies(Attack):
+    """Reads messages of kind `prototype`; units are their senders.
+
+    As a client it is given no message of another one, but the banks that the server sent it in its
+    own rounds: (clients, dim), a row for each. A row that changed from one bank to the next is a
+    proxy that was sent between them.
+    """
+
+    observer: str = Field(
+        "server",
+        pattern=r"^(server|client/(0|[1-9]\d{0,8}))$",
+        description="who attacks: server, or client/9, which receives the banks of its own rounds",
+    )
+
+    def attacks(self, run: Outline) -> tuple[str, ...]:
+        """Prototypes; more that an attack reads need not be there."""
+        return ("prototype",)
+
+    def sent(self, view: View) -> dict[str, list[Proxy]]:
+        """{"client/3": its proxies, oldest first} of everybody but the observer."""
+        out: dict[str, list[Proxy]] = {}
+        if not self.observer.startswith("client/"):
+            for m in view.messages("prototype"):
+                if m.sender.startswith("client/"):
+                    out.setdefault(m.sender, []).append(Proxy(m.round, m.payload))
+            return out
+        for bank in banks(view):
+            for i, vector in enumerate(bank.vector):
+                held = out.setdefault(f"client/{i}", [])
+                if not held or not torch.equal(held[-1].vector, vector):
+                    held.append(Proxy(UNKNOWN, vector))
+        first = banks(view)[:1]
+        for who, held in out.items():
+            # What stands in the first bank may be nobody's: the server's own random start.
+            if len(held) > 1 and first and torch.equal(held[0].vector, first[0].vector[party(who)]):
+                held.pop(0)
+        out.pop(self.observer, None)
+        return out
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """A random direction for each unit."""
+
+        def dice() -> Tensor:
+            noise = torch.randn(view.facts.dim, generator=rng, dtype=torch.float64)
+            return noise.to(view.device)
+
+        return [Guess(who, view.round, {"prototype": dice()}) for who in self.sent(view)]
+
+
+def banks(view: View) -> list[Proxy]:
+    """The banks (clients, dim) that the server broadcast and the observer saw, oldest first."""
+    sent = view.messages("prototype", sender="server")
+    found = [m for m in sent if m.receiver == "client/*" and isinstance(m.payload, Tensor)]
+    return [Proxy(m.round, m.payload) for m in found if m.payload.ndim == 2]

@@ -1,0 +1,60 @@
+"""The last layer's part of the update of every client of a round, not of the audited ones alone.
+
+A few hundred kilobytes a client tell an attacker what a whole update of tens of megabytes would
+tell it about a method's prototypes; so all clients are its units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from leakbench.base.tree import Tree, nbytes, row
+from leakbench.federation.batches import Plan
+from leakbench.federation.federation import Federation
+
+LIMIT = 64 * 1024**2  # bytes that are kept of one training
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """What one client sent of its update's last layer."""
+
+    client: str
+    sent: dict[str, Tensor]
+    bare: dict[str, Tensor] | None  # with no wrapper; None where none covers updates
+
+
+def affordable(fed: Federation) -> int:
+    """Of how many clients the part is kept."""
+    size = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
+    return LIMIT // size if size else 0
+
+
+def of(
+    fed: Federation, places: Sequence[int], name: str, each: Tree, todo: Plan, update: Tree
+) -> Iterator[LastLayer]:
+    """The parts of those in ``places`` of the round's chosen, who trained on the loss ``name``.
+
+    ``update``: what all of them sent, stacked; where single updates were never made ({}), they are
+    made by the reference.
+    """
+    covered = any("update" in w.kinds for w in fed.wrappers)
+    for j in places:
+        batches, one = todo.batches(fed.data, j), row(each, j)
+        sent = row(update, j) if update else None
+        if sent is None:
+            sent = fed.runner.train(name, fed.t, one, fed.inbox, batches)["update"]
+        part, bare = part_of(fed, sent), None
+        if covered:
+            plain = fed.bare_runner()
+            bare = part_of(fed, plain.train(name, fed.t, one, fed.inbox, batches)["update"])
+        if part:
+            yield LastLayer(f"client/{int(fed.chosen[j])}", part, bare)
+
+
+def part_of(fed: Federation, tensors: Tree) -> dict[str, Tensor]:
+    """The last layer's tensors of a model or an update, by name; {} where it has none."""
+    return {k: tensors[k].clone() for k in fed.last_layer if k in tensors}
