@@ -19,6 +19,7 @@ from leakbench.metrics import PICTURE_MEMBERS, PICTURE_NAMES, PICTURE_PSNR
 # How prototypes are recovered: another attack, which reads what it declares.
 SOURCES: dict[str, type[Attack]] = {"message": PrototypeLeakage, "mean": PrototypeAveraging}
 SPEED = 4e9  # numbers of a network times images in a second of two cores, for `seconds`
+STEP = 0.002  # seconds that a step takes however small the network is
 
 
 class PrototypePicture(Attack):
@@ -105,10 +106,13 @@ class PrototypePicture(Attack):
     def seconds(self, run: Outline) -> float:
         positions = math.prod(run.facts.shape[1:])
         once = sum(p.numel() * (positions if p.dim() > 2 else 1) for p in run.module().parameters())
-        images = run.auxiliary
+        images, steps = run.auxiliary, 0
         if self.way != "decoder":
-            images += 3 * self.steps * self.restarts * run.facts.clients
-        return 1 + self._recovery.seconds(run) + 2 * images * once / SPEED
+            steps = self.steps * self.restarts
+            images += 3 * steps * run.facts.clients
+        chunks = math.ceil(run.facts.clients / _pictures.CHUNK)
+        drawn = images * once / SPEED + steps * chunks * STEP
+        return 1 + self._recovery.seconds(run) + 2 * drawn  # and once more of the control
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         models = view.messages("model", sender="server")

@@ -98,7 +98,7 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> 
     named = f"{run.spec['task']['name']}/{run.seed}"
     order = shared(0, "pictures").permutation(named, len(units)).tolist()
     near, found = (PICTURE_PSNR, PICTURE_NAMES) if _is_drawn(attack) else (PSNR, IDENTIFICATION)
-    said, scores = {near.name: "psnr", found.name: "found"}, {}
+    said, scores = {near.name: "near", found.name: "found"}, {}
     for u in attack.table("units.csv", columns.UNITS):
         if u["round"] == last and u["metric"] in said:
             scores[u["role"], said[u["metric"]], u["unit"], u["probe"]] = u["score"]
@@ -136,7 +136,7 @@ def _of_unit(
             role=role,
             of="client" if _is_drawn(attack) else "example",
             sha256=images.add(pixels),
-            psnr=measured.get((role, "psnr", *at)),
+            psnr=measured.get((role, "near", *at)),
             found=measured.get((role, "found", *at)),
         )
 
