@@ -199,8 +199,7 @@ class TestLimits:
         text, attacks = self.point("The eleven attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
-        asked = [name for name in {*attacks, *metrics} if "member" in name]
-        assert [f"`{name}`" in text for name in asked] == [True]
+        assert not [name for name in {*attacks, *metrics} if "member" in name]
         verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
         assert sorted(verbs) == ["know", "loss_method", "messages", "same_as", "traffic"]
 

@@ -16,7 +16,6 @@ from .images import RECONSTRUCTION as RECONSTRUCTION
 from .images import SSIM as SSIM
 from .labels import LABEL_OVERLAP as LABEL_OVERLAP
 from .labels import LABEL_SET as LABEL_SET
-from .pictures import PICTURE_MEMBERS as PICTURE_MEMBERS
 from .pictures import PICTURE_NAMES as PICTURE_NAMES
 from .pictures import PICTURE_PSNR as PICTURE_PSNR
 from .prototypes import P_LEAK as P_LEAK

@@ -9,7 +9,7 @@ import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -62,36 +62,24 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
 
     if "x" in tree:
         return Examples(tree["x"], tree["y"]).images(rows)
-    return _data(meta, task).train.images(rows)
-
-
-def unheld(meta: Any, task: dict[str, Any], part: Literal["test", "aux"]) -> Examples:
-    """The test or the auxiliary examples of the task's data, which no client holds.
-
-    ``meta``, ``task`` and what is raised: as for ``images``.
-    """
-    return _data(meta, task).test if part == "test" else _data(meta, task).aux
-
-
-def _data(meta: Any, task: dict[str, Any]) -> TaskData:
-    data, found = _loaded(task["name"], canonical(task["params"]))
+    examples, found = _train(task["name"], canonical(task["params"]))
     if found != meta["images"]:
         raise NotMeasured(
             f"the images of {task['name']} on this machine are not those that the run was trained"
             " on (SHA-256 differs)."
         )
-    return data
+    return examples.images(rows)
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, params: str) -> tuple[TaskData, str]:
+def _train(name: str, params: str) -> tuple[Examples, str]:
     try:
-        data = registry.load("tasks", name).build(json.loads(params), f"task {name}").load()
+        train = registry.load("tasks", name).build(json.loads(params), f"task {name}").load().train
     except LeakbenchError as error:
         raise NotMeasured(
             f"the run does not hold the images of {name}, and they were not found: {error}"
         ) from None
-    return data, _digest(data.train.stored)
+    return train, _digest(train.stored)
 
 
 def _digest(stored: Tensor) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,17 +52,6 @@ class Truth:
                 machine.
         """
         return private_data.images(*self._file, self.run.spec["task"], rows)
-
-    def unheld(self, part: Literal["test", "aux"], of: int) -> Tensor:
-        """(n, ...) float64: the task's test or auxiliary images of class ``of``.
-
-        No client holds them.
-
-        Raises:
-            NotMeasured: the task's data are not on this machine.
-        """
-        found = private_data.unheld(self._file[1], self.run.spec["task"], part)
-        return found.images((found.y == of).nonzero().flatten())
 
     @cached_property
     def task(self) -> Task:

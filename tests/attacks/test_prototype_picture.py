@@ -15,8 +15,7 @@ from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
-from leakbench.base.errors import NotMeasured
-from leakbench.metrics.pictures import PICTURE_MEMBERS, PICTURE_NAMES, PICTURE_PSNR, means
+from leakbench.metrics.pictures import PICTURE_NAMES, PICTURE_PSNR, means
 from leakbench.record.folders import load
 from leakbench.reporting import pictures as reported
 from leakbench.reporting.png import Images
@@ -61,12 +60,6 @@ def test_it_looks_more_like_the_client_than_the_mean_of_all_does(attacked, way):
     assert row["low"] > row["floor_high"]
 
 
-def test_of_who_is_a_member_it_says_next_to_nothing(attacked):
-    row = results(attacked["decoder"], "picture_members", "all")
-    assert abs(row["value"] - 0.5) < 0.1
-    assert abs(row["floor"] - 0.5) < 0.1
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_random_prototypes_name_as_many_as_chance(run, tmp_path, monkeypatch, way):
     monkeypatch.setitem(pictures.SOURCES, "message", Dice)
@@ -103,8 +96,6 @@ class TestMetrics:
         own = means(Truth(run))[3]
         assert self.score(PICTURE_NAMES, run, own) == 1
         assert self.score(PICTURE_PSNR, run, own) == 100
-        # It was made of these images, and of no other.
-        assert self.score(PICTURE_MEMBERS, run, own) > 0.5
 
     def test_of_what_all_have_in_common_everybody_is_named_alike(self, run):
         assert self.score(PICTURE_NAMES, run, means(Truth(run)).mean(0)) == pytest.approx(0.1)
@@ -114,27 +105,6 @@ class TestMetrics:
         faint = every.mean(0) + 0.1 * (every[3] - every.mean(0))
         assert self.score(PICTURE_NAMES, run, faint) == 1
         assert self.score(PICTURE_PSNR, run, faint) < 30
-
-    def test_the_floor_of_members_has_seen_no_member(self, run):
-        guess, truth = self.guess(torch.zeros(1, 8, 8)), Truth(run)
-        (blind,) = PICTURE_MEMBERS.floor(guess, truth.answer(guess))
-        aux = truth.unheld("aux", 3).mean(0)
-        assert blind.value == self.score(PICTURE_MEMBERS, run, aux)
-
-    def test_nobody_outside_holds_what_a_client_holds(self, run):
-        truth = Truth(run)
-        own = truth.images(truth.answer(self.guess(torch.zeros(1))).examples)
-        for part, size in (("test", 40), ("aux", 30)):
-            others = truth.unheld(part, 3)
-            assert len(others) == size
-            assert bool((torch.cdist(own.flatten(1), others.flatten(1)) > 0).all())
-
-    def test_without_images_of_the_class_that_nobody_holds_there_is_no_number(
-        self, run, monkeypatch
-    ):
-        monkeypatch.setattr(Truth, "unheld", lambda *_: torch.zeros(0, 1, 8, 8))
-        with pytest.raises(NotMeasured, match="0 images of a client's class"):
-            self.score(PICTURE_MEMBERS, run, means(Truth(run))[3])
 
 
 class TestSearch:
