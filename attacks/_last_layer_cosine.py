@@ -22,7 +22,7 @@ SHORTEST = 0.5  # length of the mean of the batch's directions, at least
 
 
 def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """t as if all images were one: rate phi(t) sqrt(1 - t^2) is the size; None where it never is.
+    """T as if all images were one: rate phi(t) sqrt(1 - t^2) is the size; None where it never is.
 
     The largest t of those.
     """
@@ -42,7 +42,7 @@ def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
 
 
 def of_many(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """t from the moments of the images' cosines; None where no distribution has them."""
+    """T from the moments of the images' cosines; None where no distribution has them."""
     if not rate:
         return None
     powers = _polynomial(pull)

@@ -280,8 +280,19 @@ def _fields(kind: str, name: str) -> set[str]:
 
 
 # As the README has them.
-_ONES = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
 IN_WORDS = dict(enumerate([*_ONES, *_TEENS, "twenty", *(f"twenty-{n}" for n in _ONES)], start=1))
 
 
