@@ -17,6 +17,7 @@ ATTACKERS = {
     "prototype_averaging": "averaging",
     "prototype_centring": "centring",
     "prototype_unmixing": "un-mixing",
+    "prototype_spheres": "the known spheres",
     "prototype_from_update": "one update",
     "codeword_from_update": "one update, decoded",
 }
@@ -24,6 +25,7 @@ METRICS = {
     "p_leak": "clients named",
     "recovered": "prototypes recovered",
     "codeword_bits": "bits right",
+    "centre_error": "error in radii",
 }
 
 
