@@ -57,10 +57,10 @@ guess.
 
 "The paper's attacker" is P_leak as printed. All others know the method and its public parameters,
 and read what the server receives: no auxiliary data, no labels, no true prototypes. Numbers are
-shares, with 95 % intervals over units and seeds. *Blind* is the same guess without a message,
-*undefended* the same attack where nothing is hidden. A prototype counts as recovered with a cosine
-above 0.99, or, where prototypes are compared by distance, nearer than a tenth of how far they lie
-from their mean.
+shares (an error is in radii of the client's true sphere), with 95 % intervals over units and seeds.
+*Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden. A
+prototype counts as recovered with a cosine above 0.99, or, where prototypes are compared by
+distance, nearer than a tenth of how far they lie from their mean.
 """
 TAIL = """\
 ## What was not tested

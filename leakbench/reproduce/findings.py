@@ -17,6 +17,7 @@ ATTACKERS = {
     "prototype_averaging": "averaging",
     "prototype_centring": "centring",
     "prototype_unmixing": "un-mixing",
+    "prototype_spheres": "the known spheres",
     "prototype_from_update": "one update",
     "codeword_from_update": "one update, decoded",
 }
@@ -24,7 +25,9 @@ METRICS = {
     "p_leak": "clients named",
     "recovered": "prototypes recovered",
     "codeword_bits": "bits right",
+    "centre_error": "error in radii",
 }
+ASKED = {"centre_error": ("fedmetric",)}  # of whom a metric is asked, if not of all
 
 
 def lacking() -> list[str]:
@@ -38,9 +41,9 @@ def _measures(utility: str) -> tuple[Measure, ...]:
         stated = () if name in lacking() else registry.load("attacks", name).metrics
         decodes = name == "codeword_from_update"
         params = {"together": False} if decodes else {}  # the newest update alone
-        asked = ("feduv",) if decodes else ()
         for m in stated:
             if m.name in METRICS:
+                asked = ("feduv",) if decodes else ASKED.get(m.name, ())
                 first = (name, m.name) == ("prototype_leakage", "p_leak")
                 key = "p_leak" if first else f"{m.name} {name}"
                 heading = f"{METRICS[m.name]}, {title}"
