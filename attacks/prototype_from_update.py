@@ -63,8 +63,7 @@ class PrototypeFromUpdate(Attack):
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         found = {
-            s.message.sender: (s, *solved(view, s, rng))
-            for s in _last_layer.steps(view, view.round)
+            s.message.sender: (s, *solved(view, s, rng)) for s in _last_layer.steps(view, view.round)
         }
         doubted = {c for c, (_, w, sure) in found.items() if w is not None and not sure}
         older = self._older(view, doubted, rng)
@@ -146,7 +145,5 @@ def _moved(replay: Replay, key: str, w: Tensor, outputs: Tensor, view: View) -> 
     made = [e for e in trainings(method, t, last=view.last) if e.phase == replay.message.phase]
     own = replay.unknown[key].norm() * w
     for _ in range(made[0].steps):
-        own = own - method.own_lr * method.schedule(t) * _last_layer.slope(
-            replay, key, own, outputs
-        )
+        own = own - method.own_lr * method.schedule(t) * _last_layer.slope(replay, key, own, outputs)
     return own / own.norm()
