@@ -156,8 +156,8 @@ def test_what_fedhide_mixed_in_is_drawn_once_it_is_solved_for(tmp_path):
     run = api.train(
         "fedhide",
         task_params={"model": "mlp", "width": 32, "evaluations": 10},
-        params={"alpha": 0.01, "k": 3},
-        rounds=100,
+        params={"alpha": 0.1, "k": 3},
+        rounds=300,
         seed=3,
         out=tmp_path,
         device="cpu",
