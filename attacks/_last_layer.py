@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakbench.attacking import Replay, View
-from leakbench.federation import Batch, Defense, Training, trainings
+from leakbench.federation import Batch, trainings
+from leakbench.models import last_layer
 from leakbench.record import Message
 
 NOISE = 64  # images of noise that the received network is shown
+SAME = 1e-5  # lengths of updates that differ by less, relatively, are one
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Step:
     rate: float  # learning rate times local steps; 0 where neither can be told
     usual: Tensor  # (n,): the mean input of the layer where the network is shown noise
     bias: bool  # is the last column that of a bias?
+    clipped: bool  # was it longer?
 
 
 class Outputs:
@@ -39,37 +43,35 @@ class Outputs:
         return self.outputs
 
 
-def last(module: nn.Module) -> tuple[str, nn.Linear | None]:
-    """Name and module of the last layer that has parameters; None where it is not linear."""
-    owners = [(k, m) for k, m in module.named_modules() if list(m.parameters(recurse=False))]
-    name, layer = owners[-1] if owners else ("", None)
-    return name, layer if isinstance(layer, nn.Linear) else None
+def sent(view: View) -> list[Message]:
+    """Every client's updates up to the attacked round, oldest first; of each the last layer is there.
 
-
-def steps(view: View, round: int) -> list[Step]:
-    """The last layer's step of every client of a round of which an update is there.
-
-    Of a round's trainings that of the first; empty where the model of the round was not kept, or
-    the layer's weights are not in the updates.
+    Of a round's trainings the first; none of a client whose newest was not kept.
     """
-    models = [m for m in view.messages("model", round=round) if m.sender == "server"]
-    name, layer = last(view.module)
-    if not models or layer is None:
-        return []
-    received, method = models[-1].payload, view.loss_method()
-    keys = [k for k in (f"{name}.weight", f"{name}.bias") if k in received]
-    sent = view.messages("update", round=round)
-    phase = min((m.phase for m in sent), default=0)
+    rows = view.traffic("update")
+    newest = {f"client/{i}": int(rows[rows[:, 1] == i, 0].max()) for i in rows[:, 1].unique()}
+    first: dict[tuple[str, int], Message] = {}
+    for m in view.messages("update", last_layer=True):
+        first.setdefault((m.sender, m.round), m)
+    kept = [m for m in first.values() if (m.sender, newest.get(m.sender)) in first]
+    return sorted(kept, key=lambda m: (m.round, m.sender))
+
+
+def step(view: View, m: Message) -> Step | None:
+    """The last layer's step in an update; None where its model was not kept, or has another end."""
+    name, layer = last_layer(view.module)
+    models = view.messages("model", sender="server", round=m.round, last_layer=True)
+    keys = [k for k in (f"{name}.weight", f"{name}.bias") if models and k in models[-1].payload]
+    if layer is None or not keys or keys[0] not in m.payload:
+        return None
+    received = models[-1].payload
     usual = _usual(view, name, received)
-    out = []
-    for m in (m for m in sent if m.phase == phase and keys and keys[0] in m.payload):
-        start = _columns(received, keys, received)
-        moved = _columns(m.payload, keys, received)
-        if len(keys) > 1 and keys[1] not in m.payload:
-            moved[:, -1] = _missing(moved[:, :-1], usual)
-        rate = _rate(method, trainings(method, round, last=view.last), m)
-        out.append(Step(m, start, moved, rate, usual[: start.shape[1]], len(keys) > 1))
-    return out
+    start, moved = _columns(received, keys, received), _columns(m.payload, keys, received)
+    if len(keys) > 1 and keys[1] not in m.payload:
+        moved[:, -1] = _missing(moved[:, :-1], usual)
+    like = usual[: start.shape[1]]
+    clipped = _clipped(view, m.round)
+    return Step(m, start, moved, _rate(view, m), like, len(keys) > 1, clipped)
 
 
 def _columns(payload: Any, keys: list[str], like: Any) -> Tensor:
@@ -90,9 +92,14 @@ def _missing(moved: Tensor, usual: Tensor) -> Tensor:
 
 
 def _usual(view: View, name: str, received: Any) -> Tensor:
-    """(n + 1,): the last layer's mean input on images of uniform noise, and 1."""
+    """(n + 1,): the last layer's mean input on images of uniform noise, and 1.
+
+    Of the newest whole model, with the last layer as the client had ``received`` it.
+    """
+    whole = view.messages("model", sender="server")
+    weights = {**(whole[-1].payload if whole else {}), **received}
     module, seen = view.module.double(), []
-    module.load_state_dict({k: v.double() for k, v in received.items()}, strict=False)
+    module.load_state_dict({k: v.double() for k, v in weights.items()}, strict=False)
     hook: Callable[..., None] = lambda _m, given, _o: seen.append(given[0])  # noqa: E731
     handle = module.get_submodule(name).register_forward_hook(hook)
     dice = torch.Generator().manual_seed(0)
@@ -104,21 +111,34 @@ def _usual(view: View, name: str, received: Any) -> Tensor:
     return torch.cat([mean, torch.ones_like(mean[:1])])
 
 
-def _rate(method: Defense, made: list[Training], m: Message) -> float:
+def _rate(view: View, m: Message) -> float:
     """The learning rate times the local steps; 0 where the number of steps cannot be told."""
+    method = view.loss_method()
+    made = trainings(method, m.round, last=view.last)
     training = next((e for e in made if e.phase == m.phase), None)
     if training is None or method.optimizer != "sgd" or not training.steps:
         return 0.0
     return method.lr * method.schedule(m.round) * training.steps
 
 
-def pull(replay: Replay, key: str, w: Tensor, outputs: Tensor) -> Tensor:
+def _clipped(view: View, round: int) -> bool:
+    """Have two of a round's updates one length, as no two have that were not clipped to it?"""
+    whole = view.messages("update", round=round)
+    squares = (torch.stack([v.double().square().sum() for v in m.payload.values()]) for m in whole)
+    lengths = sorted(float(s.sum().sqrt()) for s in squares)
+    return any(a > 0 and b - a < SAME * b for a, b in pairwise(lengths))
+
+
+def pull(
+    replay: Replay, key: str, w: Tensor, outputs: Tensor, *, differentiable: bool = False
+) -> Tensor:
     """(k, dim): minus the gradient of the method's own loss by each of ``outputs`` (k, dim).
 
     For the prototype ``w`` (dim,) under the name ``key``; the loss is a mean over its examples.
     """
-    z = outputs.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(_loss(replay, key, w, z), z)
+    z = outputs if differentiable else outputs.detach().requires_grad_()
+    loss = _loss(replay, key, w, z)
+    (gradient,) = torch.autograd.grad(loss, z, create_graph=differentiable)
     return -gradient * len(z)
 
 

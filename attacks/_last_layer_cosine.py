@@ -22,7 +22,7 @@ SHORTEST = 0.5  # length of the mean of the batch's directions, at least
 
 
 def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """t as if all images were one: rate phi(t) sqrt(1 - t^2) is the size; None where it never is.
+    """T as if all images were one: rate phi(t) sqrt(1 - t^2) is the size; None where it never is.
 
     The largest t of those.
     """
@@ -42,7 +42,7 @@ def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
 
 
 def of_many(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """t from the moments of the images' cosines; None where no distribution has them."""
+    """T from the moments of the images' cosines; None where no distribution has them."""
     if not rate:
         return None
     powers = _polynomial(pull)
@@ -94,15 +94,21 @@ def _moments(powers: Tensor, mean: Tensor, width: Tensor) -> Tensor:
     return torch.stack([powers @ signed[j : j + len(powers)] for j in (0, 2, 4)])
 
 
-def _misfit(plane: Plane, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """(k,) t from the middle moment, and the relative error of the two others; inf where NaN."""
-    slope = wanted[1] / plane.size
-    t = slope / (1 + slope**2).sqrt()
+def _told(plane: Plane, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The moments for k = -1, 1 and 3, (k,) each, times the rate, if w is at ``t`` (k,)."""
     upright = (1 - t * t).clamp(min=1e-12).sqrt()
     u = plane.size / plane.length / upright  # |u|
     more = t * u / plane.length  # M's part along q q'
     a, b, c = plane.spread
     cubed = upright**2 * a + 2 * upright * t * b + t * t * (c + more * plane.length**2)
     inverse = u**2 * plane.inverse / (1 + more * plane.inverse)
+    return inverse, t * plane.size / upright, cubed
+
+
+def _misfit(plane: Plane, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """(k,) t from the middle moment, and the relative error of the two others; inf where NaN."""
+    slope = wanted[1] / plane.size
+    t = slope / (1 + slope**2).sqrt()
+    inverse, _, cubed = _told(plane, t)
     off = ((cubed / wanted[2] - 1) ** 2 + (inverse / wanted[0] - 1) ** 2).sqrt()
     return t, torch.where(off.isfinite(), off, torch.inf)

@@ -35,11 +35,14 @@ class Plane:
     length: float  # |(W, b) q| where q is u over its length
 
 
-def images(moved: Tensor) -> int:
-    """The rank of a step (dim, n) above its rounding errors, at most half of what it could be."""
+def images(moved: Tensor) -> tuple[int, float]:
+    """The rank of a step (dim, n) above its rounding errors, and their share of the step.
+
+    At most half of what the rank could be.
+    """
     values = torch.linalg.svdvals(moved)
     floor = max(float(values[len(values) // 2]), 1e-14 * float(values[0]))
-    return int((values > CLEAR * floor).sum())
+    return int((values > CLEAR * floor).sum()), floor / float(values[0])
 
 
 def inputs(step: Step, rank: int) -> Tensor:

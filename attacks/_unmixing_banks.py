@@ -59,6 +59,18 @@ def exact(view: View, proxies: Proxies, newest: int) -> dict[int, Bank]:
     return out
 
 
+def own_rounds(view: View, observer: int) -> list[Tensor]:
+    """The banks that a client received, oldest first, with none between that was not kept."""
+    down = received(view)
+    rounds = {t for t, _, receiver in view.traffic("prototype").tolist() if receiver == observer}
+    out: list[Tensor] = []
+    for t in sorted(rounds, reverse=True):
+        if t not in down:
+            break
+        out.append(down[t])
+    return out[::-1]
+
+
 def _wanted(proxies: Proxies, newest: int) -> set[int]:
     """The rounds of each client's ``newest`` messages."""
     rounds: dict[int, list[int]] = {}

@@ -67,7 +67,7 @@ class PrototypePicture(Attack):
 
     source: Literal["message", "mean", "unmixed", "update"] = Field(
         "mean",
-        description="the prototype: newest message, mean of the last 20, un-mixed, of an update",
+        description="the prototype: newest message, mean of messages, un-mixed, or of an update",
     )
     way: Literal["pixels", "components", "decoder"] = Field(
         "decoder", description="search of pixels, of auxiliary components, or ridge regression"

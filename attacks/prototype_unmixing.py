@@ -13,11 +13,14 @@ from attacks import _unmixing_banks as banks
 from attacks import _unmixing_settings as settings
 from attacks._proxies import FromProxies
 from attacks._unmixing import Mixed
+from attacks._unmixing_curious import Turns
 from attacks._unmixing_rounds import Unmixed, unmixed
 from leakbench import Guess, Metric, ThreatModel, View
 from leakbench.attacking import Outline
-from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE
+from leakbench.federation import party
+from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECOVERED, RECOVERY_PRECISION
 
+TURNS = 5  # rounds of its own from which a client learns in what order the others send
 LENGTH = 1e-4  # a message's length differs from 1 by no more, unless it was changed on its way
 
 
@@ -36,6 +39,10 @@ class PrototypeUnmixing(FromProxies):
     one, w and its mirror image do. Messages that a wrapper changed are solved as if they were none,
     and nothing is accepted where their lengths betray it.
 
+    A client that attacks receives only the banks of its own rounds. Where rounds go through one
+    unchanging order it learns that from which bank fits whose messages, and with it the others'
+    banks; accepted is what that leaves no doubt about.
+
     ``told`` = "alpha", "k" or "nothing": the attacker does not know the rest, and finds it: k by
     how many messages have a solution, alpha as the smallest weight under which nearly all have.
     """
@@ -43,7 +50,12 @@ class PrototypeUnmixing(FromProxies):
     about: ClassVar[str] = "solves a mixture of prototypes, whose neighbours are public"
     paper: ClassVar[str] = "adaptive; named, not tried, in FedHide, Section 4.3"
     order: ClassVar[int] = 2
-    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, PROTOTYPE_COSINE)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        P_LEAK,
+        PROTOTYPE_COSINE,
+        RECOVERED,
+        RECOVERY_PRECISION,
+    )
     over: ClassVar[Literal["stages", "all"]] = "all"
     left_out: ClassVar[str] = "no bank that it mixed with is known whole"
 
@@ -81,14 +93,34 @@ class PrototypeUnmixing(FromProxies):
         newest = {who: held[-1].vector for who, held in self.sent(view).items()}
         if made.own == 1:  # nothing is mixed in
             return [Guess(who, view.round, {"prototype": v}, True) for who, v in newest.items()]
-        messages = self._messages(view, made.own, made.neighbours)
+        if self.observer == "server":
+            messages = self._messages(view, made.own, made.neighbours)
+            sure = set(newest)
+        else:
+            messages, sure = self._seen(view, made.own, made.neighbours)
         found = unmixed(self._estimated(messages))
-        whole = all(abs(float(v.double().norm()) - 1) < LENGTH for v in newest.values())
+        if any(abs(float(v.double().norm()) - 1) >= LENGTH for v in newest.values()):
+            sure = set()
         out = []
         for who, vector in newest.items():
             last = who in found and torch.equal(messages[who][-1].message, vector.double())
-            out.append(_guess(who, view.round, found.get(who), last, whole))
+            out.append(_guess(who, view.round, found.get(who), last, who in sure))
         return out
+
+    def _seen(self, view: View, alpha: float, k: int) -> tuple[dict[str, list[Mixed]], set[str]]:
+        """What a client sees: the others' messages with the banks of their turns, and who is sure.
+
+        Where clients are drawn at random, as if they were sent in its own rounds.
+        """
+        method, observer = view.method, party(self.observer)
+        seen = banks.own_rounds(view, observer)[-TURNS - 1 :]
+        size = max(1, round(method.fraction * view.facts.clients))
+        if method.select == "round_robin" or size == view.facts.clients:
+            messages, sure = Turns(seen, observer, alpha, k).ordered(size)
+        else:
+            messages, sure = Turns(seen, observer, alpha, k).first(), set()
+        named = {f"client/{c}": of for c, of in sorted(messages.items())}
+        return named, {f"client/{c}" for c in sure}
 
     def _messages(self, view: View, alpha: float, k: int) -> dict[str, list[Mixed]]:
         """{client: its newest messages of which the bank is known, oldest first}."""
@@ -115,12 +147,12 @@ class PrototypeUnmixing(FromProxies):
         return {who: [replace(m, alpha=alpha, k=k) for m in of] for who, of in messages.items()}
 
 
-def _guess(who: str, t: int, found: Unmixed | None, last: bool, whole: bool) -> Guess:
-    """``last``: is it of the client's newest message? ``whole``: were messages left as sent?"""
+def _guess(who: str, t: int, found: Unmixed | None, last: bool, sure: bool) -> Guess:
+    """``last``: is it of the client's newest message? ``sure``: with this bank?"""
     if found is None:
         return Guess(who, t, failed="the bank that it mixed with was not kept")
     flags: tuple[str, ...] = () if found.newest and last else ("loss_did_not_fall",)
     if not flags and not found.agree:
         flags = ("restarts_disagree",)
     tensors: dict[str, Tensor] = {"prototype": found.prototype}
-    return Guess(who, t, tensors, accepted=whole and not flags, flags=flags)
+    return Guess(who, t, tensors, accepted=sure and not flags, flags=flags)

@@ -1,4 +1,6 @@
 from . import topics as topics
+from .centres import CENTRE_ERROR as CENTRE_ERROR
+from .codewords import CODEWORD_BITS as CODEWORD_BITS
 from .context import CONTEXT_ACCURACY as CONTEXT_ACCURACY
 from .context import SAMPLES_TO_90 as SAMPLES_TO_90
 from .correlation import DCOR as DCOR
