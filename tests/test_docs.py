@@ -279,21 +279,13 @@ def _fields(kind: str, name: str) -> set[str]:
     return set(registry.load(kind, name).model_fields)
 
 
-# As the README has them.
-_ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = [
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-IN_WORDS = dict(enumerate([*_ONES, *_TEENS, "twenty", *(f"twenty-{n}" for n in _ONES)], start=1))
+_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_FROM_TEN = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+    *("eighteen", "nineteen", "twenty"),
+)
+_LARGE = tuple(f"twenty-{n}" for n in _ONES)
+IN_WORDS = dict(enumerate((*_ONES, *_FROM_TEN, *_LARGE), start=1))  # as the README has them
 
 
 def test_what_is_not_here_yet_is_not_here():
