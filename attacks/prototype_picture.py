@@ -11,13 +11,20 @@ from torch import Tensor
 
 from attacks import _pictures
 from attacks.prototype_averaging import PrototypeAveraging
+from attacks.prototype_from_update import PrototypeFromUpdate
 from attacks.prototype_leakage import PrototypeLeakage
+from attacks.prototype_unmixing import PrototypeUnmixing
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net, unit
 from leakbench.metrics import PICTURE_NAMES, PICTURE_PSNR
 
 # How prototypes are recovered: another attack, which reads what it declares.
-SOURCES: dict[str, type[Attack]] = {"message": PrototypeLeakage, "mean": PrototypeAveraging}
+SOURCES: dict[str, type[Attack]] = {
+    "message": PrototypeLeakage,
+    "mean": PrototypeAveraging,
+    "unmixed": PrototypeUnmixing,
+    "update": PrototypeFromUpdate,
+}
 SPEED = 4e9  # numbers of a network times images in a second of two cores, for `seconds`
 STEP = 0.002  # seconds that a step takes however small the network is
 
@@ -54,10 +61,13 @@ class PrototypePicture(Attack):
         {"way": "pixels"},
         {"way": "components"},
         {"way": "decoder"},
+        {"way": "decoder", "source": "unmixed"},
+        {"way": "decoder", "source": "update"},
     )
 
-    source: Literal["message", "mean"] = Field(
-        "mean", description="the prototype: a client's newest message, or the mean of the last 20"
+    source: Literal["message", "mean", "unmixed", "update"] = Field(
+        "mean",
+        description="the prototype: newest message, mean of messages, un-mixed, or of an update",
     )
     way: Literal["pixels", "components", "decoder"] = Field(
         "decoder", description="search of pixels, of auxiliary components, or ridge regression"

@@ -32,7 +32,7 @@ ATTACKS = 3  # on one run, of those that rebuild examples and of those that draw
 
 
 @dataclass(frozen=True)
-class Shown:
+class Portrayed:
     """What is shown of a unit: its original, and each guess as it stands beside that."""
 
     unit: str
@@ -151,19 +151,19 @@ def _of_unit(
             yield picture(role, show.image(g.guess))
 
 
-def _example(truth: Truth, roles: dict[str, Any]) -> Shown:
+def _example(truth: Truth, roles: dict[str, Any]) -> Portrayed:
     """The first of the examples that the guesses are about."""
     guess = roles["attack"].guess
     made = [g.guess for g in roles.values() if not g.guess.failed]
     true = truth.answer(guess).originals(made[0] if made else guess)
     unit = f"{guess.unit}/{int(true.rows[0])}"
-    return Shown(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=True)[0])
+    return Portrayed(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=True)[0])
 
 
-def _mean(truth: Truth, guess: Guess) -> Shown:
+def _mean(truth: Truth, guess: Guess) -> Portrayed:
     """The mean of the images that the client holds."""
     answer = truth.answer(guess)
-    return Shown(guess.unit, means(truth)[answer.client], lambda g: shown(g, answer))
+    return Portrayed(guess.unit, means(truth)[answer.client], lambda g: shown(g, answer))
 
 
 def _pixels(image: torch.Tensor) -> Any:

@@ -151,6 +151,27 @@ def test_where_the_prototype_is_not_recovered_there_is_no_picture(run, monkeypat
     assert sum(not g.failed for g in found.values()) == 9
 
 
+def test_what_fedhide_mixed_in_is_drawn_once_it_is_solved_for(tmp_path):
+    """Un-mixed and out of its updates prototypes are as good as sent."""
+    run = api.train(
+        "fedhide",
+        task_params={"model": "mlp", "width": 32, "evaluations": 10},
+        params={"alpha": 0.1, "k": 3},
+        rounds=300,
+        seed=3,
+        out=tmp_path,
+        device="cpu",
+    )
+    rows = {
+        s: results(api.attack(run, NAME, source=s, device="cpu").path, "picture_names", "all")
+        for s in ("message", "unmixed", "update")
+    }
+    named = {s: row["value"] for s, row in rows.items()}
+    assert named["message"] <= 0.5
+    assert named["unmixed"] >= named["message"] + 0.4
+    assert named["update"] >= named["message"] + 0.4
+
+
 def test_who_sends_no_prototype_gives_nothing_to_draw(tmp_path):
     small = {"model": "mlp", "width": 8, "evaluations": 10}
     run = api.train("fedavg", task_params=small, rounds=1, out=tmp_path, device="cpu")
