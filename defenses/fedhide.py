@@ -10,6 +10,7 @@ from torch import Tensor
 
 from defenses._prototypes import Prototypes
 from leakbench import Client, Server, UsageError, others, unit
+from leakbench.federation import Mixture
 
 
 class FedHide(Prototypes):
@@ -45,6 +46,9 @@ class FedHide(Prototypes):
         bank = me.inbox["prototype"]
         near = (bank @ w).masked_fill(~others(me), -torch.inf).topk(self.k).indices
         return unit(alpha * w + (1 - alpha) * unit(bank[near].sum(0)))
+
+    def mixture(self) -> Mixture:
+        return Mixture(self.alpha, self.k)
 
     def undefended(self) -> Self:
         return self.model_copy(update={"alpha": 1.0})
