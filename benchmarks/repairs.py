@@ -52,7 +52,10 @@ def _rounded(number: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     return (("quantise", {**PROXIES, "number": number}),)
 
 
-NOISY = (("clip_noise", {**PROXIES, "clip": 1.0, "noise": 0.001}),)
+def _noisy(noise: float) -> tuple[tuple[str, dict[str, Any]], ...]:
+    return (("clip_noise", {**PROXIES, "clip": 1.0, "noise": noise}),)
+
+
 SUMMED = (("secure_sum", {}),)
 BIASLESS = (("without_bias", {}),)
 SETTINGS = (
@@ -65,9 +68,11 @@ SETTINGS = (
     Setting("FedCS(0.1), one draw", "fedcs_once", "averaging", {"cos_theta": 0.1}),
     Setting("FedHide(0.01, 10), float16", "fedhide", "un-mixing", FAINT, _rounded("float16")),
     Setting("FedHide(0.01, 10), int8", "fedhide", "un-mixing", FAINT, _rounded("int8")),
+    Setting("FedHide(0.01, 10), int4", "fedhide", "un-mixing", FAINT, _rounded("int4")),
     Setting("FedHide(0.1, 5), int8", "fedhide", "un-mixing", HIDE, _rounded("int8")),
-    Setting("FedHide(0.01, 10), noise 0.001", "fedhide", "un-mixing", FAINT, NOISY),
-    Setting("FedHide(0.1, 5), noise 0.001", "fedhide", "un-mixing", HIDE, NOISY),
+    Setting("FedHide(0.01, 10), noise 0.001", "fedhide", "un-mixing", FAINT, _noisy(0.001)),
+    Setting("FedHide(0.01, 10), noise 0.01", "fedhide", "un-mixing", FAINT, _noisy(0.01)),
+    Setting("FedHide(0.1, 5), noise 0.001", "fedhide", "un-mixing", HIDE, _noisy(0.001)),
     Setting("FedHide(0.01 to 0.1, 5)", "fedhide_random", "un-mixing", {**HIDE, "alpha_low": 0.01}),
     Setting("FedHide(0.1, 5), no bias sent", "fedhide", "updates", HIDE, BIASLESS),
     Setting("FedHide(0.1, 5), own bias", "fedhide_own_layer", "updates", {**HIDE, "stays": "bias"}),
@@ -153,7 +158,7 @@ def told_below(folders: list[str]) -> str:
     each = [below(f) for f in folders]
     parts = []
     for t in each[0]:
-        named, n = (sum(e[t][i] for e in each) for i in (0, 1))
+        named, n = sum(e[t][0] for e in each), sum(e[t][1] for e in each)
         parts.append(f"{named} of {n} in round {t}")
     return (
         "With its own last layer a client's update still shows that layer's step, as the layer"

@@ -1,4 +1,4 @@
-"""Send fewer bits of each number: rounding that an attacker cannot undo."""
+"""Send fewer bits of each number, so that small parts of it are lost in the rounding."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Quantise(Wrapper):
     rounded: a bank of proxies is one of rounded proxies. Labels and counts stay as they are.
 
     Meant for FedHide's proxies (``kinds`` = prototype), of which alpha w is a small part: repairs
-    un-mixing where the rounding is no smaller than that (int8 at alpha = 0.01). Does not repair:
-    float16, or a larger alpha, of which enough is left; and the update gives the prototype away.
-    Rounding is the same for the same number: averaging gains what the number moves meanwhile.
+    un-mixing where the rounding is many times as large as that (int4 at alpha = 0.01 in 128
+    dimensions). Does not repair: int8 there, which spoils what is solved for and still lets it name
+    everybody; and the update gives the prototype away. Rounding is the same for the same number:
+    averaging gains what the number moves meanwhile.
     """
 
     paper: ClassVar[str] = "ours"
