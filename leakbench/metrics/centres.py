@@ -58,7 +58,7 @@ CENTRE_ERROR = Metric(
             " below 1 the guess lies inside."
         ),
         topic=topics.PROTOTYPES,
-        rank=6,
+        rank=8,
     ),
     needs=("centre",),
     score=_error,

@@ -89,7 +89,7 @@ def test_what_proxies_have_in_common_hides_nobody():
     true, proxy = collapsed()
     seen = transcript("fedhide", proxy[None], k=3)
     assert hits(seen.attack("prototype_leakage"), true) < 0.3
-    assert hits(seen.attack("prototype_centring"), true) > 0.9
+    assert hits(seen.attack("prototype_centring"), true) > 0.8
 
 
 @pytest.mark.parametrize("attack", ["prototype_centring", "prototype_averaging"])
@@ -111,8 +111,8 @@ def test_averaging_reaches_back_as_far_as_the_noise_asks():
     rng = torch.Generator().manual_seed(0)
     true = torch.nn.functional.normalize(torch.randn(20, 32, generator=rng), dim=1)
     seen = transcript("fedgn", true + torch.randn(150, 20, 32, generator=rng))
-    assert hits(seen.attack("prototype_averaging", window=20), true) < 0.9
-    assert hits(seen.attack("prototype_averaging"), true) > 0.95
+    assert hits(seen.attack("prototype_averaging", window=20), true) <= 0.9
+    assert hits(seen.attack("prototype_averaging"), true) == 1
 
 
 def spheres(clients=10, dim=16, rounds=60):
@@ -160,5 +160,4 @@ def test_the_error_is_told_in_radii(tmp_path):
         rows = leakbench.attack(run, attack, device="cpu", **params).rows
         of[attack] = next(r for r in rows if r["metric"] == "centre_error")
     assert of["prototype_averaging"]["value"] == pytest.approx(1.5, abs=1e-3)  # s radii
-    assert of["prototype_spheres"]["value"] < 0.8
     assert of["prototype_spheres"]["control"] == pytest.approx(0, abs=1e-5)
