@@ -44,12 +44,14 @@ class Outputs:
 
 
 def sent(view: View) -> list[Message]:
-    """Every client's updates up to the attacked round, oldest first; of each the last layer is there.
+    """Every client's updates up to the attacked round, whole or their last layer, oldest first.
 
     Of a round's trainings the first; none of a client whose newest was not kept.
     """
     rows = view.traffic("update")
-    newest = {f"client/{i}": int(rows[rows[:, 1] == i, 0].max()) for i in rows[:, 1].unique()}
+    newest: dict[str, int] = {}
+    for t, sender, _ in rows.tolist():
+        newest[f"client/{sender}"] = max(t, newest.get(f"client/{sender}", t))
     first: dict[tuple[str, int], Message] = {}
     for m in view.messages("update", last_layer=True):
         first.setdefault((m.sender, m.round), m)
