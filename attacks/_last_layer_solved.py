@@ -17,7 +17,7 @@ from leakbench.attacking import Replay, View
 from leakbench.federation import Training, trainings
 
 KEY = "prototype"  # what methods call it among their private tensors
-FORM, LOOSE = 0.002, 0.1  # a step that is off by less has the form of the loss, or nearly so
+FORM, LOOSE = 0.01, 0.5  # a step that is off by less has the form of the loss, or nearly so
 SOME, NOISE = 1e-3, 0.02  # so much of it is noise; more, and it hides the form
 MIDDLE = 0.7  # of what a clipped step's length says
 EDGE = 1e-6  # so near to 1 and -1 are cosines at which the loss is asked for its pull
