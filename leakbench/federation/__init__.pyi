@@ -1,5 +1,6 @@
 from .defense import Choreography as Choreography
 from .defense import Defense as Defense
+from .defense import Mixture as Mixture
 from .defense import Sent as Sent
 from .defense import Wrapper as Wrapper
 from .defense import others as others

@@ -9,7 +9,7 @@ attackers replay it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import torch
 from pydantic import Field
@@ -48,6 +48,16 @@ class Choreography(Protocol):
 
     def train(self, fn: Any, *, steps: int | None = None, epochs: int | None = None) -> None:
         """Every chosen client trains the model it received on ``fn`` and sends the update."""
+
+
+class Mixture(NamedTuple):
+    """How a sent prototype is made of the true one w and the bank that the client received.
+
+    unit(own w + (1 - own) unit(sum of the ``neighbours`` rows nearest to w, without the client's)).
+    """
+
+    own: float  # weight of w, from 0 to 1
+    neighbours: int
 
 
 class Defense(Spec):
@@ -174,6 +184,10 @@ class Defense(Spec):
     def inputs(self, me: Client) -> dict[str, Tensor]:
         """The examples behind what this client sends, for the truth: {"features": (n, ...)}."""
         return {}
+
+    def mixture(self) -> Mixture | None:
+        """What a prototype is mixed with before it is sent; None where no bank has a part in it."""
+        return None
 
     def undefended(self) -> Self:
         """The same method whose *uplinks* hide nothing; what it sends is the control transcript."""
