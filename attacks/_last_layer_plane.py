@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 
 CLEAR = 3.0  # a singular value that is so many times the middle one is no rounding error
 
@@ -46,7 +46,7 @@ def images(moved: Tensor) -> tuple[int, float]:
     return int((values > CLEAR * floor).sum()), floor / float(values[0])
 
 
-def inputs(step: Step, rank: int) -> Tensor:
+def inputs(step: LayerStep, rank: int) -> Tensor:
     """(n, rank): a basis of the layer's inputs behind a step of ``rank`` images.
 
     Of none, where noise hides them all: the usual input.
@@ -57,7 +57,7 @@ def inputs(step: Step, rank: int) -> Tensor:
     return right[:rank].T
 
 
-def plane(step: Step, basis: Tensor) -> Plane:
+def plane(step: LayerStep, basis: Tensor) -> Plane:
     """The plane of a step whose inputs ``basis`` (n, rank) spans, rank below dim."""
     moved, reach = step.moved @ basis, step.start @ basis  # both (dim, rank)
     held = torch.linalg.lstsq(reach, moved).solution  # (rank, rank): p q' - M

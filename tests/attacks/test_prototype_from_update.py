@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 import leakbench
 from attacks import _last_layer, _last_layer_plane
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 from attacks._last_layer_cosine import of_many, of_one
 from leakbench.attacking.view import View
 from leakbench.record.messages import Message
@@ -44,7 +44,7 @@ def step_of(batch, seed, bias=True, near=2.0):
     sent = Message(1, 0, "client/0", "server", "update", {})
     usual = torch.tanh(one)
     usual = torch.cat([usual, torch.ones_like(usual[:1])]) if bias else usual
-    return Step(sent, start, -RATE * slope, RATE, usual, bias, clipped=False), w
+    return LayerStep(sent, start, -RATE * slope, RATE, usual, bias, clipped=False), w
 
 
 def planes(step, rank):
@@ -181,8 +181,9 @@ def test_of_a_random_update_nothing_is_accepted(runs, seed):
 
 
 def test_an_update_of_another_federation_does_not_fit_the_model_of_this_one(runs):
-    sent = (m for m in again(runs["another"]).transcript if (m.kind, m.round) == ("update", 20))
-    theirs = {m.sender: m.payload for m in sent}
+    sent = again(runs["another"]).transcript
+    newest = [m for m in sent if (m.kind, m.round, m.probe) == ("update", 20, None)]
+    theirs = {m.sender: m.payload for m in newest}
 
     def swapped(m):
         return dataclasses.replace(m, payload=theirs[m.sender])
@@ -193,7 +194,9 @@ def test_an_update_of_another_federation_does_not_fit_the_model_of_this_one(runs
 def test_under_another_clients_name_it_tells_of_whose_it_is(runs):
     run = runs["fedgn"]
     now = {
-        m.sender: m.payload for m in again(run).transcript if (m.kind, m.round) == ("update", 20)
+        m.sender: m.payload
+        for m in again(run).transcript
+        if (m.kind, m.round, m.probe) == ("update", 20, None)
     }
 
     def other(name):
