@@ -20,7 +20,7 @@ SAME = 1e-5  # lengths of updates that differ by less, relatively, are one
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerStep:
     """One client's step of the last layer, in float64; a bias is the last column of both."""
 
     message: Message
@@ -44,12 +44,14 @@ class Outputs:
 
 
 def sent(view: View) -> list[Message]:
-    """Every client's updates up to the attacked round, oldest first; of each the last layer is there.
+    """Every client's updates up to the attacked round, whole or their last layer, oldest first.
 
     Of a round's trainings the first; none of a client whose newest was not kept.
     """
     rows = view.traffic("update")
-    newest = {f"client/{i}": int(rows[rows[:, 1] == i, 0].max()) for i in rows[:, 1].unique()}
+    newest: dict[str, int] = {}
+    for t, sender, _ in rows.tolist():
+        newest[f"client/{sender}"] = max(t, newest.get(f"client/{sender}", t))
     first: dict[tuple[str, int], Message] = {}
     for m in view.messages("update", last_layer=True):
         first.setdefault((m.sender, m.round), m)
@@ -57,7 +59,7 @@ def sent(view: View) -> list[Message]:
     return sorted(kept, key=lambda m: (m.round, m.sender))
 
 
-def step(view: View, m: Message) -> Step | None:
+def step(view: View, m: Message) -> LayerStep | None:
     """The last layer's step in an update; None where its model was not kept, or has another end."""
     name, layer = last_layer(view.module)
     models = view.messages("model", sender="server", round=m.round, last_layer=True)
@@ -71,7 +73,7 @@ def step(view: View, m: Message) -> Step | None:
         moved[:, -1] = _missing(moved[:, :-1], usual)
     like = usual[: start.shape[1]]
     clipped = _clipped(view, m.round)
-    return Step(m, start, moved, _rate(view, m), like, len(keys) > 1, clipped)
+    return LayerStep(m, start, moved, _rate(view, m), like, len(keys) > 1, clipped)
 
 
 def _columns(payload: Any, keys: list[str], like: Any) -> Tensor:
@@ -123,9 +125,11 @@ def _rate(view: View, m: Message) -> float:
 
 def _clipped(view: View, round: int) -> bool:
     """Have two of a round's updates one length, as no two have that were not clipped to it?"""
-    whole = view.messages("update", round=round)
-    squares = (torch.stack([v.double().square().sum() for v in m.payload.values()]) for m in whole)
-    lengths = sorted(float(s.sum().sqrt()) for s in squares)
+    lengths = []
+    for m in view.messages("update", round=round):
+        parts = torch.stack([v.double().norm() for v in m.payload.values()])
+        lengths.append(float(parts.norm()))
+    lengths.sort()
     return any(a > 0 and b - a < SAME * b for a, b in pairwise(lengths))
 
 

@@ -7,6 +7,7 @@ width are unknown, are three equations for three numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -22,9 +23,9 @@ SHORTEST = 0.5  # length of the mean of the batch's directions, at least
 
 
 def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """T as if all images were one: rate phi(t) sqrt(1 - t^2) is the size; None where it never is.
+    """Where in the plane, t, as if all images were one; None where no t explains the step's size.
 
-    The largest t of those.
+    The largest of those with rate phi(t) sqrt(1 - t^2) equal to it.
     """
 
     def over(t: Tensor) -> Tensor:
@@ -42,22 +43,20 @@ def of_one(plane: Plane, rate: float, pull: Pull) -> float | None:
 
 
 def of_many(plane: Plane, rate: float, pull: Pull) -> float | None:
-    """T from the moments of the images' cosines; None where no distribution has them."""
+    """Where in the plane, t, by the moments of the cosines; None where no distribution has them."""
     if not rate:
         return None
     powers = _polynomial(pull)
     mean = torch.linspace(LEAST, 0.995, 300, dtype=torch.float64)
     width = torch.linspace(1e-4, 0.3, 60, dtype=torch.float64)
-    best = (torch.inf, 0.0, 0.0, 0.0)
+    off, t, m, s = math.inf, 0.0, 0.0, 0.0
     for _ in range(4):
-        m, s = (g.flatten() for g in torch.meshgrid(mean, width, indexing="ij"))
-        t, off = _misfit(plane, rate * _moments(powers, m, s))
-        i = int(off.argmin())
-        if float(off[i]) <= best[0]:
-            best = (float(off[i]), float(t[i]), float(m[i]), float(s[i]))
-        mean = _around(best[2], mean, LEAST)
-        width = _around(best[3], width, 1e-4)
-    off, t, m, _ = best
+        means, widths = (g.flatten() for g in torch.meshgrid(mean, width, indexing="ij"))
+        places, offs = _misfit(plane, rate * _moments(powers, means, widths))
+        i = int(offs.argmin())
+        if float(offs[i]) <= off:
+            off, t, m, s = (float(v[i]) for v in (offs, places, means, widths))
+        mean, width = _around(m, mean, LEAST), _around(s, width, 1e-4)
     pulled = rate * float(pull(torch.tensor([m], dtype=torch.float64))[0])
     short = plane.size / max(1 - t * t, 1e-12) ** 0.5 / max(pulled, 1e-300)
     # The mean of unit vectors is no longer than 1.

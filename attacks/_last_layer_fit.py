@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attacks import _last_layer
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 from attacks._last_layer_plane import inputs
 from attacks._lbfgs import minimise
 from leakbench.attacking import Replay
@@ -22,7 +22,7 @@ ALIKE = 0.98  # cosine of the centre and the mean embedding, at least
 APART = 0.05  # of the images at the start, relative to their inputs
 
 
-def centre(step: Step, replay: Replay, key: str, rank: int, rng: torch.Generator) -> Tensor:
+def centre(step: LayerStep, replay: Replay, key: str, rank: int, rng: torch.Generator) -> Tensor:
     """(dim,): the centre under the name ``key`` that a step of ``rank`` images was pulled to.
 
     The step tells its direction and hardly its length, which is taken from the embeddings'; both
@@ -54,7 +54,7 @@ def centre(step: Step, replay: Replay, key: str, rank: int, rng: torch.Generator
     return along * towards if along > ALIKE * mean.norm() else mean
 
 
-def _mean_input(step: Step, basis: Tensor) -> Tensor:
+def _mean_input(step: LayerStep, basis: Tensor) -> Tensor:
     """(rank,): the layer's input as if the batch was one image."""
     hidden = basis[:, 0]
     if step.bias:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 
 CLEAR = 3.0  # a singular value that is so many times the middle one is no rounding error
 
@@ -27,7 +27,8 @@ class Plane:
     along: Tensor  # (dim,) of norm 1: the direction of the mean embedding
     size: float  # |(W, b) u| sqrt(1 - t^2)
     rank: int  # of the step: the images that it is made of, as far as they differ
-    misfit: float  # share of the step that has not this form; 0 where everything has (rank 1)
+    # What of the step has not this form, over all but its leading pair; 0 where that is all.
+    misfit: float
     # (W, b) M (W, b)' and u' M^-1 u for t = 0, in parts: at (across, across), (across, along) and
     # (along, along), and over u's length squared.
     spread: tuple[float, float, float]
@@ -45,7 +46,7 @@ def images(moved: Tensor) -> tuple[int, float]:
     return int((values > CLEAR * floor).sum()), floor / float(values[0])
 
 
-def inputs(step: Step, rank: int) -> Tensor:
+def inputs(step: LayerStep, rank: int) -> Tensor:
     """(n, rank): a basis of the layer's inputs behind a step of ``rank`` images.
 
     Of none, where noise hides them all: the usual input.
@@ -56,7 +57,7 @@ def inputs(step: Step, rank: int) -> Tensor:
     return right[:rank].T
 
 
-def plane(step: Step, basis: Tensor) -> Plane:
+def plane(step: LayerStep, basis: Tensor) -> Plane:
     """The plane of a step whose inputs ``basis`` (n, rank) spans, rank below dim."""
     moved, reach = step.moved @ basis, step.start @ basis  # both (dim, rank)
     held = torch.linalg.lstsq(reach, moved).solution  # (rank, rank): p q' - M
@@ -79,15 +80,17 @@ def plane(step: Step, basis: Tensor) -> Plane:
     mixed = (mixed + mixed.T) / 2
     seen = reach @ mixed @ reach.T
     spread = (across @ seen @ across, across @ seen @ along, along @ seen @ along)
-    off = torch.cat([values[1:], (skew - torch.outer(p, q) + torch.outer(q, p)).flatten()])
-    of = torch.cat([values, skew.flatten()])
+    # What the leading pair leaves over tells the form from others: it alone is nearly everything.
+    beyond = torch.linalg.svdvals(moved)[1:].norm().clamp(min=1e-300)
+    lopsided = reach @ (skew - torch.outer(p, q) + torch.outer(q, p))
+    off = torch.cat([values[1:], lopsided.flatten()]).norm() / beyond if len(values) > 1 else 0.0
     inverse = float(q @ torch.linalg.pinv(mixed) @ q)
     return Plane(
         across,
         along,
         strength * length,
         basis.shape[1],
-        float(off.norm() / of.norm().clamp(min=1e-300)),
+        float(off),
         (float(spread[0]), float(spread[1]), float(spread[2])),
         inverse,
         length,

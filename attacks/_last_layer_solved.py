@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attacks import _last_layer, _last_layer_plane
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 from attacks._last_layer_cosine import Pull, of_many, of_one
 from attacks._last_layer_fit import centre
 from attacks._last_layer_plane import Plane
@@ -17,14 +17,14 @@ from leakbench.attacking import Replay, View
 from leakbench.federation import Training, trainings
 
 KEY = "prototype"  # what methods call it among their private tensors
-FORM, LOOSE = 0.002, 0.1  # a step that is off by less has the form of the loss, or nearly so
+FORM, LOOSE = 0.01, 0.5  # a step that is off by less has the form of the loss, or nearly so
 SOME, NOISE = 1e-3, 0.02  # so much of it is noise; more, and it hides the form
 MIDDLE = 0.7  # of what a clipped step's length says
 EDGE = 1e-6  # so near to 1 and -1 are cosines at which the loss is asked for its pull
 
 
 @dataclass(frozen=True)
-class Found:
+class SolvedStep:
     """A prototype (dim,); does the step have the form that the method's loss gives it?"""
 
     w: Tensor
@@ -32,7 +32,7 @@ class Found:
     sure: bool  # and as tells where in it
 
 
-def solved(view: View, step: Step, rng: torch.Generator) -> Found:
+def solved(view: View, step: LayerStep, rng: torch.Generator) -> SolvedStep:
     """The prototype after a step that moved the last layer.
 
     The loss is replayed in the attacked round, what the server sent before a step being kept there.
@@ -54,7 +54,7 @@ def solved(view: View, step: Step, rng: torch.Generator) -> Found:
     rank, noise = _last_layer_plane.images(step.moved)
     if view.method.distance == "euclidean":
         w = centre(step, replay, key, rank, rng)
-        return Found(w, fits=rank > 0 and noise < NOISE, sure=False)
+        return SolvedStep(w, fits=rank > 0 and noise < NOISE, sure=False)
     # All of the step's rank: what (W, b) reaches is everything, and nothing is left to solve.
     whole = rank <= min(step.start.shape) - 2
     basis = _last_layer_plane.inputs(step, rank if whole else 1)
@@ -63,10 +63,10 @@ def solved(view: View, step: Step, rng: torch.Generator) -> Found:
     t, sure = _place(plane, step, pull)
     sure = sure and fits and plane.misfit < FORM and noise < SOME
     w = (1 - t * t) ** 0.5 * plane.across + t * plane.along
-    return Found(_moved(view, replay, key, w, plane.along, training), fits, sure)
+    return SolvedStep(_moved(view, replay, key, w, plane.along, training), fits, sure)
 
 
-def _place(plane: Plane, step: Step, pull: Pull) -> tuple[float, bool]:
+def _place(plane: Plane, step: LayerStep, pull: Pull) -> tuple[float, bool]:
     """Where in its plane the prototype is, and whether the whole step says so."""
     if step.clipped:  # shorter than it was: the prototype is further off than its length says
         one = of_one(plane, step.rate, pull)
@@ -75,7 +75,7 @@ def _place(plane: Plane, step: Step, pull: Pull) -> tuple[float, bool]:
     if many is not None:
         return many, True
     one = of_one(plane, step.rate, pull)
-    return (0.0 if one is None else one), one is not None and plane.rank == 1
+    return (0.0 if one is None else one), False  # of one image any step has the form
 
 
 def _moved(

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 import leakbench
 from attacks import _last_layer, _last_layer_plane
-from attacks._last_layer import Step
+from attacks._last_layer import LayerStep
 from attacks._last_layer_cosine import of_many, of_one
 from leakbench.attacking.view import View
 from leakbench.record.messages import Message
@@ -44,7 +44,7 @@ def step_of(batch, seed, bias=True, near=2.0):
     sent = Message(1, 0, "client/0", "server", "update", {})
     usual = torch.tanh(one)
     usual = torch.cat([usual, torch.ones_like(usual[:1])]) if bias else usual
-    return Step(sent, start, -RATE * slope, RATE, usual, bias, clipped=False), w
+    return LayerStep(sent, start, -RATE * slope, RATE, usual, bias, clipped=False), w
 
 
 def planes(step, rank):
@@ -96,6 +96,7 @@ def runs(tmp_path_factory):
     return Lazily(
         fedhide=made("fedhide", params={"alpha": 0.1, "k": 5}),
         fedgn=made("fedgn", params={"sigma": 0.5}),
+        another=made("fedgn", params={"sigma": 0.5}, seed=1),
         fedcs=made("fedcs"),
         fedaws=made("fedaws"),
         steps=made("fedgn", params={"sigma": 0.5, "steps": 3}),
@@ -179,22 +180,23 @@ def test_of_a_random_update_nothing_is_accepted(runs, seed):
     assert max(abs(c) for _, c in right(runs["fedgn"], made, 20).values()) < 0.7
 
 
-def test_an_update_of_another_round_does_not_fit_the_model_of_this_one(runs):
-    run = runs["fedgn"]
-    old = {
-        m.sender: m.payload for m in again(run).transcript if m.kind == "update" and m.round == 1
-    }
+def test_an_update_of_another_federation_does_not_fit_the_model_of_this_one(runs):
+    sent = again(runs["another"]).transcript
+    newest = [m for m in sent if (m.kind, m.round, m.probe) == ("update", 20, None)]
+    theirs = {m.sender: m.payload for m in newest}
 
     def swapped(m):
-        return dataclasses.replace(m, payload=old[m.sender]) if m.sender in old else m
+        return dataclasses.replace(m, payload=theirs[m.sender])
 
-    assert not any(g.accepted for g in guesses(run, 20, swapped))
+    assert not any(g.accepted for g in guesses(runs["fedgn"], 20, swapped))
 
 
 def test_under_another_clients_name_it_tells_of_whose_it_is(runs):
     run = runs["fedgn"]
     now = {
-        m.sender: m.payload for m in again(run).transcript if (m.kind, m.round) == ("update", 20)
+        m.sender: m.payload
+        for m in again(run).transcript
+        if (m.kind, m.round, m.probe) == ("update", 20, None)
     }
 
     def other(name):
