@@ -6,6 +6,7 @@ Zhu et al. 2019; Geiping et al. 2020.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Any, ClassVar, Literal
 
@@ -16,10 +17,11 @@ from torch import Tensor
 from attacks import _matching, _updates
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
-from leakbench.metrics import RECONSTRUCTION
+from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
 from leakbench.record import Message
 
 VANISHED = 1e-8  # norm of an update that holds nothing
+PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
 
 class GradientInversion(Attack):
@@ -28,7 +30,7 @@ class GradientInversion(Attack):
     At the weights that the victim had received.
     The loss may read private inputs (a prototype). ``naive`` puts the victim's newest earlier
     message of the same name in their place, as FedHide's Table 2 does with the proxy; ``joint``
-    solves for them together with the images.
+    solves for them together with the images, and a prototype found so is scored as one.
 
     The updates are the recorded probes or the real ones. A probe is what a client with one image
     would have sent, so it is a gradient where training is one step or one epoch. A real update may
@@ -44,7 +46,7 @@ class GradientInversion(Attack):
 
     about: ClassVar[str] = "images from the gradient that an update is"
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
-    metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    metrics: ClassVar[tuple[Metric, ...]] = (*RECONSTRUCTION, P_LEAK, PROTOTYPE_COSINE)
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
 
     attacker: Literal["naive", "joint"] = Field(
@@ -144,8 +146,19 @@ class GradientInversion(Attack):
             of_label = {y: of(y) for y in set(b.labels.tolist())}
             means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
             some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
+            some |= self._blind_prototype(view, b, rng)
             out.append(self._guess(b.message, {"x": means, **some}))
         return out
+
+    def _blind_prototype(
+        self, view: View, b: _updates.Behind, rng: torch.Generator
+    ) -> dict[str, Tensor]:
+        """A random direction where the attack solves for a prototype; else nothing."""
+        if self.attacker == "naive":
+            return {}
+        replay = Replay(view, b.message, rng, sizes=b.sizes, phase=b.loss)
+        found = _prototype(replay.unknown)
+        return {k: torch.randn(v.shape, generator=rng).to(v) for k, v in found.items()}
 
     def _sent(self, view: View) -> list[_updates.Behind]:
         """The updates of this round's shortest training.
@@ -188,7 +201,8 @@ class GradientInversion(Attack):
         if not bool(found.x.isfinite().all()):
             return self._none(m, "the search diverged", found.flags)
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}
-        tensors = {"x": found.x.to(view.dtype), **solved}
+        named = _prototype({k: found.private[k].to(view.dtype) for k in free})
+        tensors = {"x": found.x.to(view.dtype), **solved, **named}
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
@@ -210,6 +224,12 @@ class GradientInversion(Attack):
         if not said or said[-1].payload.shape != guess.shape:
             return guess
         return said[-1].payload.to(guess)
+
+
+def _prototype(private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A client's own prototype among private inputs, "own/prototype" or wherever it keeps it."""
+    kept = [v for k, v in private.items() if k.rpartition("/")[2] == PROTOTYPE]
+    return {PROTOTYPE: kept[0]} if kept else {}
 
 
 def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:

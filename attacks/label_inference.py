@@ -150,6 +150,8 @@ class LabelInference(Attack):
                 return Guess(m.sender, view.round, failed=why)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         bias = f"{last_layer(view.module)[0]}.bias"
+        if bias not in m.payload:  # a wrapper left it out
+            return Guess(m.sender, view.round, failed="the update holds no output bias")
         if self.source == "calibrated":
             found = _label_shares.calibrated(view, m, bias)
             if isinstance(found, str):

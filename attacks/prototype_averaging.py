@@ -5,61 +5,79 @@ What stays points to the prototype.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import math
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench import Attack, Guess, Metric, ThreatModel, View
-from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE
+from attacks._fading import faded, reach
+from attacks._proxies import FromProxies, Proxy
+from leakbench import Guess, Metric, ThreatModel, View
+from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
 
 
-class PrototypeAveraging(Attack):
-    """Takes the mean of each client's last ``window`` messages.
+class PrototypeAveraging(FromProxies):
+    """Takes a mean of each client's messages, each of length 1 where cosines are compared.
 
-    Each has length 1 where prototypes are compared by cosine. FedGN and FedCS draw afresh in every
-    round (FedHide, Eq. 5 and 6), so an attacker who keeps what it received does better than the
-    paper's own, who looks at one message. A prototype still moves while it is trained: a window
-    that is too long averages over that, too. FedHide mixes in neighbours, which do not cancel.
+    FedGN and FedCS draw afresh in every round (FedHide, Eq. 5 and 6), so an attacker who keeps what
+    it received does better than the paper's own, who looks at one message. A prototype still moves
+    while it is trained: a mean that reaches back too far averages over that, too. How far is told
+    by how well the older messages predict the newer ones; an older message weighs less. Where the
+    newest alone predicts best nothing is drawn afresh. What is mixed in, as FedHide's neighbours,
+    then changes slowly and cancels over the whole run, if at all: all messages count alike.
     """
 
     about: ClassVar[str] = "the mean of what a client sent over several rounds"
     paper: ClassVar[str] = "adaptive; not in FedHide"
-    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, PROTOTYPE_COSINE)
+    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, PROTOTYPE_COSINE, CENTRE_ERROR)
     over: ClassVar[Literal["stages", "all"]] = "all"
+    # The second is what stood here alone before: never a weaker attacker than that.
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"window": 20})
 
-    window: int = Field(20, ge=1, description="newest messages of each client that are averaged")
+    window: int = Field(
+        0,
+        ge=0,
+        description=(
+            "newest messages of each client that are averaged; 0: all, the older the lighter, as"
+            " the messages themselves suggest"
+        ),
+    )
 
     @property
     def threat(self) -> ThreatModel:
         return ThreatModel(
-            kinds=("prototype",), knows=("method", "facts"), rounds="all", rung="method"
+            observer=self.observer,
+            kinds=("prototype",),
+            knows=("method", "facts"),
+            rounds="all",
+            rung="method",
         )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [
-            Guess(sender, view.round, {"prototype": self._mean(view, sent)})
-            for sender, sent in self._sent(view).items()
-        ]
+        cosine = view.method.distance == "cosine"
+        sent = {who: vectors(held, cosine=cosine) for who, held in self.sent(view).items()}
+        half = math.inf
+        if not self.window:
+            half = reach([*sent.values()], cosine=cosine)
+            if half <= 1 and view.method.hides():
+                half = math.inf
+        found = {who: faded(held[-self.window :], half) for who, held in sent.items()}
+        return [Guess(who, view.round, named(view, mean)) for who, mean in found.items()]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        def dice() -> Tensor:
-            noise = torch.randn(view.facts.dim, generator=rng, dtype=torch.float64)
-            return noise.to(view.device)
+        dice = super().blind(view, rng)
+        return [Guess(g.unit, g.round, named(view, g.tensors["prototype"])) for g in dice]
 
-        return [Guess(s, view.round, {"prototype": dice()}) for s in self._sent(view)]
 
-    def _sent(self, view: View) -> dict[str, list[Tensor]]:
-        """Each client's messages, oldest first."""
-        out: dict[str, list[Tensor]] = {}
-        for m in view.messages("prototype"):
-            if m.sender != "server":
-                out.setdefault(m.sender, []).append(m.payload)
-        return out
+def vectors(sent: list[Proxy], *, cosine: bool) -> Tensor:
+    """(n, dim): what one client sent, oldest first, at length 1 where cosines are compared."""
+    held = torch.stack([p.vector for p in sent])
+    return torch.nn.functional.normalize(held, dim=-1) if cosine else held
 
-    def _mean(self, view: View, sent: list[Tensor]) -> Tensor:
-        newest = torch.stack(sent[-self.window :])
-        if view.method.distance == "cosine":
-            newest = torch.nn.functional.normalize(newest, dim=-1)
-        return newest.mean(0)
+
+def named(view: View, found: Tensor) -> dict[str, Tensor]:
+    """A guess's tensors: where points are compared by distance, a centre, too."""
+    told = {"prototype": found}
+    return {**told, "centre": found} if view.method.distance == "euclidean" else told

@@ -39,9 +39,13 @@ class FedHide(Prototypes):
         super().start_server(server)
 
     def proxy(self, w: Tensor, me: Client) -> Tensor:
+        return self.mixed(w, me, self.alpha)
+
+    def mixed(self, w: Tensor, me: Client, alpha: float | Tensor) -> Tensor:
+        """Eq. 4 with any weight ``alpha`` of the true prototype ``w`` (dim,), of norm 1."""
         bank = me.inbox["prototype"]
         near = (bank @ w).masked_fill(~others(me), -torch.inf).topk(self.k).indices
-        return unit(self.alpha * w + (1 - self.alpha) * unit(bank[near].sum(0)))
+        return unit(alpha * w + (1 - alpha) * unit(bank[near].sum(0)))
 
     def mixture(self) -> Mixture:
         return Mixture(self.alpha, self.k)

@@ -25,7 +25,7 @@ class FedMetric(Defense):
     Undefended: variant "true"; "pos" hides by not sending.
 
     M = (1 + scale) R and ``scale`` is public, so C is known to lie on a sphere around A; and A is
-    drawn afresh in each round, so its mean over rounds tends to C.
+    drawn afresh in each round, so its mean over rounds tends to C (`prototype_spheres`).
 
     Left open by the paper, decided here: d is the Euclidean distance, not squared; means over the
     batch, sums over the other clients; embeddings of any norm; before a client's first upload its M
@@ -124,6 +124,11 @@ class FedMetric(Defense):
     def secrets(self, me: Client) -> dict[str, Tree]:
         names = ("prototype",) if self.variant == "pos" else ("prototype", "radius")
         return {name: me.state[name] for name in names}
+
+    def distance_shown(self, margin: Tensor) -> Tensor:
+        """How far the true centre lies from the shown one: D, of what is sent, M = (1 + s) R."""
+        far = self.scale if self.variant == "proxy" else 0.0
+        return margin * (far / (1 + far))
 
     def undefended(self) -> Self:
         return self.model_copy(update={"variant": "true"}) if self.variant == "proxy" else self

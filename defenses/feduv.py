@@ -19,8 +19,11 @@ class FedUV(Defense):
     of them differ in ``least_distance`` places at least: 21 of the default's 127. A message is the
     client's public number, which makes codewords distinct, followed by secret random bits: 60 of 64
     with ten clients. W is a linear stage "code" without bias behind the embedding, averaged like
-    the rest. Nothing but the update leaves a client, and there is no negative loss. Undefended:
-    itself; it hides by not sending.
+    the rest. Nothing but the update leaves a client, and there is no negative loss.
+
+    It claims to hide the codeword by not sending it. The update gives it away: row i of the step of
+    W is v_i times a positive mix of embeddings, so its sign is the bit (``codeword_from_update``).
+    Undefended: itself, there is nothing that it adds or leaves out.
 
     Left open by FedMetric's text, decided here: the code and its length, tanh, and c = length, with
     which the hinge is never reached; a smaller ``divisor`` reaches it.
@@ -57,8 +60,7 @@ class FedUV(Defense):
                 f"feduv: message = {self.message} leaves no secret bit: the numbers of"
                 f" {facts.clients} clients take {_bits(facts.clients)}."
             )
-        # Public: made once, and before there are parties.
-        _codes.generator(self.length, self.message)
+        self.generator()  # made once, and before there are parties
         module.add_module("code", nn.Linear(facts.dim, self.length, bias=False))
         return module
 
@@ -67,13 +69,25 @@ class FedUV(Defense):
         """Places in which any two codewords differ at least."""
         return _codes.distances(self.length)[self.message]
 
+    def generator(self) -> Tensor:
+        """(message, length) of 0 and 1, public: a codeword is message @ generator, modulo 2.
+
+        It begins with the message; as in {-1, 1}, 0 is -1.
+        """
+        return _codes.generator(self.length, self.message)
+
+    def public_bits(self, index: Tensor, clients: int) -> Tensor:
+        """(k,) of 0 and 1: with what the codeword of client ``index`` begins, of so many clients.
+
+        ``index`` () int64.
+        """
+        return (index >> torch.arange(_bits(clients), device=index.device)) & 1
+
     def start(self, me: Client) -> None:
-        known = _bits(me.facts.clients)
-        number = (me.index >> torch.arange(known, device=me.index.device)) & 1
-        secret = me.rng.integers("message", 2, self.message - known)
+        number = self.public_bits(me.index, me.facts.clients)
+        secret = me.rng.integers("message", 2, self.message - len(number))
         message = torch.cat([number, secret]).to(me.rng.dtype)
-        generator = _codes.generator(self.length, self.message).to(message)
-        me.state["codeword"] = 2 * ((message @ generator) % 2) - 1
+        me.state["codeword"] = 2 * ((message @ self.generator().to(message)) % 2) - 1
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         return (1 - self.predict(net, batch.x, me)).clamp(min=0).square().mean()
@@ -85,6 +99,7 @@ class FedUV(Defense):
         return {"codeword": me.state["codeword"]}
 
     def hides(self) -> bool:
+        """True: that is its claim, and counted as one, so it is no reference, whatever it leaks."""
         return True
 
 

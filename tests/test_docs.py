@@ -196,7 +196,7 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The ten attacks are passive"), registry.names("attacks")
+        text, attacks = self.point("The eleven attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
         assert not [name for name in {*attacks, *metrics} if "member" in name]
@@ -279,7 +279,13 @@ def _fields(kind: str, name: str) -> set[str]:
     return set(registry.load(kind, name).model_fields)
 
 
-IN_WORDS = {2: "two", 7: "seven", 10: "ten", 15: "fifteen", 16: "sixteen"}  # as the README has it
+_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_FROM_TEN = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+    *("eighteen", "nineteen", "twenty"),
+)
+_LARGE = tuple(f"twenty-{n}" for n in _ONES)
+IN_WORDS = dict(enumerate((*_ONES, *_FROM_TEN, *_LARGE), start=1))  # as the README has them
 
 
 def test_what_is_not_here_yet_is_not_here():

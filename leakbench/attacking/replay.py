@@ -100,8 +100,10 @@ class Replay:
         m = self.message
         received = {}
         for kind in view.threat.kinds:
-            for d in view.messages(kind):
-                early = d.round == 0 or (d.round == m.round and d.phase < m.phase)
+            # Of the rounds that can matter alone: each message that is handed out is a copy.
+            held = [*view.messages(kind, round=0), *view.messages(kind, round=m.round)]
+            for d in held:
+                early = d.round == 0 or d.phase < m.phase
                 if d.sender == "server" and d.receiver in ("client/*", m.sender) and early:
                     received[kind] = self._cast(d.payload)
         return received

@@ -45,11 +45,16 @@ def specs() -> list[RunSpec]:
         ("prototype_leakage", {}),
         ("prototype_leakage", {"candidates": "public"}),
         ("prototype_averaging", {}),
+        ("prototype_from_update", {}),
     ]
     inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
     # What is not attacked need not fill the disk.
     few, none = (Policy(probes=1), Policy(probes=0, audited=1))
-    pairs = [make_spec(task="digit-pairs", attacks=leakage, record=none, **s) for s in PAIRS]
+    pairs = []
+    for s in PAIRS:
+        solved = [("prototype_unmixing", {})] if "k" in s.get("params", {}) else []
+        attacks = [*leakage, *solved]
+        pairs.append(make_spec(task="digit-pairs", attacks=attacks, record=none, **s))
     return pairs + [
         make_spec(task="digits", rounds=150, attacks=inversion, record=few, **s) for s in DIGITS
     ]

@@ -1,4 +1,6 @@
 from . import topics as topics
+from .centres import CENTRE_ERROR as CENTRE_ERROR
+from .codewords import CODEWORD_BITS as CODEWORD_BITS
 from .context import CONTEXT_ACCURACY as CONTEXT_ACCURACY
 from .context import SAMPLES_TO_90 as SAMPLES_TO_90
 from .correlation import DCOR as DCOR
@@ -16,6 +18,8 @@ from .images import RECONSTRUCTION as RECONSTRUCTION
 from .images import SSIM as SSIM
 from .labels import LABEL_OVERLAP as LABEL_OVERLAP
 from .labels import LABEL_SET as LABEL_SET
+from .pictures import PICTURE_NAMES as PICTURE_NAMES
+from .pictures import PICTURE_PSNR as PICTURE_PSNR
 from .prototypes import P_LEAK as P_LEAK
 from .prototypes import P_LEAK_PUBLIC as P_LEAK_PUBLIC
 from .prototypes import PROTOTYPE_COSINE as PROTOTYPE_COSINE

@@ -32,6 +32,8 @@ class Picture(Part):
     image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
     ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where
     that was not measured. ``probe``: its number, None for a real message. ``seed``: the run's.
+    ``of`` = "client": drawn of all that a client holds, so the original is the mean of its images,
+    and found is one that is more like that mean than any other client's.
     """
 
     attack: str
@@ -44,6 +46,7 @@ class Picture(Part):
     sha256: str | None
     psnr: float | None = None
     found: float | None = None
+    of: Literal["example", "client"] = "example"
 
     @property
     def place(self) -> Place:

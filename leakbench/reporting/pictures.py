@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from leakbench.attacking import guessing
+from leakbench.attacking.guess import Guess
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.streams import shared
 from leakbench.metrics.images import IDENTIFICATION, PSNR
+from leakbench.metrics.pictures import PICTURE_NAMES, PICTURE_PSNR, means, shown
 from leakbench.record import columns
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.data import Picture, Role
@@ -25,7 +28,16 @@ from leakbench.scoring.truth import Truth
 
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
 UNITS = 8  # pictures of one attack on one run
-ATTACKS = 3  # on one run
+ATTACKS = 3  # on one run, of those that rebuild examples and of those that draw what clients hold
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of a unit: its original, and each guess as it stands beside that."""
+
+    unit: str
+    original: torch.Tensor  # (...)
+    image: Callable[[Guess], torch.Tensor]  # to (...)
 
 
 def of(setting: Setting, images: Images) -> list[Picture]:
@@ -39,13 +51,21 @@ def of_run(run: Run, images: Images) -> Iterator[Picture]:
     Each is at the last stage that it attacked; there are none of signals.
 
     Of attacks the strongest are taken, by rung and order, and one with the paper's own where there
-    is any. Of a guess about several examples the first one is shown.
+    is any. Of a guess about several examples the first one is shown; a picture of all that a client
+    holds stands beside the mean of its images.
     """
     shape, truth = run.meta["facts"]["shape"], Truth(run)
     if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
         return
-    for attack in _shown([a for a in run.attacks if a.done and PSNR.name in a.meta["metrics"]]):
-        yield from _of_attack(run, attack, truth, images)
+    for metric in (PSNR, PICTURE_PSNR):
+        chosen = [a for a in run.attacks if a.done and metric.name in a.meta["metrics"]]
+        for attack in _shown(chosen):
+            yield from _of_attack(run, attack, truth, images)
+
+
+def _is_drawn(attack: AttackFolder) -> bool:
+    """Are its pictures of all that a client holds, and of no single example?"""
+    return PICTURE_PSNR.name in attack.meta["metrics"]
 
 
 def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
@@ -77,10 +97,11 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> 
     # attacked the same units.
     named = f"{run.spec['task']['name']}/{run.seed}"
     order = shared(0, "pictures").permutation(named, len(units)).tolist()
-    scores = {}
+    near, found = (PICTURE_PSNR, PICTURE_NAMES) if _is_drawn(attack) else (PSNR, IDENTIFICATION)
+    said, scores = {near.name: "near", found.name: "found"}, {}
     for u in attack.table("units.csv", columns.UNITS):
-        if u["round"] == last and u["metric"] in (PSNR.name, IDENTIFICATION.name):
-            scores[u["role"], u["metric"], u["unit"], u["probe"]] = u["score"]
+        if u["round"] == last and u["metric"] in said:
+            scores[u["role"], said[u["metric"]], u["unit"], u["probe"]] = u["score"]
     for key in [units[i] for i in order[:UNITS]]:
         mine = {role: guesses[key] for role, guesses in roles.items() if key in guesses}
         yield from _of_unit(run, attack, truth, mine, scores, images)
@@ -95,39 +116,54 @@ def _of_unit(
     images: Images,
 ) -> Iterator[Picture]:
     guess = roles["attack"].guess
-    made = [g.guess for g in roles.values() if not g.guess.failed]
     try:
-        true = truth.answer(guess).originals(made[0] if made else guess)
+        show = _mean(truth, guess) if _is_drawn(attack) else _example(truth, roles)
     except NotMeasured:  # then its scores are missing, too, and missing.csv says why
         return
-    x, shape, unit = true.x, run.meta["facts"]["shape"], f"{guess.unit}/{int(true.rows[0])}"
+    shape = run.meta["facts"]["shape"]
 
     def picture(role: Role, image: torch.Tensor) -> Picture:
-        at = (unit, guess.probe is not None)
+        at = (show.unit, guess.probe is not None)
         measured = {} if role == "original" else scores
         pixels = _pixels(image.reshape(*shape))
         return Picture(
             attack=attack.name,
             params=json.loads(attack.params),
-            unit=unit,
+            unit=show.unit,
             probe=guess.probe,
             round=guess.round,
             seed=run.seed,
             role=role,
+            of="client" if _is_drawn(attack) else "example",
             sha256=images.add(pixels),
-            psnr=measured.get((role, PSNR.name, *at)),
-            found=measured.get((role, IDENTIFICATION.name, *at)),
+            psnr=measured.get((role, "near", *at)),
+            found=measured.get((role, "found", *at)),
         )
 
-    yield picture("original", x[0])
+    yield picture("original", show.original)
     for role in ROLES:
         g = roles.get(role)
         if g is None:
             continue
-        if g.guess.failed:
-            yield picture(role, torch.full_like(x[0], math.nan))  # the page says that there is none
+        if g.guess.failed:  # the page says that there is none
+            yield picture(role, torch.full_like(show.original, math.nan))
         else:
-            yield picture(role, true.beside(g.guess.tensors["x"], clip=True)[0])
+            yield picture(role, show.image(g.guess))
+
+
+def _example(truth: Truth, roles: dict[str, Any]) -> Shown:
+    """The first of the examples that the guesses are about."""
+    guess = roles["attack"].guess
+    made = [g.guess for g in roles.values() if not g.guess.failed]
+    true = truth.answer(guess).originals(made[0] if made else guess)
+    unit = f"{guess.unit}/{int(true.rows[0])}"
+    return Shown(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=True)[0])
+
+
+def _mean(truth: Truth, guess: Guess) -> Shown:
+    """The mean of the images that the client holds."""
+    answer = truth.answer(guess)
+    return Shown(guess.unit, means(truth)[answer.client], lambda g: shown(g, answer))
 
 
 def _pixels(image: torch.Tensor) -> Any:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from leakbench.base.errors import UnknownName
-from leakbench.reproduce import fedaa, fedaa_names, fedaa_variance, fedhide, fedmetric, flea
+from leakbench.reproduce import (
+    fedaa,
+    fedaa_names,
+    fedaa_variance,
+    fedhide,
+    fedmetric,
+    findings,
+    flea,
+)
 from leakbench.reproduce.recipe import Recipe
 
 _FEDAA = (*fedaa.RECIPES, fedaa_variance.RECIPE, fedaa_names.RECIPE)
 RECIPES: dict[str, Recipe] = {
-    r.name: r for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *flea.RECIPES, *_FEDAA)
+    r.name: r
+    for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)
 }
 
 

@@ -24,7 +24,13 @@ class Cifar100(ImageTask):
     rounds: ClassVar[int] = 100_000
     _tenth: ClassVar[dict[str, Any]] = {"fraction": 0.1}
     _methods: ClassVar[tuple[str, ...]] = ("fedhide", "fedgn", "fedcs", "fedaws", "fedavg")
-    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys((*_methods, "fedprox"), _tenth)
+    _ours: ClassVar[tuple[str, ...]] = (
+        *("fedgn_once", "fedcs_once", "fedhide_random", "fedhide_own_layer"),
+        *("own_prototypes", "fixed_prototypes"),
+    )
+    tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys(
+        (*_methods, "fedprox", *_ours), _tenth
+    )
 
     clients: int = Field(100, ge=100, le=100, description="clients, one per class")
     model: str = Field("resnet18", description="network, one of `leakbench list models`")

@@ -29,13 +29,14 @@ class DigitPairs(Task):
     shape: ClassVar[tuple[int, ...]] = (1, 8, 16)
     classes: ClassVar[int] = 100
     rounds: ClassVar[int] = 1000
-    # One own_lr for all four: it turns their prototypes equally fast, FedAwS's too.
-    _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 3.0, "lr": 0.3, "fraction": 0.1}
+    # One own_lr for all of the family: it turns their prototypes equally fast, FedAwS's too.
+    _alone: ClassVar[dict[str, Any]] = {"own_lr": 3.0, "lr": 0.3, "fraction": 0.1}
+    _prototypes: ClassVar[dict[str, Any]] = {**_alone, "lam": 1.0}
+    _mixed: ClassVar[dict[str, Any]] = {**_prototypes, "k": 5}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
-        "fedhide": {**_prototypes, "k": 5},
-        "fedgn": _prototypes,
-        "fedcs": _prototypes,
-        "fedaws": _prototypes,
+        **dict.fromkeys(("fedhide", "fedhide_random", "fedhide_own_layer"), _mixed),
+        **dict.fromkeys(("fedgn", "fedgn_once", "fedcs", "fedcs_once", "fedaws"), _prototypes),
+        **dict.fromkeys(("own_prototypes", "fixed_prototypes"), _alone),
         "fedmetric": {"normalised": True, "lr": 0.03, "fraction": 0.1},
         "feduv": {"lr": 3.0, "fraction": 0.1},
         "deepsvdd": {"lr": 0.001, "fraction": 0.1},  # at 0.01 accuracy 0.73, not 0.80

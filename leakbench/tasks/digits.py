@@ -28,13 +28,14 @@ class Digits(SplitTask):
     local: ClassVar[dict[str, Any]] = {**FLEA, "fraction": 0.5, "batch": 16}
     local_under_shards: ClassVar[dict[str, Any]] = {**FEDAA, "batch": 32}
     # Ten clients have no ten neighbours, and lam = 10 drives all prototypes to one direction here.
-    # One own_lr for all four: it turns their prototypes equally fast, FedAwS's too.
-    _prototypes: ClassVar[dict[str, Any]] = {"lam": 1.0, "own_lr": 1.0, "lr": 0.1}
+    # One own_lr for all of the family: it turns their prototypes equally fast, FedAwS's too.
+    _alone: ClassVar[dict[str, Any]] = {"own_lr": 1.0, "lr": 0.1}
+    _prototypes: ClassVar[dict[str, Any]] = {**_alone, "lam": 1.0}
+    _mixed: ClassVar[dict[str, Any]] = {**_prototypes, "k": 3}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
-        "fedhide": {**_prototypes, "k": 3},
-        "fedgn": _prototypes,
-        "fedcs": _prototypes,
-        "fedaws": _prototypes,
+        **dict.fromkeys(("fedhide", "fedhide_random", "fedhide_own_layer"), _mixed),
+        **dict.fromkeys(("fedgn", "fedgn_once", "fedcs", "fedcs_once", "fedaws"), _prototypes),
+        **dict.fromkeys(("own_prototypes", "fixed_prototypes"), _alone),
         # At any norm the spheres blow each other up here.
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},

@@ -22,7 +22,8 @@ class Mnist(ImageTask):
     classes: ClassVar[int] = 10
     rounds: ClassVar[int] = 10_000
     tables: ClassVar[dict[str, dict[str, Any]]] = {
-        "fedhide": {"k": 5},  # ten clients have no ten neighbours
+        # Ten clients have no ten neighbours.
+        **{m: {"k": 5} for m in ("fedhide", "fedhide_random", "fedhide_own_layer")},
         # As on digits: at any norm the spheres blow each other up.
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},

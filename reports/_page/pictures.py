@@ -93,6 +93,7 @@ class Album:
     task: str
     attacks: str
     probe: bool
+    drawn: bool  # are the pictures of all that a client holds, and of no single example?
     strips: tuple[PictureRow, ...]
     folded: tuple[PictureRow, ...]  # settings between those that are open
     columns: int
@@ -107,6 +108,11 @@ class Gallery:
     store: tuple[Stored, ...]
     # Shown of each album; fewer than ``MOST_UNITS`` because the page would be too large.
     units: int
+
+    @property
+    def drawn(self) -> bool:
+        """Are there pictures of all that a client holds?"""
+        return any(a.drawn for a in self.albums)
 
     @property
     def short(self) -> bool:
@@ -190,6 +196,7 @@ def _albums(sources: Sequence[_Source], store: Store, most: int) -> list[Album]:
             task=task,
             attacks=" and ".join(names),
             probe=any(probe is not None for _, probe, _, _ in units),
+            drawn=any(p.of == "client" for s in members for p in s.pictures),
             strips=(*rows.shared(), *opened),
             folded=tuple(folded),
             columns=len(rows.units),
@@ -229,6 +236,8 @@ class _Rows:
         title, about = ROLES[role]
         if role == "original":
             units = plural(len(row), "unit")
+            if any(p is not None and p.of == "client" for p in row):
+                about = "the mean of the images that the client holds"
             drawn = f"{units}, drawn before anything was known of what came out"
             return self._strip(title, about, row, drawn, "none")
         about += f"; {attack(source.attack)}" if several else ""
@@ -298,7 +307,9 @@ def _found(row: Row) -> str:
     hits = _hits(row)
     if not hits:
         return "whether they are found was not measured"
-    return f"{sum(hits)} of {len(hits)} found among look-alikes"
+    drawn = any(p is not None and p.of == "client" for p in row)
+    how = "recognised among all clients" if drawn else "found among look-alikes"
+    return f"{sum(hits)} of {len(hits)} {how}"
 
 
 def _cell(picture: Picture | None, title: str, store: Store) -> PictureCell:

@@ -55,7 +55,7 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, and FedAA.
+    with a marker planted, FedAA and FedUV.
     """
     out = tmp_path_factory.mktemp("runs")
     with plugged("defenses", out, fedfeatures=FEATURES):
@@ -72,6 +72,7 @@ def runs(tmp_path_factory):
                 params=FLEA,
             ),
             "fedaa": trained(out, "fedaa", 2, params=FEDAA),
+            "feduv": trained(out, "feduv", 2),
         }
 
 

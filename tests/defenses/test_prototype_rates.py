@@ -17,6 +17,8 @@ from leakbench.federation.federation import Federation
 from leakbench.reproduce import catalogue
 
 FAMILY = ("fedaws", "fedhide", "fedgn", "fedcs")
+OURS = ("fedgn_once", "fedcs_once", "fedhide_random", "fedhide_own_layer")
+OURS += ("own_prototypes", "fixed_prototypes")
 RATES = ("own_lr", "lr", "stored", "optimizer", "decay", "steps", "epochs", "batch", "fraction")
 
 
@@ -75,7 +77,7 @@ def tables() -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """What each task, and each setup of each recipe, states for the family."""
     for name in registry.names("tasks"):
         task = registry.load("tasks", name).build({}, name)
-        yield name, {method: task.defaults(method) for method in FAMILY}
+        yield name, {method: task.defaults(method) for method in (*FAMILY, *OURS)}
     for recipe in catalogue.RECIPES.values():
         for setup in (s for scale in recipe.scales.values() for s in scale.setups):
             for used in filter(None, (setup, setup.otherwise)):

@@ -38,7 +38,12 @@ from leakbench.scoring import score
 from leakbench.scoring.truth import Truth
 
 ROUNDS = 10
-PROTOTYPE_METHODS = [d for d in registry.names("defenses") if registry.load("defenses", d).distance]
+SEND_NONE = {"own_prototypes", "fixed_prototypes"}
+PROTOTYPE_METHODS = [
+    d
+    for d in registry.names("defenses")
+    if registry.load("defenses", d).distance and d not in SEND_NONE
+]
 NOISY = {"fedgn": {"sigma": 0.5}, "fedcs": {"cos_theta": 0.3}, "fedhide": {"alpha": 0.1}}
 
 

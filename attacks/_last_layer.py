@@ -1,0 +1,156 @@
+"""The step of the last linear layer: what an update holds of it, and what it started from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.attacking import Replay, View
+from leakbench.federation import Batch, trainings
+from leakbench.models import last_layer
+from leakbench.record import Message
+
+NOISE = 64  # images of noise that the received network is shown
+SAME = 1e-5  # lengths of updates that differ by less, relatively, are one
+
+
+@dataclass(frozen=True)
+class Step:
+    """One client's step of the last layer, in float64; a bias is the last column of both."""
+
+    message: Message
+    start: Tensor  # (dim, n): the weights that the client had received
+    moved: Tensor  # (dim, n): by how much they moved
+    rate: float  # learning rate times local steps; 0 where neither can be told
+    usual: Tensor  # (n,): the mean input of the layer where the network is shown noise
+    bias: bool  # is the last column that of a bias?
+    clipped: bool  # was it longer?
+
+
+class Outputs:
+    """A network whose outputs are there already; a method's loss takes it for the real one."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs = outputs
+
+    def __call__(self, x: Tensor, **_: Any) -> Tensor:
+        """``outputs`` (B, dim), whatever ``x`` is."""
+        return self.outputs
+
+
+def sent(view: View) -> list[Message]:
+    """Every client's updates up to the attacked round, oldest first; of each the last layer is there.
+
+    Of a round's trainings the first; none of a client whose newest was not kept.
+    """
+    rows = view.traffic("update")
+    newest = {f"client/{i}": int(rows[rows[:, 1] == i, 0].max()) for i in rows[:, 1].unique()}
+    first: dict[tuple[str, int], Message] = {}
+    for m in view.messages("update", last_layer=True):
+        first.setdefault((m.sender, m.round), m)
+    kept = [m for m in first.values() if (m.sender, newest.get(m.sender)) in first]
+    return sorted(kept, key=lambda m: (m.round, m.sender))
+
+
+def step(view: View, m: Message) -> Step | None:
+    """The last layer's step in an update; None where its model was not kept, or has another end."""
+    name, layer = last_layer(view.module)
+    models = view.messages("model", sender="server", round=m.round, last_layer=True)
+    keys = [k for k in (f"{name}.weight", f"{name}.bias") if models and k in models[-1].payload]
+    if layer is None or not keys or keys[0] not in m.payload:
+        return None
+    received = models[-1].payload
+    usual = _usual(view, name, received)
+    start, moved = _columns(received, keys, received), _columns(m.payload, keys, received)
+    if len(keys) > 1 and keys[1] not in m.payload:
+        moved[:, -1] = _missing(moved[:, :-1], usual)
+    like = usual[: start.shape[1]]
+    clipped = _clipped(view, m.round)
+    return Step(m, start, moved, _rate(view, m), like, len(keys) > 1, clipped)
+
+
+def _columns(payload: Any, keys: list[str], like: Any) -> Tensor:
+    """(dim, n) float64 of the layer's weights and, where it has one, its bias; 0 where lacking."""
+    parts = [payload.get(k, torch.zeros_like(like[k])).double() for k in keys]
+    return torch.cat([p.reshape(len(p), -1) for p in parts], 1)
+
+
+def _missing(moved: Tensor, usual: Tensor) -> Tensor:
+    """(dim,): the bias's step where it is not sent.
+
+    For one image it is the weights' step on its hidden vector, over that one's squared length: its
+    direction is in the step, its length taken from ``usual``.
+    """
+    _, _, right = torch.linalg.svd(moved, full_matrices=False)
+    hidden = right[0] * (right[0] @ usual[:-1]).sign()
+    return moved @ hidden / usual[:-1].norm().clamp(min=1e-12)
+
+
+def _usual(view: View, name: str, received: Any) -> Tensor:
+    """(n + 1,): the last layer's mean input on images of uniform noise, and 1.
+
+    Of the newest whole model, with the last layer as the client had ``received`` it.
+    """
+    whole = view.messages("model", sender="server")
+    weights = {**(whole[-1].payload if whole else {}), **received}
+    module, seen = view.module.double(), []
+    module.load_state_dict({k: v.double() for k, v in weights.items()}, strict=False)
+    hook: Callable[..., None] = lambda _m, given, _o: seen.append(given[0])  # noqa: E731
+    handle = module.get_submodule(name).register_forward_hook(hook)
+    dice = torch.Generator().manual_seed(0)
+    x = torch.rand(NOISE, *view.facts.shape, generator=dice, dtype=torch.float64)
+    with torch.no_grad():
+        module.eval().to(view.device)(x.to(view.device))
+    handle.remove()
+    mean = seen[0].reshape(-1, seen[0].shape[-1]).mean(0)
+    return torch.cat([mean, torch.ones_like(mean[:1])])
+
+
+def _rate(view: View, m: Message) -> float:
+    """The learning rate times the local steps; 0 where the number of steps cannot be told."""
+    method = view.loss_method()
+    made = trainings(method, m.round, last=view.last)
+    training = next((e for e in made if e.phase == m.phase), None)
+    if training is None or method.optimizer != "sgd" or not training.steps:
+        return 0.0
+    return method.lr * method.schedule(m.round) * training.steps
+
+
+def _clipped(view: View, round: int) -> bool:
+    """Have two of a round's updates one length, as no two have that were not clipped to it?"""
+    whole = view.messages("update", round=round)
+    squares = (torch.stack([v.double().square().sum() for v in m.payload.values()]) for m in whole)
+    lengths = sorted(float(s.sum().sqrt()) for s in squares)
+    return any(a > 0 and b - a < SAME * b for a, b in pairwise(lengths))
+
+
+def pull(
+    replay: Replay, key: str, w: Tensor, outputs: Tensor, *, differentiable: bool = False
+) -> Tensor:
+    """(k, dim): minus the gradient of the method's own loss by each of ``outputs`` (k, dim).
+
+    For the prototype ``w`` (dim,) under the name ``key``; the loss is a mean over its examples.
+    """
+    z = outputs if differentiable else outputs.detach().requires_grad_()
+    loss = _loss(replay, key, w, z)
+    (gradient,) = torch.autograd.grad(loss, z, create_graph=differentiable)
+    return -gradient * len(z)
+
+
+def slope(replay: Replay, key: str, w: Tensor, output: Tensor) -> Tensor:
+    """(dim,): the gradient of the method's own loss by the prototype ``w``, of one ``output``."""
+    free = w.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(_loss(replay, key, free, output[None]), free)
+    return gradient
+
+
+def _loss(replay: Replay, key: str, w: Tensor, outputs: Tensor) -> Tensor:
+    """(): as if the network had given ``outputs`` (k, dim)."""
+    x = torch.zeros(len(outputs), *replay.facts.shape, dtype=w.dtype, device=w.device)
+    batch = Batch(x, torch.zeros(len(outputs), dtype=torch.long, device=w.device))
+    return replay.loss_of(Outputs(outputs), batch, {key: w})

@@ -1,0 +1,146 @@
+"""Codewords from updates (ours): the signs of the last layer's step are the secret bits."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol, cast, runtime_checkable
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from attacks import _linear_codes
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.metrics import CODEWORD_BITS, P_LEAK, RECOVERED, RECOVERY_PRECISION
+from leakbench.models import last_layer
+from leakbench.record import Message
+
+# The share of updates that say nothing whose codeword would be taken for right.
+SURE = 1e-6
+
+
+@runtime_checkable
+class Coded(Protocol):
+    """A method whose clients train towards words of a public binary code."""
+
+    def generator(self) -> Tensor:
+        """(message, length) of 0 and 1: a codeword is message @ generator, modulo 2."""
+
+    def public_bits(self, index: Tensor, clients: int) -> Tensor:
+        """(k,) of 0 and 1: with what the codeword of client ``index`` begins."""
+
+
+class CodewordFromUpdate(Attack):
+    """Reads the bits of a client's codeword v off the last layer's step, and decodes them.
+
+    FedUV's loss reaches the code stage W through v . tanh(W g) alone, and its slope has one sign.
+    So row i of a step of W is v_i times a mix of the batch's embeddings g with positive weights.
+    The embeddings of one class point much the same way, and along that direction (the leading right
+    singular vector of the step) row i has the sign of v_i: the leading left singular vector is the
+    codeword, but for one sign. More surely where the row is long; where tanh is saturated it is
+    short, and a single odd image turns it.
+
+    Codewords are those of a public code, so wrong bits are found: the word of the code nearest to
+    the vector, weighed by its numbers, that begins with the public number of who sent the update.
+    The number also tells the sign: where the opposite of a codeword is one, too, nothing else in
+    the last layer does. The word is ``accepted`` if no more than one in a million
+    updates that say nothing would have a codeword as near; one that is not is left as it was read.
+
+    No image, label, auxiliary data, proxy or search is needed, and one step of one batch is enough.
+    Several local steps add up to the same signs, and so do several rounds (the Gram matrices of the
+    steps, each of trace 1, are added). A client whose images have all reached the margin sends a
+    zero, and is a failed unit. Under ``secure_sum`` there is no step of one client to read.
+    """
+
+    about: ClassVar[str] = "which secret codeword does a client's update train towards?"
+    paper: ClassVar[str] = "ours; the decoder: Fossorier and Lin, IEEE Trans. Inf. Theory 1995"
+    metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, RECOVERED, RECOVERY_PRECISION, CODEWORD_BITS)
+
+    together: bool = Field(
+        True, description="read all updates of a client so far; false: its newest alone"
+    )
+    decode: bool = Field(True, description="mend wrong bits; false: the signs as they were read")
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(
+            kinds=("update",),
+            rounds="all" if self.together else "last",
+            knows=("method", "facts"),
+            rung="method",
+        )
+
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
+        if why:
+            return why
+        method = run.method
+        if not isinstance(method, Coded):
+            return "its clients have no codewords"
+        name, last = last_layer(run.module())
+        if last is None or last.out_features != method.generator().shape[1]:
+            return "the network does not end in a linear layer with an output for each bit"
+        if method.keeps("weight", last):
+            return f"the last layer ({name}) never leaves the client"
+        return ""
+
+    def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        name, _ = last_layer(view.module)
+        sent: dict[str, list[Tensor]] = {}
+        for m in self._sent(view):
+            step = m.payload[f"{name}.weight" if name else "weight"]
+            sent.setdefault(m.sender, []).append(step.double().cpu())
+        return [self._read(view, who, steps) for who, steps in sent.items()]
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """A codeword drawn blindly, with the client's public number."""
+        code, out = self._method(view).generator(), []
+        for who in dict.fromkeys(m.sender for m in self._sent(view)):
+            known = self._known(view, who)
+            drawn = torch.randint(2, (len(code) - len(known),), generator=rng)
+            bits = torch.cat([known, drawn]).to(code) @ code % 2
+            out.append(self._guess(view, who, bits > 0))
+        return out
+
+    def _sent(self, view: View) -> list[Message]:
+        return view.messages("update", last_layer=True)
+
+    def _method(self, view: View) -> Coded:
+        return cast("Coded", view.loss_method())  # ``obstacle`` has seen to it
+
+    def _known(self, view: View, who: str) -> Tensor:
+        """The bits with which the codeword of client ``who`` begins."""
+        index = torch.tensor(int(who.removeprefix("client/")))
+        return self._method(view).public_bits(index, view.facts.clients)
+
+    def _read(self, view: View, who: str, steps: list[Tensor]) -> Guess:
+        if not all(bool(step.isfinite().all()) for step in steps):
+            return Guess(who, view.round, failed="the update is not finite")
+        steps = [step for step in steps if bool(step.any())]
+        if not steps:
+            return Guess(who, view.round, failed="the last layer's step is zero")
+        read, known = common_signs(steps), self._known(view, who)
+        begins = read[: len(known)] @ (2.0 * known.double() - 1)
+        plain = read > 0 if begins >= 0 else read < 0
+        if not self.decode:
+            return self._guess(view, who, plain)
+        word = _linear_codes.decoded(self._method(view).generator(), read, known)
+        if word.by_chance > SURE:
+            return self._guess(view, who, plain)
+        return self._guess(view, who, word.bits, accepted=True)
+
+    def _guess(self, view: View, who: str, bits: Tensor, *, accepted: bool = False) -> Guess:
+        word = 2 * bits.to(view.device, view.dtype) - 1
+        return Guess(who, view.round, {"prototype": word}, accepted=accepted)
+
+
+def common_signs(steps: list[Tensor]) -> Tensor:
+    """(length,) float64, up to one sign: what the rows of all ``steps`` share along one direction.
+
+    Each step (length, dim), none of them zero; the directions are each step's own.
+    """
+    gram = torch.zeros(len(steps[0]), len(steps[0]), dtype=torch.float64)
+    for step in steps:
+        whole = step / step.abs().max()
+        gram += whole @ whole.T / whole.square().sum()
+    vectors: Tensor = torch.linalg.eigh(gram).eigenvectors
+    return vectors[:, -1]

@@ -1,0 +1,270 @@
+"""docs/findings.md: what the prototype papers claim, and what attackers who know the methods find.
+
+Nothing is run: every number is read from the tables in results/. Make those first:
+
+    leakbench reproduce findings-fedhide --scale smoke --jobs 2
+    leakbench reproduce findings-digits --scale smoke --jobs 2
+    leakbench reproduce findings-fedmetric --scale smoke --jobs 2
+
+python benchmarks/findings.py [RESULTS [FILE]]      writes FILE, docs/findings.md unless given
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from leakbench.base import registry
+from leakbench.base.spec import canonical
+from leakbench.reproduce import row
+from leakbench.reproduce.findings import ATTACKERS, METRICS
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.rows import NOT_ASKED
+from leakbench.results.number import Claim
+
+Tables = Mapping[tuple[str, str], Sequence[Row]]  # by recipe and scale
+
+ROOT = Path(__file__).parents[1]
+TABLES = (
+    ("findings-fedhide", "smoke"),
+    ("findings-digits", "smoke"),
+    ("findings-fedmetric", "smoke"),
+    ("fedhide-table4", "small"),
+    ("fedhide-table4", "smoke"),
+    ("fedmetric-table2", "smoke"),
+)
+MORE = ("unmixing.md",)  # other results that say more of one attack, where they are there
+TITLES = {
+    ("findings-fedhide", "cifar100"): "FedHide's methods, 100 clients (`digit-pairs`)",
+    ("findings-digits", "digits"): "FedHide's methods, ten clients (`digits`)",
+    ("findings-fedmetric", "mnist"): "The methods of FedMetric's Table 2, ten clients (`digits`)",
+}
+HEAD = """\
+# Findings: what P_leak is worth against attackers who know the method
+
+Made by `python benchmarks/findings.py` from the tables in `results/`; a test holds it against them.
+
+FedHide (Park and Yun, ECCV 2024) and FedMetric (Park, Hosseini and Yun, FL-ICML 2021) train
+embeddings over clients of one class each. What a client must not give away is its prototype, one
+vector for all its data: FedMetric shows a centre moved away from the true one, FedGN, FedCS and
+FedHide show a proxy that is noised, turned, or mixed with other clients' proxies, and FedUV and
+DeepSVDD send none, only their updates. FedHide measures leakage as P_leak, the share of clients
+whose own true prototype is the nearest to their newest proxy. Its Section 4.3 names attackers who
+know more and claims nothing against them: what follows contradicts no sentence there, it measures
+what the paper leaves open. FedMetric prints no measured leakage, only the chance of a uniform
+guess.
+
+"The paper's attacker" is P_leak as printed. All others know the method and its public parameters,
+and read what the server receives: no auxiliary data, no labels, no true prototypes. Numbers are
+shares, with 95 % intervals over units and seeds. *Blind* is the same guess without a message,
+*undefended* the same attack where nothing is hidden. A prototype counts as recovered with a cosine
+above 0.99, or, where prototypes are compared by distance, nearer than a tenth of how far they lie
+from their mean.
+"""
+TAIL = """\
+## What was not tested
+
+* The papers' own scale. FedHide has ResNet-18 on CIFAR-100 over 100,000 rounds, and faces and
+  voices of up to 8,631 people; here are digits for some hundred rounds, and two cores' worth of
+  CIFAR-100. Whether a proxy is as easy to solve after 100,000 rounds is not known from this.
+* Active attackers: a server that changes a model or a bank, or leaves clients out. All attackers
+  here only read.
+* What a recovered prototype tells of a person beyond whose it is, but for what
+  `prototype_picture` says where it was run.
+* Clients with several classes, and clients that differ in how many images they have.
+* Secure aggregation: under `secure_sum` no attack on single updates fits; what the sum gives away
+  was not attacked for prototypes.
+* Attacks that nobody here thought of. A row that no attacker beats is a row that these attackers
+  did not beat.
+"""
+
+
+def page(results: Path) -> str:
+    """The whole text, from the tables below ``results``."""
+    tables = {}
+    for name, scale in TABLES:
+        path = results / name / f"{scale}.csv"
+        if path.is_file():
+            tables[name, scale] = row.read(path)
+    out = [HEAD, *summary(tables)]
+    for (name, scale), rows in tables.items():
+        out += section(name, scale, rows)
+    return "\n".join([*out, TAIL + missing(tables) + more(results)])
+
+
+def missing(tables: Tables) -> str:
+    """The attackers who have no number anywhere, a line each."""
+    gone = lost([r for rows in tables.values() for r in rows])
+    return "".join(f"* `{a}` ({ATTACKERS[a]}): no number of it is in these tables.\n" for a in gone)
+
+
+def more(results: Path) -> str:
+    """Links to what else is there."""
+    there = [name for name in MORE if (results / name).is_file()]
+    return "".join(f"\nMore of one attack: [{n}](../results/{n}).\n" for n in there)
+
+
+def summary(tables: Tables) -> list[str]:
+    """One line per method and table: claimed, the same measure, the strongest attacker."""
+    out = ["## In one look", "", "Shares of clients named.", ""]
+    out += ["| method | table | the paper | its attacker, here | who knows the method | attack |"]
+    out += ["|---|---|---|---|---|---|"]
+    for (name, scale), rows in tables.items():
+        for key in dict.fromkeys((r.dataset, r.label) for r in rows):
+            mine = [r for r in rows if (r.dataset, r.label) == key]
+            best = strongest([r for r in mine if r.metric == "p_leak" and r.ours])
+            claimed, papers = beside(mine)
+            if best or papers:
+                dead = " (dead run)" if any(r.dead for r in mine) else ""
+                cells = [key[1] + dead, f"`{name}`, {scale}, {key[0]}"]
+                cells += ["-" if claimed is None else f"{claimed.value:.3f}"]
+                cells += [_text(r) if r else "-" for r in (papers, best)]
+                cells += [f"`{best.attack}`" if best else "-"]
+                out.append("| " + " | ".join(cells) + " |")
+    return [*out, "", *(unrun(*key, rows) for key, rows in tables.items() if lost(rows)), ""]
+
+
+def lost(rows: Sequence[Row]) -> list[str]:
+    """The attackers who have no number in a table."""
+    found = {r.attack for r in rows if r.ours}
+    return [name for name in ATTACKERS if name not in found]
+
+
+def unrun(name: str, scale: str, rows: Sequence[Row]) -> str:
+    """That a table says less than it seems to, where attackers were not asked there."""
+    who = ", ".join(f"`{a}`" for a in lost(rows))
+    return f"* `{name}`, {scale}, has no number of {who}: others may find more there."
+
+
+def section(name: str, scale: str, rows: Sequence[Row]) -> list[str]:
+    """One table's methods, each in a sentence and a small table; the command first."""
+    out = []
+    for dataset in dict.fromkeys(r.dataset for r in rows):
+        by_label: dict[str, list[Row]] = {}
+        for r in rows:
+            if r.dataset == dataset:
+                by_label.setdefault(r.label, []).append(r)
+        methods = [text for text in map(method, by_label.values()) if text]
+        if methods:
+            title = TITLES.get((name, dataset), f"`{name}` at scale {scale}, {dataset}")
+            command = f"    leakbench reproduce {name} --scale {scale}"
+            out += [f"## {title}", "", command, "", about(rows, dataset), "", *methods]
+    return out
+
+
+def about(rows: Sequence[Row], dataset: str) -> str:
+    """Seeds, rounds and where the runs were made."""
+    made = [r for r in rows if r.dataset == dataset and r.ours]
+    seeds = max((len(r.seeds) for r in made), default=0)
+    word = "seed" if seeds == 1 else "seeds"
+    rounds = ", ".join(dict.fromkeys(f"{r.rounds:,}" for r in made if r.rounds))
+    where = ", ".join(dict.fromkeys(d for r in made for d in r.device))
+    stands = " Data stand in for the paper's." if any(r.stand_in for r in made) else ""
+    return f"{seeds} {word}, {rounds} rounds, {where}.{stands}"
+
+
+def method(rows: Sequence[Row]) -> str:
+    """What was claimed of one method, by the same measure here, and by each attacker.
+
+    Empty where nothing was attacked.
+    """
+    named = [r for r in rows if r.metric == "p_leak" and r.ours]
+    if not named:
+        return ""
+    lines = [f"### {rows[0].label}", "", " ".join(sentences(rows, named)), ""]
+    lines += ["| attacker | measure | value | n | blind | undefended | attack |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    lines += [line(r) for r in rows if r.attack and r.ours and r.metric in METRICS]
+    left = [f"* {note}" for note in refusals(rows)]
+    return "\n".join([*lines, *([""] if left else []), *left, ""])
+
+
+def sentences(rows: Sequence[Row], named: Sequence[Row]) -> list[str]:
+    """The claim, our number by the same measure, and the strongest attacker's."""
+    out = [_utility(r) for r in rows if r.measure == "utility" and r.ours]
+    claimed, papers = beside(rows)
+    if claimed:
+        out.append(f"The paper's P_leak is {claimed.value:.3f}.")
+    if papers:
+        out.append(f"By the same measure, here: {_text(papers)}.")
+    best = strongest(named)
+    if best:
+        how = ATTACKERS.get(best.attack, best.attack)
+        share = f"names a share of {_text(best)} of the clients"
+        out.append(f"The strongest attacker here who knows the method ({how}) {share}.")
+    if any(r.dead for r in rows):
+        out.append("The run is dead: it does no better than chance, so its numbers say little.")
+    return out
+
+
+def beside(rows: Sequence[Row]) -> tuple[Claim | None, Row | None]:
+    """The paper's P_leak of one method, and ours by the same measure."""
+    same = [r for r in rows if r.measure == "p_leak"]
+    claimed = next((r.claim for r in same if r.claim), None)
+    return claimed, next((r for r in same if r.ours), None)
+
+
+def strongest(named: Sequence[Row]) -> Row | None:
+    """The attacker who knows the method and names most clients; None where none ran."""
+    others = [r for r in named if r.attack != "prototype_leakage"]
+    return max(others, key=lambda r: r.ours.value if r.ours else 0.0, default=None)
+
+
+def _utility(r: Row) -> str:
+    claim = f" (the paper: {r.claim.value:.3f})" if r.claim else ""
+    name = "AUROC" if r.metric == "auroc" else r.metric.capitalize()
+    return f"{name} {_text(r)}{claim}."
+
+
+def _text(r: Row) -> str:
+    return _value(r.ours) if r.ours else "-"
+
+
+def _value(m: Measurement) -> str:
+    """0.98 [0.93, 1.00]."""
+    width = "" if m.low is None else f" [{m.lowest:.2f}, {m.highest:.2f}]"
+    return f"{m.value:.2f}{width}"
+
+
+def line(r: Row) -> str:
+    """One attacker's number."""
+    who = ATTACKERS.get(r.attack, r.attack)
+    who = "the paper's" if r.measure == "p_leak" else who
+    sides = [_side(x) for x in (r.floor, r.control)]
+    given = {k: v for k, v in (r.attack_params or {}).items() if v != _usual(r.attack).get(k)}
+    params = "".join(f", {k}={v if isinstance(v, str) else canonical(v)}" for k, v in given.items())
+    n = r.ours.n if r.ours else 0
+    cells = [who, METRICS[r.metric], _text(r), str(n), *sides, f"`{r.attack}`{params}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _usual(attack: str) -> dict[str, object]:
+    """The parameters that an attack has unless they are given."""
+    if attack not in registry.names("attacks"):
+        return {}
+    usual: dict[str, object] = registry.load("attacks", attack).build({}, attack).parameters()
+    return usual
+
+
+def _side(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def refusals(rows: Sequence[Row]) -> list[str]:
+    """Why attackers have no number, each reason once."""
+    said = [r.note for r in rows if r.attack and not r.ours and r.note not in ("", NOT_ASKED)]
+    return list(dict.fromkeys(said))
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the page."""
+    results = Path(words[0]) if words else ROOT / "results"
+    target = Path(words[1]) if len(words) > 1 else ROOT / "docs" / "findings.md"
+    target.write_text(page(results), encoding="utf-8")
+    print(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

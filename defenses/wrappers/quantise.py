@@ -1,0 +1,46 @@
+"""Send fewer bits of each number: rounding that an attacker cannot undo."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench import Client, Tree, Wrapper
+from leakbench.base import flat, unflat
+
+LARGEST = torch.finfo(torch.float16).max
+
+
+class Quantise(Wrapper):
+    """Every number of a message is rounded to the nearest that ``number`` can hold.
+
+    Whole numbers of b bits stand for multiples of max |x| / (2^(b-1) - 1) of their tensor, a scale
+    that is sent with it. Receivers, the method's own server and clients among them, see what was
+    rounded: a bank of proxies is one of rounded proxies. Labels and counts stay as they are.
+
+    Meant for FedHide's proxies (``kinds`` = prototype), of which alpha w is a small part: repairs
+    un-mixing where the rounding is no smaller than that (int8 at alpha = 0.01). Does not repair:
+    float16, or a larger alpha, of which enough is left; and the update gives the prototype away.
+    Rounding is the same for the same number: averaging gains what the number moves meanwhile.
+    """
+
+    paper: ClassVar[str] = "ours"
+
+    number: Literal["float16", "int16", "int8", "int4", "int2"] = Field(
+        "int8", description="what each number is sent as: half precision, or so many bits"
+    )
+
+    def uplink(self, payload: Tree, me: Client) -> Tree:
+        return unflat({k: self._rounded(t) for k, t in flat(payload).items()})
+
+    def _rounded(self, t: Tensor) -> Tensor:
+        if not t.is_floating_point() or not t.numel():
+            return t
+        if self.number == "float16":
+            return t.clamp(-LARGEST, LARGEST).to(torch.float16).to(t.dtype)
+        most = 2 ** (int(self.number.removeprefix("int")) - 1) - 1
+        scale = (t.abs().max() / most).clamp(min=torch.finfo(t.dtype).tiny)
+        return (t / scale).round() * scale

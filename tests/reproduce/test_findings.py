@@ -1,0 +1,105 @@
+"""docs/findings.md is what its command makes of the committed tables, and says what lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from leakbench.base import registry
+from leakbench.reproduce import catalogue, findings, plan, row
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.results.number import Claim
+
+ROOT = Path(__file__).parents[2]
+NAMES = [r.name for r in findings.RECIPES]
+
+
+@pytest.fixture(scope="module")
+def script():
+    """benchmarks/findings.py."""
+    spec = importlib.util.spec_from_file_location("findings_page", ROOT / "benchmarks/findings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def number(value, **more):
+    about = {"recipe": "findings-fedhide", "scale": "smoke", "dataset": "cifar100"}
+    about |= {
+        "task": "digit-pairs",
+        "label": "FedHide(0.1, 5)",
+        "metric": "p_leak",
+        "seeds": (0, 1),
+    }
+    ours = None if value is None else Measurement(value=value, low=0.0, high=1.0, n=200, unit="c")
+    return Row(**{**about, "ours": ours, "rounds": 600, "device": ("cpu",), **more})
+
+
+def written(folder, rows):
+    row.write(folder / "findings-fedhide" / "smoke.csv", rows)
+    return folder
+
+
+def test_the_committed_page_is_made_of_the_committed_tables(script):
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert text == script.page(ROOT / "results"), "run: python benchmarks/findings.py"
+
+
+def test_a_method_has_its_claim_the_same_measure_and_the_strongest_attacker(script, tmp_path):
+    claim = Claim(value=0.712, low=0.704, high=0.72, source="FedHide Table 4")
+    rows = [
+        number(0.3, measure="p_leak", attack="prototype_leakage", claim=claim, floor=0.01),
+        number(0.5, measure="a", attack="prototype_averaging", attack_params={"window": 7}),
+        number(0.98, measure="b", attack="prototype_unmixing", control=1.0),
+        number(None, measure="c", attack="codeword_from_update", note="not asked of this method"),
+        number(None, measure="d", attack="prototype_centring", note="prototype_centring: no proxy"),
+    ]
+    text = script.page(written(tmp_path, rows))
+    assert "The paper's P_leak is 0.712. By the same measure, here: 0.30 [0.00, 1.00]." in text
+    assert "(un-mixing) names a share of 0.98 [0.00, 1.00] of the clients." in text
+    assert "| the paper's | clients named | 0.30 [0.00, 1.00] | 200 | 0.01 | - |" in text
+    assert "| `prototype_averaging`, window=7 |" in text
+    assert "* prototype_centring: no proxy" in text
+    assert "not asked of" not in text
+    assert "    leakbench reproduce findings-fedhide --scale smoke" in text
+    assert "2 seeds, 600 rounds, cpu." in text
+    one = "| FedHide(0.1, 5) | `findings-fedhide`, smoke, cifar100 | 0.712 |"
+    assert f"{one} 0.30 [0.00, 1.00] | 0.98 [0.00, 1.00] | `prototype_unmixing` |" in text
+
+
+def test_attackers_without_a_number_are_named(script, tmp_path):
+    text = script.page(
+        written(tmp_path, [number(0.3, measure="p_leak", attack="prototype_leakage")])
+    )
+    said = {a for a in findings.ATTACKERS if f"* `{a}` (" in text}
+    assert said == set(findings.ATTACKERS) - {"prototype_leakage"}
+    assert "* `findings-fedhide`, smoke, has no number of `prototype_averaging`, " in text
+
+
+def test_a_method_that_nobody_attacked_is_left_out(script, tmp_path):
+    text = script.page(
+        written(tmp_path, [number(None, measure="p_leak", attack="prototype_leakage", note="no")])
+    )
+    assert "FedHide(0.1, 5)" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_run_can_be_planned_and_every_attacker_is_asked(name):
+    recipe = catalogue.find(name)
+    planned = plan.plan(recipe, "smoke", data=False)
+    assert {p.setup.task for p in planned} <= {"digits", "digit-pairs"}
+    assert all(len(p.specs) == 5 for p in planned)
+    asked = {m.attack for m in recipe.measures if m.attack}
+    assert asked == set(findings.ATTACKERS) & set(registry.names("attacks"))
+    assert set(findings.ATTACKERS) - asked == set(findings.lacking())
+
+
+def test_every_method_of_the_two_papers_is_there():
+    methods = {c.defense for r in findings.RECIPES for c in r.cases}
+    assert methods == {"fedaws", "fedgn", "fedcs", "fedhide", "fedmetric", "feduv", "deepsvdd"}
+    variants = {
+        c.params["variant"] for r in findings.RECIPES for c in r.cases if c.defense == "fedmetric"
+    }
+    assert variants == {"pos", "proxy", "true"}
