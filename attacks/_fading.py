@@ -44,8 +44,11 @@ def reach(sent: Sequence[Tensor], *, cosine: bool) -> float:
     known = [s[-NEWEST:].double() for s in sent if len(s) > 1][:CLIENTS]
     if not known:
         return math.inf
-    errors = [sum(_error(s, half, cosine) for s in known) for half in HALVES]
-    return HALVES[min(range(len(HALVES)), key=errors.__getitem__)]
+
+    def error(half: float) -> float:
+        return sum(_error(s, half, cosine) for s in known)
+
+    return min(HALVES, key=error)
 
 
 def _error(sent: Tensor, half: float, cosine: bool) -> float:

@@ -7,41 +7,46 @@ from dataclasses import replace
 
 from attacks._unmixing import Found, Mixed, search
 
-SAMPLE = 20  # messages that are tried
+SAMPLE = 10  # messages that are tried
 MOST = 40  # neighbours, at most
-FACTOR = 0.8  # from one weight that is tried to the next
+LEAST = 0.002  # the smallest weight that is tried
+FACTOR = 1.2  # from one weight that is tried to the next
 ENOUGH = 0.8  # share of messages that have a solution under the right settings
 
 
 def neighbours(sample: Sequence[Mixed]) -> int:
     """The k under which most of ``sample`` have a solution."""
-    most = min(MOST, sample[0].bank.rows.shape[0] - 1)
-    shares = {k: _share([_solved(m, m.alpha, k) for m in sample]) for k in range(1, most + 1)}
+    shares = {k: _share([_solved(m, m.alpha, k) for m in sample]) for k in _tried(sample)}
     return max(shares, key=lambda k: shares[k])
 
 
 def both(sample: Sequence[Mixed], ks: Sequence[int] = ()) -> tuple[float, int]:
     """Weight and k of ``sample``: the smallest weight under which nearly all have a solution.
 
-    Under a smaller one than the true one most have none: the message is too far from any mean.
-    Under a larger one they have, and wrong. Of those that have one, each says how small the weight
-    may be; it is smallest where w is perpendicular to the message, as it nearly is in many
-    dimensions.
+    Under one below the true one most have none: the message is too far from any mean. Of those
+    that have one, each says how small the weight may be; that is the true one where w is
+    perpendicular to the message, as it nearly is in many dimensions.
 
     Args:
         sample: messages; their own alpha and k are not looked at.
-        ks: the k to be tried; from 1 to ``MOST`` unless given.
+        ks: the k to be tried; unless given, from 1 to ``MOST`` or half of the others.
     """
-    left = list(ks) or list(range(1, min(MOST + 1, sample[0].bank.rows.shape[0])))
-    alpha, best = 0.5, (0.5, left[0])
-    while left and alpha > 1e-4:
-        found = {k: [_solved(m, alpha, k) for m in sample] for k in left}
-        left = [k for k in left if _share(found[k]) >= ENOUGH]
-        if left:
-            k = max(left, key=lambda k: _share(found[k]))
-            best = max(f.least for f in found[k] if f.consistent), k
+    shares: dict[tuple[float, int], float] = {}
+    alpha = LEAST
+    while alpha < 1:
+        for k in ks or _tried(sample):
+            found = [_solved(m, alpha, k) for m in sample]
+            shares[alpha, k] = _share(found)
+            if shares[alpha, k] >= ENOUGH:
+                return max(f.least for f in found if f.consistent), k
         alpha *= FACTOR
-    return best
+    return max(shares, key=lambda setting: shares[setting])
+
+
+def _tried(sample: Sequence[Mixed]) -> range:
+    """A set of nearly all rows is the nearest to whatever w: that would say nothing."""
+    others = sample[0].bank.rows.shape[0] - 1
+    return range(1, max(1, min(MOST, others // 2)) + 1)
 
 
 def _solved(message: Mixed, alpha: float, k: int) -> Found:

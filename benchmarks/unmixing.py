@@ -77,7 +77,7 @@ def _line(w: Tensor, bank: Tensor, sent: Tensor, some: list[int], alpha: float, 
 def main(out: Path | None) -> None:
     torch.set_num_threads(1)
     lines = [
-        "| clients | alpha | k | named | recovered | accepted | of these right | null | s a client |",
+        "| clients | alpha | k | named | recovered | accepted | of these right | null | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines))

@@ -50,10 +50,10 @@ def specs() -> list[RunSpec]:
     inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
     # What is not attacked need not fill the disk.
     few, none = (Policy(probes=1), Policy(probes=0, audited=1))
+    unmixing: tuple[str, dict[str, Any]] = ("prototype_unmixing", {})
     pairs = []
     for s in PAIRS:
-        solved = [("prototype_unmixing", {})] if "k" in s.get("params", {}) else []
-        attacks = [*leakage, *solved]
+        attacks = [*leakage, unmixing] if s["defense"] == "fedhide" else leakage
         pairs.append(make_spec(task="digit-pairs", attacks=attacks, record=none, **s))
     return pairs + [
         make_spec(task="digits", rounds=150, attacks=inversion, record=few, **s) for s in DIGITS

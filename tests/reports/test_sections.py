@@ -68,7 +68,7 @@ def test_the_ladder_stands_by_gain_and_leaves_out_what_counts_for_nobody():
     assert not [s for s in made.rows if "σ 3" in s.name]  # a dead run
     assert (
         made.gone
-        == "Not here: 2 settings without a number that counts (1 dead, 1 nothing to attack)."
+        == "Not here: 2 settings without a number that counts (1 dead, 1 not attacked)."
     )
 
 
@@ -297,7 +297,7 @@ def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
 
 
 def test_a_setting_without_a_curve_is_named(page):
-    assert "No curve: FedUV (nothing to attack)." in page.text
+    assert "No curve: FedUV (not attacked)." in page.text
     assert "unmix; a dot: scored once, with all rounds" in page.text
     assert (
         "No curve: nothing here was measured in more than one round."
