@@ -16,7 +16,9 @@ ENOUGH = 0.8  # share of messages that have a solution under the right settings
 
 def neighbours(sample: Sequence[Mixed]) -> int:
     """The k under which most of ``sample`` have a solution."""
-    shares = {k: _share([_solved(m, m.alpha, k) for m in sample]) for k in _tried(sample)}
+    shares = {}
+    for k in _tried(sample):
+        shares[k] = _share([_solved(m, m.alpha, k) for m in sample])
     return max(shares, key=lambda k: shares[k])
 
 

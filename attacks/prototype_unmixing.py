@@ -145,7 +145,10 @@ class PrototypeUnmixing(FromProxies):
             k = settings.neighbours(sample)
         else:
             alpha, k = settings.both(sample, (k,) if self.told == "k" else ())
-        return {who: [replace(m, alpha=alpha, k=k) for m in of] for who, of in messages.items()}
+        out: dict[str, list[Mixed]] = {}
+        for who, of in messages.items():
+            out[who] = [replace(m, alpha=alpha, k=k) for m in of]
+        return out
 
 
 def _guess(who: str, t: int, found: Unmixed | None, last: bool, sure: bool) -> Guess:
