@@ -45,7 +45,8 @@ def reach(sent: Sequence[Tensor], *, cosine: bool) -> float:
     if not known:
         return math.inf
     errors = [sum(_error(s, half, cosine) for s in known) for half in HALVES]
-    return HALVES[min(range(len(HALVES)), key=errors.__getitem__)]
+    # Of equals the longest: of two messages the first predicts the second at any.
+    return HALVES[min(reversed(range(len(HALVES))), key=errors.__getitem__)]
 
 
 def _error(sent: Tensor, half: float, cosine: bool) -> float:
