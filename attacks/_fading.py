@@ -44,9 +44,12 @@ def reach(sent: Sequence[Tensor], *, cosine: bool) -> float:
     known = [s[-NEWEST:].double() for s in sent if len(s) > 1][:CLIENTS]
     if not known:
         return math.inf
-    errors = [sum(_error(s, half, cosine) for s in known) for half in HALVES]
+
+    def missed(half: float) -> float:
+        return sum(_error(s, half, cosine) for s in known)
+
     # Of equals the longest: of two messages the first predicts the second at any.
-    return HALVES[min(reversed(range(len(HALVES))), key=errors.__getitem__)]
+    return min(reversed(HALVES), key=missed)
 
 
 def _error(sent: Tensor, half: float, cosine: bool) -> float:
