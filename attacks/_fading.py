@@ -45,10 +45,11 @@ def reach(sent: Sequence[Tensor], *, cosine: bool) -> float:
     if not known:
         return math.inf
 
-    def error(half: float) -> float:
+    def missed(half: float) -> float:
         return sum(_error(s, half, cosine) for s in known)
 
-    return min(HALVES, key=error)
+    # Of equals the longest: of two messages the first predicts the second at any.
+    return min(reversed(HALVES), key=missed)
 
 
 def _error(sent: Tensor, half: float, cosine: bool) -> float:

@@ -25,7 +25,7 @@ TIE = 1e-12  # nearest rows may be as near as others, up to rounding
 SAME = 0.99  # cosine above which two solutions are one answer
 
 
-class Found(NamedTuple):
+class Preimage(NamedTuple):
     """What a search found."""
 
     prototype: Tensor  # (dim,), of length 1
@@ -52,7 +52,7 @@ class Bank:
         return self.rows.mean(0)
 
 
-class Judged(NamedTuple):
+class Tried(NamedTuple):
     """Sets of rows with what follows from each."""
 
     sets: Tensor  # (n, k), ascending
@@ -61,13 +61,13 @@ class Judged(NamedTuple):
     w: Tensor  # (n, 2, dim)
     least: Tensor  # (n,): the smallest alpha at which the w are real
 
-    def some(self, rows: Tensor) -> Judged:
+    def some(self, rows: Tensor) -> Tried:
         """Only ``rows``."""
-        return Judged(*(x[rows] for x in self))
+        return Tried(*(x[rows] for x in self))
 
-    def with_(self, more: Judged) -> Judged:
+    def with_(self, more: Tried) -> Tried:
         """These and ``more``."""
-        return Judged(*(torch.cat(x) for x in zip(self, more, strict=True)))
+        return Tried(*(torch.cat(x) for x in zip(self, more, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Mixed:
         """(..., k): the rows with the largest ``near`` (..., clients), ascending."""
         return near.topk(self.k, -1).indices.sort(-1).values
 
-    def judged(self, sets: Tensor) -> Judged:
+    def judged(self, sets: Tensor) -> Tried:
         """``sets`` (n, k) with their solutions and how far these are from agreeing with them."""
         w, real, least = self.solutions(sets)
         near = self.nearness(w)
@@ -118,7 +118,7 @@ class Mixed:
         mine = near.gather(-1, sets[:, None].expand(-1, 2, -1)).sum(-1)
         gap = (best - mine).clamp(min=0) + torch.where(real, 0.0, float(self.k))
         better = gap.argmin(1)
-        return Judged(sets, gap, near[torch.arange(len(sets)), better], w, least)
+        return Tried(sets, gap, near[torch.arange(len(sets)), better], w, least)
 
     def starts(self) -> Tensor:
         """(n, k): by the weights of ridge regressions of the message on the other rows.
@@ -139,7 +139,7 @@ class Mixed:
         near[:, self.own] = -torch.inf
         return self.nearest(near)
 
-    def exchanged(self, front: Judged) -> Tensor:
+    def exchanged(self, front: Tried) -> Tensor:
         """(n', k): each set with one of its farthest rows exchanged for one of the nearest others.
 
         And the nearest rows of the sets' own solutions.
@@ -156,7 +156,7 @@ class Mixed:
         return torch.cat([again, sets.flatten(0, 2).sort(-1).values])
 
 
-def search(mixed: Mixed, more: Iterable[Tensor] = (), steps: int = STEPS) -> Found:
+def search(mixed: Mixed, more: Iterable[Tensor] = (), steps: int = STEPS) -> Preimage:
     """The w whose nearest rows are those that give it, or the one that comes nearest to that.
 
     Args:
@@ -167,7 +167,7 @@ def search(mixed: Mixed, more: Iterable[Tensor] = (), steps: int = STEPS) -> Fou
     guesses = [mixed.nearest(mixed.nearness(w)) for w in more]
     new = torch.cat([torch.stack(guesses), mixed.starts()]) if guesses else mixed.starts()
     seen: set[tuple[int, ...]] = set()
-    pool: Judged | None = None
+    pool: Tried | None = None
     best: tuple[float, Tensor] = torch.inf, mixed.sent
     for _ in range(steps + 1):
         fresh = sorted({tuple(row) for row in new.tolist()} - seen)
@@ -185,10 +185,10 @@ def search(mixed: Mixed, more: Iterable[Tensor] = (), steps: int = STEPS) -> Fou
         order = pool.gap.amin(1).argsort(stable=True)
         new = mixed.exchanged(pool.some(order[:WIDTH]))
         pool = pool.some(order[WIDTH : WIDTH + KEPT])
-    return Found(best[1], False, False, torch.inf)
+    return Preimage(best[1], False, False, torch.inf)
 
 
-def _answer(judged: Judged, fine: Tensor) -> Found:
+def _answer(judged: Tried, fine: Tensor) -> Preimage:
     """The w that are ``fine`` (n, 2): the middle where that is near each, else the first.
 
     The first has the larger share of the message: banks are mixtures of the true prototypes.
@@ -196,5 +196,5 @@ def _answer(judged: Judged, fine: Tensor) -> Found:
     w, least = judged.w[fine], float(judged.least[fine.any(1)].max())
     middle = unit(w.mean(0))
     if bool((w @ middle > SAME).all()):
-        return Found(middle, True, True, least)
-    return Found(w[0], True, False, least)
+        return Preimage(middle, True, True, least)
+    return Preimage(w[0], True, False, least)

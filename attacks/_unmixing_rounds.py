@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attacks._unmixing import STEPS, Found, Mixed, search
+from attacks._unmixing import STEPS, Mixed, Preimage, search
 from leakbench import unit
 
 BRIEF = 10  # steps of a first look
@@ -39,7 +39,7 @@ def unmixed(messages: Mapping[str, Sequence[Mixed]]) -> dict[str, Unmixed]:
     return out
 
 
-def _newest(found: Found) -> Unmixed:
+def _newest(found: Preimage) -> Unmixed:
     return Unmixed(found.prototype, found.consistent, found.agree)
 
 
@@ -58,7 +58,7 @@ def _together(messages: Sequence[Mixed]) -> Unmixed:
     return Unmixed(unit(torch.stack([f.prototype for f in found]).mean(0)), False, False)
 
 
-def _followed(found: Found, newer: Sequence[Mixed]) -> Unmixed:
+def _followed(found: Preimage, newer: Sequence[Mixed]) -> Unmixed:
     """What was found, and what it led to in the messages after it.
 
     A prototype goes on as it went: so it is started from there, too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attacks._unmixing import Found, Mixed, search
+from attacks._unmixing import Mixed, Preimage, search
 
 SAMPLE = 10  # messages that are tried
 MOST = 40  # neighbours, at most
@@ -16,10 +16,11 @@ ENOUGH = 0.8  # share of messages that have a solution under the right settings
 
 def neighbours(sample: Sequence[Mixed]) -> int:
     """The k under which most of ``sample`` have a solution."""
-    shares = {}
-    for k in _tried(sample):
-        shares[k] = _share([_solved(m, m.alpha, k) for m in sample])
-    return max(shares, key=lambda k: shares[k])
+
+    def share(k: int) -> float:
+        return _share([_solved(m, m.alpha, k) for m in sample])
+
+    return max(_tried(sample), key=share)
 
 
 def both(sample: Sequence[Mixed], ks: Sequence[int] = ()) -> tuple[float, int]:
@@ -51,9 +52,9 @@ def _tried(sample: Sequence[Mixed]) -> range:
     return range(1, max(1, min(MOST, others // 2)) + 1)
 
 
-def _solved(message: Mixed, alpha: float, k: int) -> Found:
+def _solved(message: Mixed, alpha: float, k: int) -> Preimage:
     return search(replace(message, alpha=alpha, k=k), steps=1)
 
 
-def _share(found: Sequence[Found]) -> float:
+def _share(found: Sequence[Preimage]) -> float:
     return sum(f.consistent for f in found) / len(found)

@@ -15,7 +15,7 @@ from leakbench.attacking import Guess, Metric, Outline, ThreatModel, View
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
 
 
-class Shown(NamedTuple):
+class ShownSpheres(NamedTuple):
     """What one client showed, oldest first."""
 
     centres: list[Tensor]  # each (dim,)
@@ -79,32 +79,32 @@ class PrototypeSpheres(FromProxies):
         guesses = super().blind(view, rng)
         return [Guess(g.unit, g.round, _found(g.tensors["prototype"])) for g in guesses]
 
-    def _shown(self, view: View) -> dict[str, Shown]:
+    def _shown(self, view: View) -> dict[str, ShownSpheres]:
         """{"client/3": its centres with their margins}, of everybody but the observer."""
         mine = self.observer.startswith("client/")
         out = self._in_banks(view) if mine else self._in_messages(view)
         out.pop(self.observer, None)
         return {who: held for who, held in out.items() if held.centres}
 
-    def _in_messages(self, view: View) -> dict[str, Shown]:
+    def _in_messages(self, view: View) -> dict[str, ShownSpheres]:
         margins = {(m.sender, m.round): m.payload for m in view.messages("statistics")}
-        out: dict[str, Shown] = {}
+        out: dict[str, ShownSpheres] = {}
         for who, proxies in self.sent(view).items():
-            held = out.setdefault(who, Shown([], []))
+            held = out.setdefault(who, ShownSpheres([], []))
             for proxy in proxies:
                 margin = margins.get((who, proxy.round))
                 if margin is not None:
                     held.add(proxy.vector, margin.reshape(()))
         return out
 
-    def _in_banks(self, view: View) -> dict[str, Shown]:
+    def _in_banks(self, view: View) -> dict[str, ShownSpheres]:
         margins = {m.round: m.payload for m in view.messages("statistics", sender="server")}
-        out: dict[str, Shown] = {}
+        out: dict[str, ShownSpheres] = {}
         for bank in banks(view):
             if bank.round not in margins:
                 continue
             for i, margin in enumerate(margins[bank.round].reshape(-1)):
-                held = out.setdefault(f"client/{i}", Shown([], []))
+                held = out.setdefault(f"client/{i}", ShownSpheres([], []))
                 old = held.centres and torch.equal(held.centres[-1], bank.vector[i])
                 if not old and float(margin) > 0:  # 0 before a client's first upload
                     held.add(bank.vector[i], margin)

@@ -145,10 +145,11 @@ class PrototypeUnmixing(FromProxies):
             k = settings.neighbours(sample)
         else:
             alpha, k = settings.both(sample, (k,) if self.told == "k" else ())
-        out: dict[str, list[Mixed]] = {}
-        for who, of in messages.items():
-            out[who] = [replace(m, alpha=alpha, k=k) for m in of]
-        return out
+
+        def under(of: list[Mixed]) -> list[Mixed]:
+            return [replace(m, alpha=alpha, k=k) for m in of]
+
+        return {who: under(of) for who, of in messages.items()}
 
 
 def _guess(who: str, t: int, found: Unmixed | None, last: bool, sure: bool) -> Guess:

@@ -156,10 +156,12 @@ def below(folder: str) -> dict[int, tuple[int, int]]:
 def told_below(folders: list[str]) -> str:
     """The same of several runs, in a sentence."""
     each = [below(f) for f in folders]
-    parts = []
-    for t in each[0]:
-        named, n = sum(e[t][0] for e in each), sum(e[t][1] for e in each)
-        parts.append(f"{named} of {n} in round {t}")
+
+    def of_round(t: int) -> str:
+        named, n = (sum(part) for part in zip(*(e[t] for e in each), strict=True))
+        return f"{named} of {n} in round {t}"
+
+    parts = [of_round(t) for t in each[0]]
     return (
         "With its own last layer a client's update still shows that layer's step, as the layer"
         f" below felt it. A reader who takes the public first numbers for it names"

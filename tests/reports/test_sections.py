@@ -67,8 +67,7 @@ def test_the_ladder_stands_by_gain_and_leaves_out_what_counts_for_nobody():
     assert gains == sorted(gains, reverse=True)
     assert not [s for s in made.rows if "σ 3" in s.name]  # a dead run
     assert (
-        made.gone
-        == "Not here: 2 settings without a number that counts (1 dead, 1 not attacked)."
+        made.gone == "Not here: 2 settings without a number that counts (1 dead, 1 not attacked)."
     )
 
 
