@@ -158,7 +158,8 @@ def told_below(folders: list[str]) -> str:
     each = [below(f) for f in folders]
 
     def of_round(t: int) -> str:
-        named, n = (sum(part) for part in zip(*(e[t] for e in each), strict=True))
+        counts = [e[t] for e in each]
+        named, n = sum(c[0] for c in counts), sum(c[1] for c in counts)
         return f"{named} of {n} in round {t}"
 
     parts = [of_round(t) for t in each[0]]
