@@ -11,12 +11,16 @@ python benchmarks/findings.py [RESULTS [FILE]]      writes FILE, docs/findings.m
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from leakbench.base import registry
+from leakbench.base.files import read_csv
 from leakbench.base.spec import canonical
+from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
 from leakbench.reproduce import row
 from leakbench.reproduce.findings import ATTACKERS, METRICS
 from leakbench.reproduce.row import Measurement, Row
@@ -35,6 +39,11 @@ TABLES = (
     ("fedmetric-table2", "smoke"),
 )
 MORE = ("unmixing.md",)  # other results that say more of one attack, where they are there
+PAPERS = "prototype_leakage"
+EXCERPTS = """\
+Small ResNets after 3,000 rounds (accuracy .04 to .07, far from the paper's .58), 100 clients, one
+seed; the last 5 messages of each client, with the banks that they were mixed with, and no update.
+An attacker on updates has nothing to read there, and says so."""
 TITLES = {
     ("findings-fedhide", "cifar100"): "FedHide's methods, 100 clients (`digit-pairs`)",
     ("findings-digits", "digits"): "FedHide's methods, ten clients (`digits`)",
@@ -87,10 +96,49 @@ def page(results: Path) -> str:
         path = results / name / f"{scale}.csv"
         if path.is_file():
             tables[name, scale] = row.read(path)
-    out = [HEAD, *summary(tables)]
+    out = [HEAD, *summary(tables), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows)
     return "\n".join([*out, TAIL + missing(tables) + more(results)])
+
+
+def of_excerpts(path: Path) -> list[str]:
+    """The committed CIFAR-100 records, a line per setting and attack; none where they lack."""
+    if not path.is_file():
+        return []
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for r in read_csv(path, TABLES_OF_REPORTS["tradeoff"]):
+        found.setdefault((_setting(r), r["attack"]), {})[r["metric"]] = r
+    lines = [
+        "## Records of CIFAR-100 that are committed here",
+        "",
+        "    python benchmarks/excerpts.py",
+    ]
+    lines += ["", EXCERPTS, "", "| setting | attacker | clients named | recovered | of what it"]
+    lines[-1] += " calls recovered, right | cosine | n | blind | undefended |"
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for (setting, attack), by_metric in found.items():
+        named = by_metric["p_leak"]
+        shown = [setting, "the paper's" if attack == PAPERS else ATTACKERS[attack]]
+        shown += [_cell(by_metric.get(m)) for m in ("p_leak", "recovered", "recovery_precision")]
+        shown += [_cell(by_metric.get("prototype_cosine")), str(named["n"])]
+        shown += [_side(float(named["floor"])), _side(float(named["control"]))]
+        lines.append("| " + " | ".join(shown) + " |")
+    return [*lines, ""]
+
+
+def _setting(r: Mapping[str, Any]) -> str:
+    method = registry.load("defenses", r["defense"])
+    given = json.loads(r["defense_params"])
+    told = ", ".join(str(given[name]) for name in method.principal)
+    return f"{method.title}({told})" if told else str(method.title)
+
+
+def _cell(r: Mapping[str, Any] | None) -> str:
+    if r is None:
+        return "-"
+    value, low, high = (float(r[c]) for c in ("value", "low", "high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def missing(tables: Tables) -> str:
@@ -207,7 +255,7 @@ def beside(rows: Sequence[Row]) -> tuple[Claim | None, Row | None]:
 
 def strongest(named: Sequence[Row]) -> Row | None:
     """The attacker who knows the method and names most clients; None where none ran."""
-    others = [r for r in named if r.attack != "prototype_leakage"]
+    others = [r for r in named if r.attack != PAPERS]
     return max(others, key=lambda r: r.ours.value if r.ours else 0.0, default=None)
 
 
