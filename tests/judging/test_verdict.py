@@ -506,6 +506,16 @@ def test_a_method_that_sends_prototypes_is_asked_of_them_whatever_it_calls_its_s
     assert _sends_kind(topics.PROTOTYPES, sends("update", secrets=["codeword"]))
 
 
+def test_the_first_sentences_say_that_a_client_attacks():
+    one = judged("leaks", "a", paper=0.1)
+    got = one.verdict.reached
+    got = change(got, attacker=change(got.attacker, observer=("client/9",)))
+    one = change(one, verdict=change(one.verdict, reached=got))
+    assert "An attacker who is client/9 (one of those who take part) names" in text_of(
+        lede(question(one))
+    )
+
+
 def test_a_sentence_says_that_a_client_attacks():
     seen = number(0.94)
     curious = change(seen, attacker=change(seen.attacker, observer=("client/9",)))
