@@ -99,7 +99,7 @@ def page(results: Path) -> str:
     out = [HEAD, *summary(tables), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows)
-    return "\n".join([*out, TAIL + missing(tables) + more(results)])
+    return "\n".join([*out, TAIL + missing(tables, results / "excerpts.csv") + more(results)])
 
 
 def of_excerpts(path: Path) -> list[str]:
@@ -141,9 +141,12 @@ def _cell(r: Mapping[str, Any] | None) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def missing(tables: Tables) -> str:
+def missing(tables: Tables, excerpts: Path) -> str:
     """The attackers who have no number anywhere, a line each."""
     gone = lost([r for rows in tables.values() for r in rows])
+    if excerpts.is_file():
+        there = {r["attack"] for r in read_csv(excerpts, TABLES_OF_REPORTS["tradeoff"])}
+        gone = [a for a in gone if a not in there]
     return "".join(f"* `{a}` ({ATTACKERS[a]}): no number of it is in these tables.\n" for a in gone)
 
 
@@ -167,10 +170,18 @@ def summary(tables: Tables) -> list[str]:
                 dead = " (dead run)" if any(r.dead for r in mine) else ""
                 cells = [key[1] + dead, f"`{name}`, {scale}, {key[0]}"]
                 cells += ["-" if claimed is None else f"{claimed.value:.3f}"]
-                cells += [_text(r) if r else "-" for r in (papers, best)]
+                cells += [_text(papers) if papers else "-"]
+                cells += [least(best, mine) + _text(best) if best else "not run"]
                 cells += [f"`{best.attack}`" if best else "-"]
                 out.append("| " + " | ".join(cells) + " |")
     return [*out, "", *(unrun(*key, rows) for key, rows in tables.items() if lost(rows)), ""]
+
+
+def least(best: Row, rows: Sequence[Row]) -> str:
+    """ "at least " where some who know the method were not even tried on it, and may find more."""
+    tried = {r.attack for r in rows}
+    whole = best.ours is not None and best.ours.value >= 1
+    return "" if whole or tried >= {*ATTACKERS} else "at least "
 
 
 def lost(rows: Sequence[Row]) -> list[str]:
@@ -239,8 +250,8 @@ def sentences(rows: Sequence[Row], named: Sequence[Row]) -> list[str]:
     best = strongest(named)
     if best:
         how = ATTACKERS.get(best.attack, best.attack)
-        share = f"names a share of {_text(best)} of the clients"
-        out.append(f"The strongest attacker here who knows the method ({how}) {share}.")
+        share = f"names a share of {least(best, rows)}{_text(best)} of the clients"
+        out.append(f"The strongest attacker run for this table ({how}) {share}.")
     if any(r.dead for r in rows):
         out.append("The run is dead: it does no better than chance, so its numbers say little.")
     return out

@@ -37,16 +37,49 @@ def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
 
 
 def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
-    """A clause where the server receives what may tell the same, and nobody looked into it.
+    """A clause where the server receives what may tell the same, and nobody looked into it well.
 
-    A prototype is in a proxy, and in the update that was made with it.
+    A prototype is in a proxy, and in the update that was made with it: who reads one of the two in
+    vain says nothing of the other, and neither does an attack that would not acquit by itself.
     """
     if not attacks or not topic.contents:
         return ()
-    read = {kind for n in attacks for kind in n.attacker.reads}
-    left = sorted(setting.received & {*topic.kinds} - read)
-    names = [f"its {kinds_of(kind)}" for kind in left]
-    return (f"{' and '.join(names)} were not attacked for this",) if left else ()
+    there = sorted(setting.received & {*topic.kinds})
+    able = {kind for n in attacks if _acquits(n) for kind in n.attacker.reads}
+    out: dict[str, list[str]] = defaultdict(list)
+    for kind in there:
+        on = [n for n in attacks if kind in n.attacker.reads]
+        if why := "" if kind in able else _why(on, alone=not able):
+            out[why].append(f"its {kinds_of(kind)}")
+    return tuple(f"{' and '.join(names)} were {why}" for why, names in out.items())
+
+
+def _acquits(n: Number) -> bool:
+    """May it acquit of what it reads, if it finds nothing?"""
+    return not (n.attacker.paper or _client(n) or n.weak) and n.able
+
+
+def _client(n: Number) -> bool:
+    """Does a client attack, who does not see what the server does?"""
+    who = n.attacker.observer
+    return bool(who) and all(o.startswith("client/") for o in who)
+
+
+def _why(on: Sequence[Number], *, alone: bool) -> str:
+    """Why the attacks ``on`` a kind say little of it; ``alone``: no other kind was looked into.
+
+    Then the verdict says by itself that the paper's own attack, or a weak one, does not acquit.
+    """
+    if not on:
+        return "not attacked for this"
+    real = [n for n in on if not n.attacker.paper]
+    if real and all(map(_client, real)):
+        return "attacked by clients alone, who see less than the server"
+    if alone:
+        return ""
+    if not real:
+        return "attacked by the paper's own attack alone"
+    return "attacked by none that works where nothing is defended"
 
 
 def _listed(seeds: Iterable[int]) -> str:

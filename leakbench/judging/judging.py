@@ -181,8 +181,12 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
 
 
 def _sends_kind(topic: Topic, setting: Setting) -> bool:
-    """Is there anything of it to attack? Yes, where nothing says that there is not."""
-    if topic.secrets and setting.secrets is not None and not setting.secrets & {*topic.secrets}:
+    """Is there anything of it to attack? Yes, where nothing says that there is not.
+
+    What it sends under the topic's own name is, whatever the method calls its secrets.
+    """
+    told = setting.secrets if topic.secrets else None
+    if told is not None and not told & {*topic.secrets} and topic.kind not in setting.kinds:
         return False
     return not setting.every or not topic.kinds or bool(setting.kinds & {*topic.kinds})
 

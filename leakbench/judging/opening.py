@@ -15,7 +15,7 @@ from leakbench.judging.praise import alike, candidate, leaks_least, least_leakin
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS
 from leakbench.judging.verdict import Word
-from leakbench.judging.wording import amount, kinds_of, plural
+from leakbench.judging.wording import amount, by, kinds_of, plural
 from leakbench.results.number import Utility
 
 # What a word counts as, where settings that cannot be judged are counted.
@@ -188,6 +188,8 @@ def _looks_safest(live: Sequence[Judged]) -> tuple[Span, ...]:
     verb = evidence.meaning.does
     test = f"{verb} {amount(evidence, paper, paper.value.value, full=True)}"
     who = ATTACKERS.get(got.attacker.rung, "An attacker")
+    if (told := by(got)) != "an attacker":  # a client
+        who = f"A{told[1:]}"
     at_worst = amount(evidence, worst, worst.value.value)
     blind = amount(evidence, got, got.floor.value)
     return (

@@ -88,7 +88,8 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     if policy.name == "standard" and policy.audited:
         layer = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
         parts = doubled * layer * min(last_layers.affordable(fed), chosen - audited)
-    kept = [policy.keeps_last_layers(t, rounds, method.fraction) for t in range(rounds + 2)]
+    turns = last_layers.turns(fed)
+    kept = [policy.keeps_last_layers(t, rounds, turns) for t in range(rounds + 2)]
     whole = audits * (model + audited * (update + batch + probes * (update + inputs)))
     return phases * (whole + sum(kept) * parts)
 

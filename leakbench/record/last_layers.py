@@ -14,6 +14,7 @@ from torch import Tensor
 from leakbench.base.tree import Tree, nbytes, row
 from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
+from leakbench.federation.selection import round_size
 
 LIMIT = 64 * 1024**2  # bytes that are kept of one training
 
@@ -25,6 +26,11 @@ class LastLayer:
     client: str
     sent: dict[str, Tensor]
     bare: dict[str, Tensor] | None  # with no wrapper; None where none covers updates
+
+
+def turns(fed: Federation) -> int:
+    """The rounds that a round robin takes until everybody had a turn."""
+    return -(-fed.facts.clients // round_size(fed.method, fed.facts.clients))
 
 
 def affordable(fed: Federation) -> int:

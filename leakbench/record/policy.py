@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Literal
 
@@ -58,14 +57,15 @@ class Policy(Spec):
         """Are models, single updates and probes of round t kept?"""
         return self.name == "all" or t in (0, rounds + 1, *self.stages(rounds).values())
 
-    def keeps_last_layers(self, t: int, rounds: int, fraction: float) -> bool:
+    def keeps_last_layers(self, t: int, rounds: int, turns: int) -> bool:
         """Are the last layers of round t's model and updates kept, whole ones or not?
 
-        In audited rounds, and at the end for as many rounds as it takes until everybody had a turn.
+        In audited rounds, and in the last ``turns``: as many as a round robin takes until everybody
+        had a turn. Where clients are drawn at random about two thirds have one.
         """
         if self.name == "all" or not self.audited:
             return False  # whole ones are, or none
-        return self.audits(t, rounds) or rounds - math.ceil(1 / fraction) < t <= rounds
+        return self.audits(t, rounds) or rounds - turns < t <= rounds
 
     def surveys(self, t: int, rounds: int) -> bool:
         """Are all small kinds of round t kept, and everybody's secrets (for scoring)?"""

@@ -154,7 +154,7 @@ class Recorder(Observer[Federation]):
                 self._bare(replace(message, receiver="server", payload=part.bare), message)
 
     def _keeps_last_layers(self, fed: Federation) -> bool:
-        return self.policy.keeps_last_layers(fed.t, self.rounds, fed.method.fraction)
+        return self.policy.keeps_last_layers(fed.t, self.rounds, last_layers.turns(fed))
 
     def _audited(self, fed: Federation) -> tuple[list[int], list[int]]:
         """The places among the chosen of those whose updates are kept whole, and in part."""

@@ -155,6 +155,7 @@ def row(
             rung=rung,
             observer=("server",),
             knowledge=("method",) if rung == "method" else (),
+            reads=("prototype", "update"),
         ),
         meaning=means,
         stage="all" if metric == P_LEAK.name else "final",

@@ -222,8 +222,12 @@ def add_attack(
     missing: Sequence[Mapping[str, str]] = (),
     folder: str = "",
     sources: Mapping[str, str] | None = None,
+    reads: Sequence[str] = (),
 ) -> Path:
-    """An attack folder on ``run`` with these rows; ``sources``: without them those of today."""
+    """An attack folder on ``run`` with these rows; ``sources``: without them those of today.
+
+    ``reads``: without them `prototype` alone.
+    """
     meta, params = read_sealed(run / "run.json"), dict(params or {"seed": 0})
     path = run / "attacks" / (folder or f"{name}-{fingerprint(params)}")
     units, results = [], []
@@ -271,6 +275,7 @@ def add_attack(
             "knows": ["true_prototypes"] if rung == "paper" else [],
             "rung": rung,
         },
+        "reads": list(reads),
         "order": order,
         "metrics": {r["metric"]: SCALES[r["metric"]] for r in rows},
         "missing": list(missing),

@@ -16,6 +16,7 @@ from leakbench.attacking.metric import Metric
 from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.gaps import unread
+from leakbench.judging.judging import _sends_kind
 from leakbench.judging.needed import seeds_needed, strict
 from leakbench.judging.opening import counts, headline, lede, others
 from leakbench.judging.sentences import sentence
@@ -467,6 +468,52 @@ def test_a_kind_that_nobody_read_is_a_gap_in_the_evidence():
     summed = [{**sent[1], "receiver": "aggregator"}, sent[0]]
     hidden = change(base, runs=runs_of(r.meta | {"sent": summed} for r in base.runs))
     assert unread(topics.PROTOTYPES, hidden, proxies) == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"control": 0.02}, "attacked by none that works where nothing is defended"),
+        ({"control": 0.3}, "attacked by none that works where nothing is defended"),
+        ({"flags": ("control_failed",)}, "attacked by none that works where nothing is defended"),
+        ({"rung": "paper"}, "attacked by the paper's own attack alone"),
+        ({"observer": "client/9"}, "attacked by clients alone, who see less than the server"),
+    ],
+)
+def test_a_kind_that_was_read_by_who_acquits_nobody_is_a_gap_as_well(more, why):
+    """An attack that works on the proxies says nothing of the updates."""
+    kinds = ("prototype", "update")
+    sent = [{"kind": kind, "sender": "client", "receiver": "server"} for kind in kinds]
+    base = known("a")
+    base = change(base, runs=runs_of(r.meta | {"sent": sent} for r in base.runs))
+    who = (more.pop("observer", "server"),)
+    able, poor = number(0.01, width=0.01), number(0.01, width=0.01, attack="poor", **more)
+    able = change(able, attacker=change(able.attacker, reads=("prototype",)))
+    poor = change(poor, attacker=change(poor.attacker, reads=("update",), observer=who))
+    assert unread(topics.PROTOTYPES, base, [able, poor]) == (f"its updates were {why}",)
+    # Alone, the verdict itself says that it does not acquit; but for a client's.
+    alone = [change(poor, attacker=change(poor.attacker, reads=kinds))]
+    assert bool(unread(topics.PROTOTYPES, base, alone)) == ("client" in who[0])
+
+
+def test_a_method_that_sends_prototypes_is_asked_of_them_whatever_it_calls_its_secrets():
+    def sends(*kinds, secrets):
+        base = known("a", kinds=kinds)
+        return change(base, runs=runs_of(r.meta | {"secrets": secrets} for r in base.runs))
+
+    assert _sends_kind(topics.PROTOTYPES, sends("prototype", "update", secrets=[]))
+    assert not _sends_kind(topics.PROTOTYPES, sends("update", secrets=["other"]))
+    assert _sends_kind(topics.PROTOTYPES, sends("update", secrets=["codeword"]))
+
+
+def test_the_first_sentences_say_that_a_client_attacks():
+    one = judged("leaks", "a", paper=0.1)
+    got = one.verdict.reached
+    got = change(got, attacker=change(got.attacker, observer=("client/9",)))
+    one = change(one, verdict=change(one.verdict, reached=got))
+    assert "An attacker who is client/9 (one of those who take part) names" in text_of(
+        lede(question(one))
+    )
 
 
 def test_a_sentence_says_that_a_client_attacks():

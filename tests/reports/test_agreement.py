@@ -45,7 +45,8 @@ def out(tmp_path_factory):
             near = [measure("p_leak", hits(own), 0.01, hits(control))]
             add_attack(run, "nearest", near, rung="paper")
             for name in ("averaging", "newest"):
-                add_attack(run, name, [measure("p_leak", hits(real), 0.01, hits(control))])
+                row = measure("p_leak", hits(real), 0.01, hits(control))
+                add_attack(run, name, [row], reads=("prototype", "update"))
             zeros, ones = [0.0] * len(NAMES), [1.0] * len(NAMES)
             row = measure("identification", zeros, 0.01, ones, units=NAMES, clusters=OWNERS)
             add_attack(run, "inversion", [row], rung="method")

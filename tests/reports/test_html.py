@@ -100,7 +100,7 @@ def test_first_screen_says_it_all(page):
         " accuracy 0.710"
     )
     assert "5 leak" in page.text
-    assert "2 cannot be judged : 1 dead, 1 nothing to attack" in page.text
+    assert "2 cannot be judged : 1 dead, 1 not attacked" in page.text
     assert "Check failed (exit 1)" in page.text
     assert "FedAwS (reference)" in page.text
 
