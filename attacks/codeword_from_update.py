@@ -52,6 +52,7 @@ class CodewordFromUpdate(Attack):
     """
 
     about: ClassVar[str] = "which secret codeword does a client's update train towards?"
+    left_out: ClassVar[str] = "the last layer of their newest update was not kept"
     paper: ClassVar[str] = "ours; the decoder: Fossorier and Lin, IEEE Trans. Inf. Theory 1995"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, RECOVERED, RECOVERY_PRECISION, CODEWORD_BITS)
 

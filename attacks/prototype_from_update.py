@@ -32,6 +32,7 @@ class PrototypeFromUpdate(Attack):
     """
 
     about: ClassVar[str] = "the prototype that a client's update was pulled to"
+    left_out: ClassVar[str] = "the last layer of their newest update was not kept"
     paper: ClassVar[str] = "adaptive; not in FedHide"
     metrics: ClassVar[tuple[Metric, ...]] = (
         P_LEAK,

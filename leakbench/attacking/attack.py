@@ -37,8 +37,8 @@ class Attack(Spec):
     # over all rounds.
     over: ClassVar[Literal["stages", "all"]] = "stages"
     curve: ClassVar[bool] = False  # also at every surveyed round, for curves over rounds
-    # Of an attack over all rounds: why a client that sent something may be no unit. Such clients
-    # are counted in missing.csv.
+    # Why a client that sent something may be no unit, of an attack over all rounds or on updates.
+    # Such clients are counted in missing.csv.
     left_out: ClassVar[str] = ""
     class_mean: ClassVar[bool] = True  # a reconstruction's blind guess: that of auxiliary data?
     # The settings that are run where no attack is named.

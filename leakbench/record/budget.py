@@ -87,7 +87,7 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     parts = 0
     if policy.name == "standard" and policy.audited:
         layer = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
-        parts = doubled * layer * min(last_layers.affordable(fed), chosen - audited)
+        parts = doubled * layer * min(last_layers.affordable(fed, policy, rounds), chosen - audited)
     turns = last_layers.turns(fed)
     kept = [policy.keeps_last_layers(t, rounds, turns) for t in range(rounds + 2)]
     whole = audits * (model + audited * (update + batch + probes * (update + inputs)))

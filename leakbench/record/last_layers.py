@@ -15,8 +15,10 @@ from leakbench.base.tree import Tree, nbytes, row
 from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.selection import round_size
+from leakbench.record.policy import Policy
 
 LIMIT = 64 * 1024**2  # bytes that are kept of one training
+WHOLE = 512 * 1024**2  # of a run
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,11 @@ def turns(fed: Federation) -> int:
     return -(-fed.facts.clients // round_size(fed.method, fed.facts.clients))
 
 
-def affordable(fed: Federation) -> int:
-    """Of how many clients the part is kept."""
+def affordable(fed: Federation, policy: Policy, rounds: int) -> int:
+    """Of how many clients the part is kept in a training of a run of so many rounds."""
     size = nbytes({k: fed.model[k] for k in fed.last_layer if k in fed.model})
-    return LIMIT // size if size else 0
+    kept = [t for t in range(rounds + 2) if policy.keeps_last_layers(t, rounds, turns(fed))]
+    return min(LIMIT, WHOLE // max(len(kept), 1)) // size if size else 0
 
 
 def of(

@@ -162,7 +162,7 @@ class Recorder(Observer[Federation]):
         if self.policy.name == "all":
             return sorted(order.tolist()), []
         many = self.policy.audited if self.policy.audits(fed.t, self.rounds) else 0
-        more = many + last_layers.affordable(fed)
+        more = many + last_layers.affordable(fed, self.policy, self.rounds)
         return sorted(order[:many].tolist()), sorted(order[many:more].tolist())
 
     def _batch(

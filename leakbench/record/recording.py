@@ -93,10 +93,14 @@ class Recording:
         return "export" in self.run.meta
 
     @property
+    def defended(self) -> bool:
+        """Does what crossed differ from what would have crossed with nothing defended?"""
+        return self.method.undefended() != self.method or bool(self.parts.wrappers)
+
+    @property
     def controlled(self) -> bool:
         """Can it be told what would have crossed with nothing defended?"""
-        nothing_hidden = self.method.undefended() == self.method and not self.parts.wrappers
-        return nothing_hidden or not self.exported
+        return not self.defended or not self.exported
 
     @cached_property
     def control(self) -> list[Message]:

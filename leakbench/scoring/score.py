@@ -338,6 +338,9 @@ def _row(
     weak = flags.control_failed(m.leaks, floor, control)
     marks = _flags(run, attack, line, row) | ({"control_failed"} if weak else set())
     marks |= {how for how in ("isolated", "submitted", "no_control") if meta.get(how)}
+    # What a client is sent is made of the defended messages in the control, too.
+    if threat.observer.startswith("client/") and recording.defended:
+        marks |= {"no_control"}
     return {**row, "flags": flags.join(marks)}
 
 
@@ -381,7 +384,9 @@ def _described(m: Metric) -> dict[str, Any]:
 def _too_old(recording: Recording, attack: Attack, folder: Path) -> list[str]:
     """How many clients, no units, sent something of the attacked kind of which nothing was kept."""
     kinds = attack.attacks(Outline(recording, attack.threat))
-    if not kinds or kinds[0] in ("model", "update", "sum"):
+    # Whole ones are kept of a few by design; who reads a part of everybody's says what it misses.
+    large = bool(kinds) and kinds[0] in ("model", "update", "sum")
+    if not kinds or (large and not attack.left_out):
         return []
     silent = f"their newest {kinds[0]} was not kept by the recording policy"
     if attack.over == "all":
