@@ -37,7 +37,8 @@ class PrototypeUnmixing(FromProxies):
     right. A guess that is not accepted is the best that was found, flagged ``loss_did_not_fall``,
     or ``restarts_disagree`` where two prototypes explain the message: where all proxies are nearly
     one, w and its mirror image do. Messages that a wrapper changed are solved as if they were none,
-    and nothing is accepted where their lengths betray it.
+    and nothing is accepted where their lengths betray it; nor where clients draw the weight, of
+    which only the largest is known.
 
     A client that attacks receives only the banks of its own rounds. Where rounds go through one
     unchanging order it learns that from which bank fits whose messages, and with it the others'
@@ -92,16 +93,19 @@ class PrototypeUnmixing(FromProxies):
         if made is None:
             return []
         newest = {who: held[-1].vector for who, held in self.sent(view).items()}
+        # Under another weight than the true one wrong answers look right.
+        exact = not made.drawn and all(
+            abs(float(v.double().norm()) - 1) < LENGTH for v in newest.values()
+        )
         if made.own == 1:  # nothing is mixed in
-            return [Guess(who, view.round, {"prototype": v}, True) for who, v in newest.items()]
+            return [Guess(who, view.round, {"prototype": v}, exact) for who, v in newest.items()]
         if self.observer == "server":
             messages = self._messages(view, made.own, made.neighbours)
             sure = set(newest)
         else:
             messages, sure = self._seen(view, made.own, made.neighbours)
         found = unmixed(self._estimated(messages))
-        if any(abs(float(v.double().norm()) - 1) >= LENGTH for v in newest.values()):
-            sure = set()
+        sure = sure if exact else set()
         out = []
         for who, vector in newest.items():
             last = who in found and torch.equal(messages[who][-1].message, vector.double())

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from defenses.fedhide import FedHide
 from leakbench import Client, Server, UsageError
+from leakbench.federation import Mixture
 
 
 class FedHideRandom(FedHide):
@@ -40,6 +41,9 @@ class FedHideRandom(FedHide):
     def proxy(self, w: Tensor, me: Client) -> Tensor:
         share = me.rng.uniform("alpha")
         return self.mixed(w, me, self.alpha_low + (self.alpha - self.alpha_low) * share)
+
+    def mixture(self) -> Mixture:
+        return super().mixture()._replace(drawn=self.alpha_low < self.alpha)
 
     def undefended(self) -> Self:
         return self.model_copy(update={"alpha": 1.0, "alpha_low": 1.0})

@@ -56,8 +56,9 @@ class Mixture(NamedTuple):
     unit(own w + (1 - own) unit(sum of the ``neighbours`` rows nearest to w, without the client's)).
     """
 
-    own: float  # weight of w, from 0 to 1
+    own: float  # weight of w, from 0 to 1; the largest where clients draw it
     neighbours: int
+    drawn: bool = False  # does each client draw the weight, and tell nobody?
 
 
 class Defense(Spec):

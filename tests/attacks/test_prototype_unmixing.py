@@ -176,3 +176,25 @@ def test_messages_that_were_changed_on_their_way_are_not_accepted(tmp_path):
 def test_it_does_not_fit_a_method_that_mixes_nothing(tmp_path):
     gn = again(trained(tmp_path, "fedgn", rounds=2))
     assert "mix nothing of others" in obstacle(build("prototype_unmixing"), gn)
+
+
+@pytest.mark.parametrize(
+    ("defense", "params", "noise"),
+    [
+        ("fedhide_random", {"k": 3}, None),
+        ("fedhide", {"k": 3, "alpha": 1.0}, {"kinds": ["prototype"], "noise": 0.03}),
+    ],
+)
+def test_what_an_unknown_weight_or_noise_gives_is_not_accepted(tmp_path, defense, params, noise):
+    wrappers = [("clip_noise", noise)] if noise else []
+    run = trained(tmp_path, defense, params=params, wrappers=wrappers)
+    attack = build("prototype_unmixing")
+    guesses = attack(View(attack.threat, again(run), 10))
+    assert len(guesses) == run.meta["facts"]["clients"]
+    assert not any(g.accepted for g in guesses)
+
+
+def test_a_weight_that_is_drawn_from_a_single_one_is_known(tmp_path):
+    run = trained(tmp_path, "fedhide_random", params={"k": 3, "alpha_low": 0.1})
+    attack = build("prototype_unmixing")
+    assert any(g.accepted for g in attack(View(attack.threat, again(run), 10)))
