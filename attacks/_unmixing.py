@@ -32,6 +32,7 @@ class Preimage(NamedTuple):
     consistent: bool  # is a set the nearest rows of its own w?
     agree: bool  # do all such w found have a cosine above ``SAME`` to ``prototype``?
     least: float  # the smallest alpha at which its set could have given the message
+    twin: Tensor | None = None  # (dim,): one that explains the message as well, where that is far
 
 
 @dataclass(frozen=True)
@@ -197,4 +198,4 @@ def _answer(judged: Tried, fine: Tensor) -> Preimage:
     middle = unit(w.mean(0))
     if bool((w @ middle > SAME).all()):
         return Preimage(middle, True, True, least)
-    return Preimage(w[0], True, False, least)
+    return Preimage(w[0], True, False, least, w[int((w @ w[0]).argmin())])

@@ -21,6 +21,7 @@ class Unmixed(NamedTuple):
     prototype: Tensor  # (dim,)
     newest: bool  # was its newest message solved?
     agree: bool  # do all solutions of it that were found?
+    twin: Tensor | None = None  # (dim,): the solution that agrees least
 
 
 def unmixed(messages: Mapping[str, Sequence[Mixed]]) -> dict[str, Unmixed]:
@@ -40,7 +41,7 @@ def unmixed(messages: Mapping[str, Sequence[Mixed]]) -> dict[str, Unmixed]:
 
 
 def _newest(found: Preimage) -> Unmixed:
-    return Unmixed(found.prototype, found.consistent, found.agree)
+    return Unmixed(found.prototype, found.consistent, found.agree, found.twin)
 
 
 def _together(messages: Sequence[Mixed]) -> Unmixed:
@@ -69,4 +70,4 @@ def _followed(found: Preimage, newer: Sequence[Mixed]) -> Unmixed:
         last = search(message, [known[-1], *ahead], steps=BRIEF if j < len(newer) - 1 else STEPS)
         if last.consistent:
             known.append(last.prototype)
-    return Unmixed(known[-1], last.consistent, last.agree)
+    return Unmixed(known[-1], last.consistent, last.agree, last.twin)

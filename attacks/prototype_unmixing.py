@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -36,9 +36,9 @@ class PrototypeUnmixing(FromProxies):
     Only the bank is used that the client had, never an older one, with which wrong answers look
     right. A guess that is not accepted is the best that was found, flagged ``loss_did_not_fall``,
     or ``restarts_disagree`` where two prototypes explain the message: where all proxies are nearly
-    one, w and its mirror image do. Messages that a wrapper changed are solved as if they were none,
-    and nothing is accepted where their lengths betray it; nor where clients draw the weight, of
-    which only the largest is known.
+    one, w and its mirror image do, and ``twin`` takes the other one. Messages that a wrapper
+    changed are solved as if they were none, and nothing is accepted where their lengths betray it;
+    nor where clients draw the weight, of which only the largest is known.
 
     A client that attacks receives only the banks of its own rounds. Where rounds go through one
     unchanging order it learns that from which bank fits whose messages, and with it the others'
@@ -58,11 +58,16 @@ class PrototypeUnmixing(FromProxies):
         RECOVERY_PRECISION,
     )
     over: ClassVar[Literal["stages", "all"]] = "all"
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"twin": True})
     left_out: ClassVar[str] = "no bank that it mixed with is known whole"
 
     window: int = Field(10, ge=1, description="newest messages of each client that are used")
     told: Literal["all", "alpha", "k", "nothing"] = Field(
         "all", description="what the attacker is told of the mixture; the rest it estimates"
+    )
+
+    twin: bool = Field(
+        False, description="of two prototypes that explain a message the less likely one"
     )
 
     @property
@@ -109,7 +114,10 @@ class PrototypeUnmixing(FromProxies):
         out = []
         for who, vector in newest.items():
             last = who in found and torch.equal(messages[who][-1].message, vector.double())
-            out.append(_guess(who, view.round, found.get(who), last, who in sure))
+            one = found.get(who)
+            if one and self.twin and one.twin is not None:
+                one = one._replace(prototype=one.twin)
+            out.append(_guess(who, view.round, one, last, who in sure))
         return out
 
     def _seen(self, view: View, alpha: float, k: int) -> tuple[dict[str, list[Mixed]], set[str]]:

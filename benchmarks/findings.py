@@ -168,7 +168,8 @@ def summary(tables: Tables) -> list[str]:
             claimed, papers = beside(mine)
             if best or papers:
                 dead = " (dead run)" if any(r.dead for r in mine) else ""
-                cells = [key[1] + dead, f"`{name}`, {scale}, {key[0]}"]
+                data = " and ".join(dict.fromkeys(r.task for r in mine))
+                cells = [key[1] + dead, f"`{name}`, {scale}, {data}"]
                 cells += ["-" if claimed is None else f"{claimed.value:.3f}"]
                 cells += [_text(papers) if papers else "-"]
                 cells += [least(best, mine) + _text(best) if best else "not run"]
