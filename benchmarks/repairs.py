@@ -27,7 +27,7 @@ from leakbench.record.recording import Recording
 # Attack -> what heads its column. One that is not installed, or fits no setting, has no column.
 ATTACKS = {
     "prototype_leakage": "newest proxy",
-    "prototype_averaging": "mean of 20",
+    "prototype_averaging": "averaged",
     "prototype_centring": "centred",
     "prototype_unmixing": "un-mixed",
     "prototype_from_update": "from updates",
