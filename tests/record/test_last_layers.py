@@ -104,3 +104,11 @@ def test_no_more_is_kept_than_there_is_room_for(tmp_path, monkeypatch):
 
 def test_where_nobody_is_audited_nothing_is_kept(tmp_path):
     assert not updates(run(tmp_path, record=Policy(audited=0, probes=0)))
+
+
+def test_a_run_of_many_turns_keeps_no_more_than_a_run_may(tmp_path, monkeypatch):
+    """Else a federation of thousands with few of them in a round would be refused."""
+    one = 8 * (8 * 8 + 8)
+    monkeypatch.setattr(last_layers, "WHOLE", 8 * one)  # rounds 0, 1, 3, 6 and 7 are kept
+    found = updates(run(tmp_path, params={"fraction": 1.0}))
+    assert [sum(bool(m.part) for m in found if m.round == t) for t in (1, 3, 6)] == [1, 1, 1]
