@@ -48,7 +48,7 @@ def headings(recipe: Recipe, rows: Sequence[Row]) -> dict[str, str]:
     They are the label, the paper's and our cell of each measure, and the notes.
     """
     out = {"label": "method"}
-    for m in recipe.measures:
+    for m in _asked(recipe, rows):
         if any(r.claim for r in rows if r.measure == m.key):
             out[f"{m.key} paper"] = f"{m.title}, paper"
         out[m.key] = f"{m.title}, ours" if f"{m.key} paper" in out else m.title
@@ -67,11 +67,17 @@ def wide(recipe: Recipe, rows: Sequence[Row]) -> list[dict[str, str]]:
     for label, mine in cases.items():
         notes = dict.fromkeys(r.note for r in mine.values() if r.note not in ("", NOT_ASKED))
         line = {"label": label, "note": "; ".join(notes)}
-        for m in recipe.measures:
+        for m in _asked(recipe, rows):
             line[f"{m.key} paper"] = paper(mine[m.key])
             line[m.key] = ours(mine[m.key], m)
         out.append(line)
     return out
+
+
+def _asked(recipe: Recipe, rows: Sequence[Row]) -> list[Measure]:
+    """The recipe's measures that ``rows`` have; those that came later a table of before lacks."""
+    there = {r.measure for r in rows}
+    return [m for m in recipe.measures if m.key in there]
 
 
 def paper(row: Row) -> str:
@@ -111,9 +117,13 @@ def _page(
         ),
         "",
     ]
-    for m in recipe.measures:
+    asked = _asked(recipe, rows)
+    for m in asked:
         if not m.printed:
             out += [f"The paper does not print *{m.title}*: only ours.", ""]
+    later = [f"*{m.title}*" for m in recipe.measures if m not in asked]
+    if later:
+        out += [f"Not asked when this table was made: {'; '.join(later)}.", ""]
     for dataset in dict.fromkeys(r.dataset for r in rows):
         mine = [r for r in rows if r.dataset == dataset]
         out += [f"## {title(mine)}", "", *_markdown(headings(recipe, mine), wide(recipe, mine)), ""]

@@ -55,7 +55,7 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA and FedUV.
+    with a marker planted, FedAA, FedUV, FedHide and FedMetric.
     """
     out = tmp_path_factory.mktemp("runs")
     with plugged("defenses", out, fedfeatures=FEATURES):
@@ -73,6 +73,8 @@ def runs(tmp_path_factory):
             ),
             "fedaa": trained(out, "fedaa", 2, params=FEDAA),
             "feduv": trained(out, "feduv", 2),
+            "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
+            "fedmetric": trained(out, "fedmetric", 3),
         }
 
 

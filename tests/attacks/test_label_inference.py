@@ -282,7 +282,9 @@ class TestUpdate:
         run = runs["uneven"]
         found = guesses(attacked(run, source="update"))
         sent = [
-            m for m in again(run).transcript if (m.kind, m.round, m.probe) == ("update", 2, None)
+            m
+            for m in again(run).transcript
+            if (m.kind, m.round, m.probe, m.part) == ("update", 2, None, "")
         ]
         first, second = sorted({m.phase for m in sent})
         for m in sent:

@@ -131,7 +131,8 @@ def test_every_probe_has_noise_of_its_own(tmp_path):
     folder = trained(
         tmp_path, "fedavg", [("clip_noise", {"clip": 1e-9, "noise": 1e9})], lr=1e-9, batch=5
     )
-    sent = [m for m in messages_in(folder / "transcript") if m.kind == "update"]
+    kept = [m for m in messages_in(folder / "transcript") if m.kind == "update"]
+    sent = [m for m in kept if not m.part]
     assert {m.probe for m in sent} == {None, 0, 1, 2, 3, 4}
     noise = torch.stack([m.payload["head.bias"] for m in sent])
     assert len(noise) == 3 * 5 * 6

@@ -337,9 +337,11 @@ def test_of_an_excerpt_a_smaller_one_is_made_that_is_as_honest(small, tmp_path):
     assert "what the server sent of prototypes in 10 of 10 rounds" in about["left_out"]
     assert any(text.startswith("utility before") for text in about["left_out"])
     assert sum("an excerpt:" in m["reason"] for m in made_once.meta["missing"]) == 1
-    assert [m["reason"] for m in made_once.meta["missing"] if m["attack"]] == [
-        GONE.replace("21", "31")
-    ]
+    refused = {m["attack"]: m["reason"] for m in made_once.meta["missing"] if m["attack"]}
+    assert refused.pop("gradient_inversion") == GONE.replace("21", "31")
+    drawn = "prototype_picture(source=update)"
+    assert refused.keys() == {"prototype_from_update", drawn}
+    assert all(why.endswith("reads messages of kind update") for why in refused.values())
     sent = Recording(made_once).transcript
     assert [m.kind for m in sent if m.sender == "server"] == ["model"]
     assert len({m.sender for m in sent if m.kind == "prototype"}) == 100
@@ -363,11 +365,9 @@ def test_a_damaged_run_is_not_copied(whole, tmp_path):
 
 
 def test_its_attacks_are_those_that_can_be_made_of_it(small):
-    assert {a.name for a in Recording(small).spec.attacks} == {
-        "prototype_leakage",
-        "prototype_averaging",
-    }
-    assert set(choices.fitting(small)) == {"prototype_leakage", "prototype_averaging"}
+    fit = {"prototype_leakage", "prototype_averaging", "prototype_centring", "prototype_picture"}
+    assert {a.name for a in Recording(small).spec.attacks} == fit
+    assert set(choices.fitting(small)) == fit
 
 
 def test_an_excerpt_never_passes_for_the_run(whole, small, tmp_path):
