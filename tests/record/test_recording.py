@@ -125,7 +125,7 @@ def check_replay(folder, spec, losses, messages):
     data, counts, made = read_tree(folder / "truth" / "data.safetensors")[0], 0, parts(spec)
     truth = {
         t: read_tree(folder / "truth" / round_file(t))[0]
-        for t in {m.round for m in messages if m.kind == "update"}
+        for t in {m.round for m in messages if m.kind == "update" and not m.part}
     }
     for m in messages:
         assert all(bool(v.isfinite().all()) for v in flat(m.payload).values()), m.name
