@@ -84,7 +84,7 @@ SETTINGS = (
 MEANING = (
     "digit-pairs (100 clients, 100 classes), {rounds}, seeds: {seeds}. Accuracy on the test",
     "set; P_leak: share of clients named (Eq. 17; by luck 0.01), by an attacker who takes the",
-    "newest proxy or the mean of the last 20, or who knows the method. With 95 % intervals and, in",
+    "newest proxy, averages what was sent, or knows the method. With 95 % intervals and, in",
     "parentheses, n: test images, and clients over all seeds. A dash: the attack finds nothing of",
     "its kind in what is sent. The attacks are those on the unrepaired methods: nobody looked for",
     "one that knows a repair better.",
