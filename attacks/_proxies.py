@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacking import Attack, Guess, Outline, View
+from leakbench.attacking import Attack, Guess, Outline, ThreatModel, View
 from leakbench.federation import party
 
 UNKNOWN = -1  # the round in which a proxy was sent, where that cannot be told
@@ -29,11 +29,23 @@ class FromProxies(Attack):
     proxy that was sent between them.
     """
 
+    kinds: ClassVar[tuple[str, ...]] = ("prototype",)
+
     observer: str = Field(
         "server",
         pattern=r"^(server|client/(0|[1-9]\d{0,8}))$",
         description="who attacks: server, or client/9, which receives the banks of its own rounds",
     )
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(
+            observer=self.observer,
+            kinds=self.kinds,
+            knows=("method", "facts"),
+            rounds="all",
+            rung="method",
+        )
 
     def attacks(self, run: Outline) -> tuple[str, ...]:
         """Prototypes; more that an attack reads need not be there."""
@@ -47,15 +59,15 @@ class FromProxies(Attack):
                 if m.sender.startswith("client/"):
                     out.setdefault(m.sender, []).append(Proxy(m.round, m.payload))
             return out
-        for bank in banks(view):
+        seen = banks(view)
+        for bank in seen:
             for i, vector in enumerate(bank.vector):
                 held = out.setdefault(f"client/{i}", [])
                 if not held or not torch.equal(held[-1].vector, vector):
                     held.append(Proxy(UNKNOWN, vector))
-        first = banks(view)[:1]
         for who, held in out.items():
             # What stands in the first bank may be nobody's: the server's own random start.
-            if len(held) > 1 and first and torch.equal(held[0].vector, first[0].vector[party(who)]):
+            if len(held) > 1 and torch.equal(held[0].vector, seen[0].vector[party(who)]):
                 held.pop(0)
         out.pop(self.observer, None)
         return out
@@ -68,6 +80,21 @@ class FromProxies(Attack):
             return noise.to(view.device)
 
         return [Guess(who, view.round, {"prototype": dice()}) for who in self.sent(view)]
+
+
+class FromMeans(FromProxies):
+    """Takes a mean of each client's messages, at the end of all rounds."""
+
+    over: ClassVar[Literal["stages", "all"]] = "all"
+
+    window: int = Field(
+        0,
+        ge=0,
+        description=(
+            "newest messages of each client that are averaged; 0: all, the older the lighter, as"
+            " the messages themselves suggest"
+        ),
+    )
 
 
 def banks(view: View) -> list[Proxy]:

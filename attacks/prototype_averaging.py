@@ -6,19 +6,18 @@ What stays points to the prototype.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from attacks._fading import faded, reach
-from attacks._proxies import FromProxies, Proxy
-from leakbench import Guess, Metric, ThreatModel, View
+from attacks._proxies import FromMeans, Proxy
+from leakbench import Guess, Metric, View
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
 
 
-class PrototypeAveraging(FromProxies):
+class PrototypeAveraging(FromMeans):
     """Takes a mean of each client's messages, each of length 1 where cosines are compared.
 
     FedGN and FedCS draw afresh in every round (FedHide, Eq. 5 and 6), so an attacker who keeps what
@@ -32,28 +31,8 @@ class PrototypeAveraging(FromProxies):
     about: ClassVar[str] = "the mean of what a client sent over several rounds"
     paper: ClassVar[str] = "adaptive; not in FedHide"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, PROTOTYPE_COSINE, CENTRE_ERROR)
-    over: ClassVar[Literal["stages", "all"]] = "all"
     # The second is what stood here alone before: never a weaker attacker than that.
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"window": 20})
-
-    window: int = Field(
-        0,
-        ge=0,
-        description=(
-            "newest messages of each client that are averaged; 0: all, the older the lighter, as"
-            " the messages themselves suggest"
-        ),
-    )
-
-    @property
-    def threat(self) -> ThreatModel:
-        return ThreatModel(
-            observer=self.observer,
-            kinds=("prototype",),
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         cosine = view.method.distance == "cosine"

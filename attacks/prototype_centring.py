@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from attacks._fading import CLIENTS, faded, reach
-from attacks._proxies import FromProxies
+from attacks._proxies import FromMeans
 from attacks.prototype_averaging import vectors
-from leakbench.attacking import Guess, Metric, Outline, ThreatModel, View
+from leakbench.attacking import Guess, Metric, Outline, View
 from leakbench.metrics import P_LEAK
 
 LEAST = 10.0  # messages over which a mean reaches at least
 
 
-class PrototypeCentring(FromProxies):
+class PrototypeCentring(FromMeans):
     """Takes the mean of each client's messages, less the mean of all clients'.
 
     Where prototypes lie close together, every proxy points nearly the same way, and the nearest
@@ -31,27 +30,7 @@ class PrototypeCentring(FromProxies):
     about: ClassVar[str] = "how a client's messages differ from everybody's"
     paper: ClassVar[str] = "adaptive; not in FedHide"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK,)
-    over: ClassVar[Literal["stages", "all"]] = "all"
     order: ClassVar[int] = 1
-
-    window: int = Field(
-        0,
-        ge=0,
-        description=(
-            "newest messages of each client that are averaged; 0: all, the older the lighter, as"
-            " the messages themselves suggest"
-        ),
-    )
-
-    @property
-    def threat(self) -> ThreatModel:
-        return ThreatModel(
-            observer=self.observer,
-            kinds=("prototype",),
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
 
     def obstacle(self, run: Outline) -> str:
         if why := super().obstacle(run):

@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks._fading import reach
 from attacks._proxies import FromProxies, banks
 from attacks._spheres import common_point, trust
-from leakbench.attacking import Guess, Metric, Outline, ThreatModel, View
+from leakbench.attacking import Guess, Metric, Outline, View
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
 
 
@@ -41,20 +41,11 @@ class PrototypeSpheres(FromProxies):
     about: ClassVar[str] = "the centre at the known distance from all that a client showed"
     paper: ClassVar[str] = "adaptive; not in FedMetric"
     metrics: ClassVar[tuple[Metric, ...]] = (P_LEAK, PROTOTYPE_COSINE, CENTRE_ERROR)
+    kinds: ClassVar[tuple[str, ...]] = ("prototype", "statistics")
     over: ClassVar[Literal["stages", "all"]] = "all"
     order: ClassVar[int] = 2
 
     window: int = Field(200, ge=1, description="newest messages of each client that are used")
-
-    @property
-    def threat(self) -> ThreatModel:
-        return ThreatModel(
-            observer=self.observer,
-            kinds=("prototype", "statistics"),
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
 
     def obstacle(self, run: Outline) -> str:
         if why := super().obstacle(run):

@@ -15,7 +15,7 @@ from attacks._proxies import FromProxies
 from attacks._unmixing import Mixed
 from attacks._unmixing_curious import Turns
 from attacks._unmixing_rounds import Unmixed, unmixed
-from leakbench import Guess, Metric, ThreatModel, View
+from leakbench import Guess, Metric, View
 from leakbench.attacking import Outline
 from leakbench.federation import party
 from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECOVERED, RECOVERY_PRECISION
@@ -69,16 +69,6 @@ class PrototypeUnmixing(FromProxies):
     twin: bool = Field(
         False, description="of two prototypes that explain a message the less likely one"
     )
-
-    @property
-    def threat(self) -> ThreatModel:
-        return ThreatModel(
-            observer=self.observer,
-            kinds=("prototype",),
-            knows=("method", "facts"),
-            rounds="all",
-            rung="method",
-        )
 
     def obstacle(self, run: Outline) -> str:
         if why := super().obstacle(run):
