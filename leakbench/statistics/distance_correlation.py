@@ -128,8 +128,11 @@ class _Side:
         # A constant batch (dead features) must give exactly 0 distances, or rounding would
         # correlate with rounding.
         self.scale = float(spread > 1e-13 * largest)
-        parts = [slice(k, k + tile) for k in range(0, len(x), tile)]
-        self.squares = torch.cat([self.part(rows).square().sum(1) for rows in parts])
+        # Into one place: small results kept between large tiles would hold the heap open, row for
+        # row, up to the size of the inputs.
+        self.squares = torch.empty(len(x), dtype=torch.float64, device=x.device)
+        for k in range(0, len(x), tile):
+            self.squares[k : k + tile] = self.part(slice(k, k + tile)).square().sum(1)
 
     def part(self, rows: slice | Tensor) -> Tensor:
         return (self.x[rows].double() - self.mean) * self.scale
