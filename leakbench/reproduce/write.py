@@ -111,10 +111,7 @@ def _page(
         "",
         f"{recipe.about} Made by `leakbench reproduce {recipe.name} --scale {scale}`.",
         "",
-        (
-            "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is"
-            " the standard deviation over prototypes."
-        ),
+        f"Proportions are 0 to 1. Ours: value [95 % interval]{_spread(recipe)}.",
         "",
     ]
     asked = _asked(recipe, rows)
@@ -134,6 +131,14 @@ def _page(
         choices = [f"* {c}" for c in recipe.choices]
         out += ["## What the paper leaves open, decided by us", "", *choices, ""]
     return out + _made(rows)
+
+
+def _spread(recipe: Recipe) -> str:
+    """What ± of ours is, if it stands anywhere."""
+    over = dict.fromkeys(m.over for m in recipe.measures if m.over)
+    if not over:
+        return ""
+    return f"; ± of ours, where it stands, is the standard deviation over {' or '.join(over)}"
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:
