@@ -111,7 +111,10 @@ def _page(
         "",
         f"{recipe.about} Made by `leakbench reproduce {recipe.name} --scale {scale}`.",
         "",
-        f"Proportions are 0 to 1. Ours: value [95 % interval]{_spread(recipe)}.",
+        (
+            "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is"
+            f" the standard deviation over {_over(recipe)}."
+        ),
         "",
     ]
     asked = _asked(recipe, rows)
@@ -133,12 +136,8 @@ def _page(
     return out + _made(rows)
 
 
-def _spread(recipe: Recipe) -> str:
-    """What ± of ours is, if it stands anywhere."""
-    over = dict.fromkeys(m.over for m in recipe.measures if m.over)
-    if not over:
-        return ""
-    return f"; ± of ours, where it stands, is the standard deviation over {' or '.join(over)}"
+def _over(recipe: Recipe) -> str:
+    return " or ".join(dict.fromkeys(m.over for m in recipe.measures if m.over)) or "prototypes"
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:
