@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from leakbench.record.policy import Policy
+from leakbench.reproduce.between import Below
 from leakbench.reproduce.fedhide import cs, gn, hide
 from leakbench.reproduce.orders import Falls, Less
 from leakbench.reproduce.recipe import Case, Measure, Recipe, Scale, Setup
@@ -176,6 +177,13 @@ def _ordered(at: str) -> tuple[Order, ...]:
     return tuple(out)
 
 
+EARLIER = Below(
+    "the untrained model leaks more than the trained",
+    "naive_lpips_untrained",
+    than="naive_lpips_trained",
+    words=("untrained", "trained"),
+    those=tuple(c.label for c in (BARE, *HIDDEN)),
+)
 RECIPE = Recipe(
     name="fedhide-table2",
     paper="fedhide",
@@ -186,6 +194,6 @@ RECIPE = Recipe(
     cases=(BARE, *HIDDEN),
     measures=MEASURES,
     scales=SCALES,
-    orders=(*_ordered("untrained"), *_ordered("trained")),
+    orders=(*_ordered("untrained"), *_ordered("trained"), EARLIER),
     choices=CHOICES,
 )

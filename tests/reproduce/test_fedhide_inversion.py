@@ -12,8 +12,10 @@ import pytest
 from leakbench.record import folders
 from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, plan, rows
+from leakbench.reproduce.between import Below
 from leakbench.reproduce.fedhide_inversion import BARE, IMAGES, RECIPE
 from leakbench.reproduce.recipe import Scale, Setup
+from leakbench.reproduce.row import Measurement, Row
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 TWO = (2, 7)
@@ -64,6 +66,47 @@ def test_a_scale_says_how_long_its_attacks_search():
         assert RECIPE.scales[scale].attacks["steps"] == given
         lines = rows.table(RECIPE, scale, plan.plan(RECIPE, scale, data=False), {})
         assert {r.attack_params["steps"] for r in lines} == {given}
+
+
+def two(label, untrained, trained, **more):
+    """A row's two numbers, each (value, low, high)."""
+    out = []
+    for at, (value, low, high) in (("untrained", untrained), ("trained", trained)):
+        ours = Measurement(value=value, low=low, high=high, n=4, unit="image")
+        about = {"recipe": "r", "scale": "s", "dataset": "d", "task": "t", "metric": "lpips"}
+        key = f"naive_lpips_{at}"
+        out.append(Row(**about, label=label, measure=key, ours=ours, **more))
+    return out
+
+
+APART, SAME = ((0.4, 0.3, 0.45), (0.7, 0.6, 0.8)), ((0.4, 0.3, 0.65), (0.7, 0.6, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (two("a", *APART) + two("b", *APART), "holds"),
+        (two("a", *APART) + two("b", *SAME), "neither shown nor contradicted"),
+        (two("a", *APART) + two("b", *APART[::-1]), "does not hold here"),
+        (two("a", *APART) + two("b", *APART, flags=frozenset({"dead_run"})), "holds"),
+        ([], "cannot be judged here"),
+    ],
+)
+def test_two_columns_are_compared_row_by_row(lines, verdict):
+    order = Below(
+        "first below second",
+        "naive_lpips_untrained",
+        than="naive_lpips_trained",
+        words=("untrained", "trained"),
+        those=("a", "b"),
+    )
+    found = order.judge(lines, "d")
+    assert found.verdict.startswith(verdict)
+    if lines:
+        assert "a (untrained) 0.400" in found.sentence
+    if any(r.dead for r in lines):
+        assert "1 of 2 pairs cannot be judged" in found.sentence
+        assert "dead runs support nothing: b (untrained)" in found.sentence
 
 
 @pytest.fixture
