@@ -195,5 +195,6 @@ RECIPE = Recipe(
     measures=MEASURES,
     scales=SCALES,
     orders=(*_ordered("untrained"), *_ordered("trained"), EARLIER),
+    figure="inversion",
     choices=CHOICES,
 )
