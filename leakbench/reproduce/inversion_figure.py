@@ -53,7 +53,7 @@ def draw(
     mosaic = _mosaic([line for _, line in lines], len(clients), shape)
     height, width = mosaic.shape[:2]
     with plots.style():
-        figure = Figure(figsize=(8.4, 8.4 * height / width + 0.6), layout="constrained")
+        figure = Figure(figsize=(8.4, 7.2 * height / width + 0.5), layout="constrained")
         axes = figure.subplots()
         axes.imshow(mosaic, interpolation="nearest", vmin=0, vmax=1)
         axes.spines[:].set_visible(False)
