@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.run_folders import make_run
 from helpers.small_runs import TASK, messages_in
 
 from leakbench.base.errors import UsageError
@@ -11,6 +12,7 @@ from leakbench.record import budget, training
 from leakbench.record.folders import load
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import RunSpec, make_spec, parts
+from leakbench.results.tables import collect
 
 ONE = {"steps": 1, "batch": 4}
 
@@ -152,3 +154,12 @@ def test_a_record_that_is_too_large_keeps_who_was_chosen(monkeypatch):
     policy = Policy(clients=(7, 2, 5, 1), audited=5)
     lowered = budget.fitted(policy, lambda: None, 6, lambda _: None)
     assert (lowered.probes, lowered.audited, lowered.clients) == (0, 4, (7, 2, 5, 1))
+
+
+def test_runs_that_chose_otherwise_are_two_settings_each_named_by_its_choice(tmp_path):
+    runs = [make_run(tmp_path, audited=2, chosen=chosen) for chosen in ((), (7, 2))]
+    settings = collect([load(run) for run in runs]).settings
+    assert sorted(s.task for s in settings) == [
+        "digits (record.clients=[7,2])",
+        "digits (record.clients=[])",
+    ]
