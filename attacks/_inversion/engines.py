@@ -64,6 +64,7 @@ def search(
             found[i] += ended[i]
             if engine == "auto" and smooth(victims[i]):
                 found[i] += [_polished(victims[i], c, how) for c in ended[i]]
+    tell(1.0)
     return found
 
 
