@@ -123,7 +123,9 @@ def table(monkeypatch, reproduce_cli, tmp_path):
         stand_in="digits",
     )
     record = Policy(clients=TWO, audited=2, probes=1, last=1, spaced=0)
-    scale = Scale("no time", (setup,), record=record, attacks={"restarts": 1, "steps": 25})
+    scale = Scale(
+        "no time", (setup,), record=record, attacks={"engine": "lbfgs", "restarts": 1, "steps": 25}
+    )
     cases = [c for c in RECIPE.cases if c.label in (BARE.label, "FedGN(0.1)")]
     tiny = replace(RECIPE, name="tiny-inversion", cases=tuple(cases), scales={"smoke": scale})
     monkeypatch.setitem(catalogue.RECIPES, tiny.name, tiny)
