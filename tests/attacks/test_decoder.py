@@ -614,5 +614,5 @@ def test_where_features_are_easily_inverted_relu_is_the_linear_decoder():
     }
     assert torch.equal(made["relu"].errors, made["linear"].errors)
     held, seen = known.some(torch.arange(18)), known.some(torch.arange(18, 120))
-    alone = _decoders._fitted(held, seen, 3, HOW, True, torch.Generator().manual_seed(1))
+    alone = _decoders._fitted(held, seen, 3, HOW, "relu", torch.Generator().manual_seed(1))
     assert float(alone.errors[0]) > 1.2 * float(made["linear"].errors[0])
