@@ -1,4 +1,4 @@
-"""Networks from features back to inputs, for features of any sides: FLea's Table 5, a deeper one."""
+"""Networks from features of any sides back to inputs: FLea's Table 5, and a deeper one."""
 
 from __future__ import annotations
 

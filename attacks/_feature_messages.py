@@ -1,4 +1,4 @@
-"""What attacks on shared features have in common: the messages, the model that made them, a decoder.
+"""What attacks on shared features have in common: messages, the model behind them, a decoder.
 
 The server of FLea: it knows the extractor, and has data of its own to train a decoder on.
 """
@@ -42,7 +42,7 @@ class Extractor:
     def of(self, x: Tensor) -> Tensor:
         """The same of many inputs, without gradients."""
         with torch.no_grad():
-            return torch.cat([self(some) for some in x.split(CHUNK)])
+            return torch.cat([self(some) for some in torch.split(x, CHUNK)])
 
 
 class FromFeatures(Attack):
@@ -160,11 +160,9 @@ class FromFeatures(Attack):
     def _classes(self, view: View, m: Message) -> Tensor:
         """(n,) int64: the labels, or one class for all where none were sent."""
         y = self._labels(view, m)
-        return (
-            torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
-            if y is None
-            else y
-        )
+        if y is None:
+            y = torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
+        return y
 
     def _decoder(
         self, view: View, m: Message, extract: Extractor, made: Made, rng: torch.Generator

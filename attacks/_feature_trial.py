@@ -72,7 +72,7 @@ def searched(
     start = decoder(features.float(), y).to(features)
     bounds = (decoder.low, decoder.high)
     parts = []
-    for begin, target in zip(start.split(CHUNK), features.split(CHUNK), strict=True):
+    for begin, target in zip(torch.split(start, CHUNK), torch.split(features, CHUNK), strict=True):
         path = list(search(extract, target, begin, bounds, steps))
         parts.append(path + [path[-1]] * (steps + 1 - len(path)))
     joined = []
