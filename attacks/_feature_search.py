@@ -21,7 +21,7 @@ LEAST, MOST = 1e-10, 1e4  # damping: beyond the upper end no step is short enoug
 
 
 @dataclass(frozen=True)
-class Point:
+class Reached:
     """Where a search stands."""
 
     x: Tensor  # (n, *shape)
@@ -34,7 +34,7 @@ def search(
     start: Tensor,
     bounds: tuple[float, float],
     steps: int,
-) -> Iterator[Point]:
+) -> Iterator[Reached]:
     """Yield the start and where each of up to ``steps`` steps leads; fewer once all are settled.
 
     A step solves (J'J + d) p = J'r by conjugate gradients. It is taken for the examples whose
@@ -50,7 +50,7 @@ def search(
         steps: 0 or more.
     """
     with torch.no_grad():
-        point = Point(start.clone(), _squares(extract(start) - features))
+        point = Reached(start.clone(), _squares(extract(start) - features))
     first, damping = point.off, torch.full_like(point.off, DAMPING)
     scale = torch.zeros_like(point.off)
     yield point
@@ -67,7 +67,7 @@ def search(
             moved = (x + step).clamp(*bounds)
             off = _squares(extract(moved) - target)
         better = off < point.off[going]  # not so where it is not finite
-        fresh = Point(point.x.clone(), point.off.clone())
+        fresh = Reached(point.x.clone(), point.off.clone())
         fresh.x[going] = torch.where(_beside(better, x), moved, x)
         fresh.off[going] = torch.where(better, off, point.off[going])
         factor = torch.where(better, EASE, STIFFEN).to(damping)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attacks._decoders import TrainedDecoder, beats
 from attacks._feature_messages import Extractor
-from attacks._feature_search import Point, search
+from attacks._feature_search import Reached, search
 from leakbench.federation import Examples
 
 TRIED = 32  # held-out examples on which the search is tried, at most
@@ -67,7 +67,7 @@ def tried(
 
 def searched(
     extract: Extractor, decoder: TrainedDecoder, features: Tensor, y: Tensor, steps: int
-) -> list[Point]:
+) -> list[Reached]:
     """The search from the decoder's guess, after 0, 1, ... ``steps`` steps, of all examples."""
     start = decoder(features.float(), y).to(features)
     bounds = (decoder.low, decoder.high)
@@ -78,5 +78,5 @@ def searched(
     joined = []
     for at in range(steps + 1):
         xs, offs = [p[at].x for p in parts], [p[at].off for p in parts]
-        joined.append(Point(torch.cat(xs), torch.cat(offs)))
+        joined.append(Reached(torch.cat(xs), torch.cat(offs)))
     return joined
