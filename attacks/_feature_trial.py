@@ -17,23 +17,36 @@ CHUNK = 64  # searches side by side
 
 
 @dataclass(frozen=True)
+class Noise:
+    """Gaussian noise on features."""
+
+    share: float  # its square, of the variance of features
+    rng: torch.Generator
+
+
+@dataclass(frozen=True)
 class Trial:
     """The search on held-out auxiliary examples."""
 
     steps: int  # after which these are told best; 0: the decoder's guess is not improved
-    curve: Tensor  # (steps + 1, 2) error and unexplained share of the features, after every step
+    curve: Tensor  # (steps + 1, 2) error, and median unexplained share, after every step
     errors: Tensor  # (2,) error after ``steps``, and of the class mean
     accepted: bool  # it beats the class mean by a twentieth, and not by chance
     spread: float  # squared distance of an example's features from the mean features
 
     @property
     def unexplained(self) -> float:
-        """Share of the features' variance that is left after ``steps``."""
-        return float(self.curve[self.steps, 1])
+        """Share of the features' variance that the search leaves of an example, the median."""
+        return float(self.curve[-1, 1])
 
 
 def tried(
-    extract: Extractor, decoder: TrainedDecoder, aux: Examples, y: Tensor, steps: int
+    extract: Extractor,
+    decoder: TrainedDecoder,
+    aux: Examples,
+    y: Tensor,
+    steps: int,
+    noise: Noise | None = None,
 ) -> Trial:
     """The whole procedure on examples that the decoder was not trained on.
 
@@ -43,16 +56,20 @@ def tried(
         aux: the attacker's examples.
         y: (n,) int64, their classes as the decoder has them.
         steps: most steps of the search.
+        noise: what is added to the features, as if on the way.
     """
     rows = decoder.held[:TRIED]
     x, y = aux.x[rows], y[rows]
     features = extract.of(x)
     spread = float((features - features.mean(0)).square().flatten(1).sum(1).mean())
     spread = max(spread, 1e-30)
+    if noise is not None:
+        size = (noise.share * spread / features[0].numel()) ** 0.5
+        features = features + size * torch.randn(features.shape, generator=noise.rng).to(features)
     error, left = [], []
-    for point in searched(extract, decoder, features, y, steps):
-        error.append((point.x - x).square().flatten(1).mean(1))
-        left.append(point.off.mean() / spread)
+    for reached in searched(extract, decoder, features, y, steps):
+        error.append((reached.x - x).square().flatten(1).mean(1))
+        left.append((reached.off / spread).median())
     means = torch.stack([e.mean() for e in error])
     best = int(means.argmin())
     blind = (decoder.means[y].to(x) - x).square().flatten(1).mean(1)

@@ -13,19 +13,19 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _feature_search
-from attacks._decoders import TrainedDecoder
-from attacks._feature_messages import Extractor, FromFeatures, Made
-from attacks._feature_trial import TRIED, Trial, searched, tried
+from attacks._feature_messages import FromFeatures, Made
+from attacks._feature_trial import TRIED, Noise, Trial, searched, tried
 from leakbench.attacking import Guess, Outline, View
-from leakbench.federation import Net
+from leakbench.federation import Examples, Net
 from leakbench.record import Message
 
 SPEED = 1e10  # operations of the search in a second of two cores, for `seconds`
 # Of the variance of features: what a search leaves unexplained though the true inputs leave
 # nothing. Beyond it there is more to find.
 UNEXPLAINED = 0.01
-WORSE = 3.0  # times what the attacker's own examples leave: then the message is unlike these
-CLEAR = 1e-4  # of the variance: so little is left that no comparison is needed
+WORSE = 3.0  # times what the attacker's own examples leave: then there is noise on the message
+CLEAR = 1e-6  # of the variance: so little is left that no comparison is needed
+HOPELESS = 0.25  # of the variance: no inputs have such features
 
 
 class FeatureInversion(FromFeatures):
@@ -42,11 +42,15 @@ class FeatureInversion(FromFeatures):
     examples go the whole way, features, decoder and search. The number of steps is the one that
     errs least on these; none where the search does not help, and the guess is then the decoder's.
     It believes itself where it beats the class mean there by a twentieth and by two standard
-    errors, and where what the message's features leave unexplained is at most three times what the
-    held-out ones do; beyond that the message is noisy, or of another model, and the decoder's guess
-    is kept without belief. The true inputs leave nothing unexplained, so a search that leaves more
-    than a hundredth of the features' variance is flagged `loss_did_not_fall`: a better one may find
-    more.
+    errors.
+
+    Where the rows of a message leave more than three times as much unexplained as the held-out
+    examples do (the medians), there is noise on them, or another model made them. The held-out
+    examples then go the way again, with as much Gaussian noise on their features, and this decides
+    on steps and belief; with more than a quarter of the features' variance unexplained nothing is
+    believed. The true inputs without noise leave nothing, so a message of which more than a
+    hundredth of the variance is left (the mean) is flagged `loss_did_not_fall`: there may be more
+    to find.
 
     Saved with a guess: ``curve`` (steps + 1, 2), the held-out examples' error and unexplained share
     after every step; ``held_out``, their error and that of the class mean; ``unexplained`` (n,).
@@ -98,28 +102,28 @@ class FeatureInversion(FromFeatures):
         labelled = self._labels(view, m) is not None
         key = (*extract.name, labelled)
         if key not in trials:
-            aux = view.know("aux_data")
-            y = aux.y if labelled else torch.zeros_like(aux.y)
-            trials[key] = tried(extract, decoder, aux, y, self.iterations)
-        return self._judged(view, m, extract, decoder, trials[key])
-
-    def _judged(
-        self, view: View, m: Message, extract: Extractor, decoder: TrainedDecoder, trial: Trial
-    ) -> Guess:
-        """What is kept of a search on one message, and whether it is believed."""
-        path = searched(extract, decoder, m.payload, self._classes(view, m), trial.steps)
+            trials[key] = tried(extract, decoder, *self._own(view, m), self.iterations)
+        path = searched(extract, decoder, m.payload, self._classes(view, m), self.iterations)
+        trial = trials[key]
         left = path[-1].off / trial.spread
-        share = float(left.mean())
-        fits = share <= max(WORSE * trial.unexplained, CLEAR)
-        x = path[-1 if fits else 0].x
+        typical = float(left.median())
+        if typical > max(WORSE * trial.unexplained, CLEAR):
+            noise = Noise(typical, rng)
+            trial = tried(extract, decoder, *self._own(view, m), self.iterations, noise)
+        x = path[trial.steps].x
         if not bool(x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the search's result is not finite")
-        flags = () if share <= UNEXPLAINED else ("loss_did_not_fall",)
         tensors: dict[str, Tensor] = {
             **self._tensors(x.to(view.dtype)),
             "curve": trial.curve,
             "held_out": trial.errors,
             "unexplained": left,
         }
-        accepted = fits and trial.accepted
+        flags = () if float(left.mean()) <= UNEXPLAINED else ("loss_did_not_fall",)
+        accepted = trial.accepted and typical < HOPELESS
         return Guess(m.sender, m.round, tensors, accepted=accepted, flags=flags)
+
+    def _own(self, view: View, m: Message) -> tuple[Examples, Tensor]:
+        """The attacker's examples, and their classes as the message's decoder has them."""
+        aux = view.know("aux_data")
+        return aux, aux.y if self._labels(view, m) is not None else torch.zeros_like(aux.y)

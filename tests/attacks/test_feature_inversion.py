@@ -37,11 +37,16 @@ def shared(out, seed=3, **more):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
-    wrappers = (("clip_noise", {"kinds": ["features"], "clip": 1e3, "noise": 3e-4}),)
+
+    def noisy(level):
+        how = {"kinds": ["features"], "clip": 1e3, "noise": level / 1e3}
+        return shared(out, wrappers=(("clip_noise", how),))
+
     return Lazily(
         flea=partial(shared, out),
         other=partial(shared, out, seed=4),
-        noisy=partial(shared, out, wrappers=wrappers),
+        noisy=partial(noisy, 0.1),
+        drowned=partial(noisy, 1.0),
     )
 
 
@@ -50,7 +55,7 @@ def attacked(runs):
     def of(name):
         return api.attack(runs[name], NAME, **FAST).path
 
-    return Lazily(flea=partial(of, "flea"), noisy=partial(of, "noisy"))
+    return Lazily(**{name: partial(of, name) for name in ("flea", "noisy", "drowned")})
 
 
 def network(seed):
@@ -197,12 +202,23 @@ class TestAttack:
         assert mse["value"] > mse["floor"]
         assert found["value"] < 0.1
 
-    def test_features_that_no_input_has_are_not_believed(self, attacked):
-        """Noise that `strange` lets pass: the guess is the decoder's, and it is not believed."""
+    def test_with_noise_it_tells_what_it_errs_and_errs_no_more_than_the_decoder(
+        self, runs, attacked
+    ):
+        decoded = api.attack(runs["noisy"], "decoder", **FAST).path
+        mse = results(attacked["noisy"], "mse")["value"]
+        assert mse < 1.1 * results(decoded, "mse")["value"]
         attack = [g.guess for g in guessing.saved(attacked["noisy"]) if g.role == "attack"]
-        assert not any(g.accepted for g in attack)
-        assert not any(g.failed for g in attack)
-        assert min(float(g.tensors["unexplained"].mean()) for g in attack) > 1e-4
+        told = [float(g.tensors["held_out"][0]) for g in attack]
+        assert 0.5 * mse < sum(told) / len(told) < 2 * mse
+        assert max(told) > 10 * results(attacked["flea"], "mse")["value"]
+
+    def test_features_that_no_input_has_are_not_believed(self, attacked):
+        """Noise as large as the features, which the decoder lets pass."""
+        attack = [g.guess for g in guessing.saved(attacked["drowned"]) if g.role == "attack"]
+        assert not any(g.accepted or g.failed for g in attack)
+        assert {g.flags for g in attack} == {("loss_did_not_fall",)}
+        assert results(attacked["drowned"], "identification")["value"] < 0.5
 
     def test_without_the_model_it_says_so(self, runs, tmp_path, monkeypatch):
         real = View.messages
