@@ -20,7 +20,7 @@ CHUNK = 64  # searches side by side
 class Noise:
     """Gaussian noise on features."""
 
-    share: float  # its square, of the variance of features
+    share: float  # its square, of the variance of features; 0: none
     rng: torch.Generator
 
 
@@ -41,12 +41,7 @@ class Trial:
 
 
 def tried(
-    extract: Extractor,
-    decoder: TrainedDecoder,
-    aux: Examples,
-    y: Tensor,
-    steps: int,
-    noise: Noise | None = None,
+    extract: Extractor, decoder: TrainedDecoder, aux: Examples, y: Tensor, steps: int, noise: Noise
 ) -> Trial:
     """The whole procedure on examples that the decoder was not trained on.
 
@@ -63,7 +58,7 @@ def tried(
     features = extract.of(x)
     spread = float((features - features.mean(0)).square().flatten(1).sum(1).mean())
     spread = max(spread, 1e-30)
-    if noise is not None:
+    if noise.share > 0:
         size = (noise.share * spread / features[0].numel()) ** 0.5
         features = features + size * torch.randn(features.shape, generator=noise.rng).to(features)
     error, left = [], []

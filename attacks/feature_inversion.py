@@ -5,6 +5,7 @@ Levenberg-Marquardt through the extractor, from a decoder's guess.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from attacks import _feature_search
 from attacks._feature_messages import FromFeatures, Made
 from attacks._feature_trial import TRIED, Noise, Trial, searched, tried
 from leakbench.attacking import Guess, Outline, View
-from leakbench.federation import Examples, Net
+from leakbench.federation import Net
 from leakbench.record import Message
 
 SPEED = 1e10  # operations of the search in a second of two cores, for `seconds`
@@ -99,17 +100,24 @@ class FeatureInversion(FromFeatures):
         decoder = self._decoder(view, m, extract, made, rng)
         if isinstance(decoder, str):
             return Guess(m.sender, m.round, failed=decoder)
+        aux = view.know("aux_data")
         labelled = self._labels(view, m) is not None
-        key = (*extract.name, labelled)
-        if key not in trials:
-            trials[key] = tried(extract, decoder, *self._own(view, m), self.iterations)
+        y = aux.y if labelled else torch.zeros_like(aux.y)
+
+        def trial_with(level: float) -> Trial:
+            key = (*extract.name, labelled, level)
+            if key not in trials:
+                noise = Noise(level, rng)
+                trials[key] = tried(extract, decoder, aux, y, self.iterations, noise)
+            return trials[key]
+
         path = searched(extract, decoder, m.payload, self._classes(view, m), self.iterations)
-        trial = trials[key]
+        trial = trial_with(0.0)
         left = path[-1].off / trial.spread
         typical = float(left.median())
         if typical > max(WORSE * trial.unexplained, CLEAR):
-            noise = Noise(typical, rng)
-            trial = tried(extract, decoder, *self._own(view, m), self.iterations, noise)
+            # Powers of two: messages with about as much noise share a trial.
+            trial = trial_with(2.0 ** round(math.log2(typical)))
         x = path[trial.steps].x
         if not bool(x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the search's result is not finite")
@@ -122,8 +130,3 @@ class FeatureInversion(FromFeatures):
         flags = () if float(left.mean()) <= UNEXPLAINED else ("loss_did_not_fall",)
         accepted = trial.accepted and typical < HOPELESS
         return Guess(m.sender, m.round, tensors, accepted=accepted, flags=flags)
-
-    def _own(self, view: View, m: Message) -> tuple[Examples, Tensor]:
-        """The attacker's examples, and their classes as the message's decoder has them."""
-        aux = view.know("aux_data")
-        return aux, aux.y if self._labels(view, m) is not None else torch.zeros_like(aux.y)

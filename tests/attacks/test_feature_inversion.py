@@ -26,7 +26,9 @@ from leakbench.scoring.truth import Truth
 NAME = "feature_inversion"
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1, "lam2": 3.0}
 FAST = {"epochs": 1, "steps": 80, "network": "linear"}
+INVERT = {**FAST, "iterations": 5}
 HOW = SimpleNamespace(network="linear", epochs=1, steps=40, lr=0.001, batch=32, held_out=0.15)
+NONE = _feature_trial.Noise(0.0, torch.Generator())
 FREE = (-math.inf, math.inf)
 
 
@@ -53,7 +55,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def attacked(runs):
     def of(name):
-        return api.attack(runs[name], NAME, **FAST).path
+        return api.attack(runs[name], NAME, **INVERT).path
 
     return Lazily(**{name: partial(of, name) for name in ("flea", "noisy", "drowned")})
 
@@ -144,7 +146,7 @@ class TestTrial:
     def test_a_search_that_helps_is_used_and_believed(self):
         net = network(0)
         aux, decoder = self.made(net)
-        trial = _feature_trial.tried(Through(net), decoder, aux, aux.y, 10)
+        trial = _feature_trial.tried(Through(net), decoder, aux, aux.y, 10, NONE)
         assert trial.steps > 0
         assert trial.accepted
         assert float(trial.errors[0]) < 1e-3 * float(trial.curve[0, 0])
@@ -160,7 +162,7 @@ class TestTrial:
         rng = torch.Generator().manual_seed(0)
         known = Known(noisy.of(x).float(), x.float(), y)
         decoder = _decoders.train(known, 3, HOW, torch.Generator().manual_seed(0))
-        trial = _feature_trial.tried(noisy, decoder, Examples(x, y), y, 5)
+        trial = _feature_trial.tried(noisy, decoder, Examples(x, y), y, 5, NONE)
         assert trial.steps == 0
         assert not trial.accepted
         assert float(trial.curve[-1, 0]) > 1.5 * float(trial.curve[0, 0])
@@ -195,7 +197,7 @@ class TestAttack:
         assert {m: results(attacked["flea"], m)["control"] for m in exact} == pytest.approx(exact)
 
     def test_scored_with_another_runs_truth_it_falls_to_the_floor(self, runs, tmp_path):
-        attack, recording = build(NAME, **FAST), again(copied(runs["flea"], tmp_path))
+        attack, recording = build(NAME, **INVERT), again(copied(runs["flea"], tmp_path))
         folder = guessing.guess(recording, NAME, attack)
         score.score(recording, NAME, attack, truth=Truth(runs["other"]))
         mse, found = results(folder, "mse"), results(folder, "identification")
@@ -227,7 +229,7 @@ class TestAttack:
             "messages",
             lambda self, kind, **k: [] if kind == "model" else real(self, kind, **k),
         )
-        folder = api.attack(copied(runs["flea"], tmp_path), NAME, seed=1, **FAST).path
+        folder = api.attack(copied(runs["flea"], tmp_path), NAME, seed=1, **INVERT).path
         assert {g.guess.failed for g in guessing.saved(folder) if g.role == "attack"} == {
             "the model that made the features was not kept"
         }
