@@ -13,14 +13,20 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
+from attacks._inversion import check, engines
+from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
 from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
 from leakbench.record import Message
 
 VANISHED = 1e-8  # norm of an update that holds nothing
+# For `seconds`: of a step besides its operations, how many times the net's operations it makes,
+# and how many of these two cores make in a second.
+OVERHEAD, GRADIENTS, SPEED = 0.004, 9, 4e10
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
 
@@ -39,9 +45,10 @@ class GradientInversion(Attack):
     of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of
     the fewest steps is attacked.
 
-    ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.
-    ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.;
-    naive only.
+    All engines match the gradient's direction (a clipped update keeps it). ``auto``: what fits the
+    net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
+    victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
+    ``breaching``: the package of Geiping et al.; naive only.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -52,7 +59,9 @@ class GradientInversion(Attack):
     attacker: Literal["naive", "joint"] = Field(
         "joint", description="private inputs of the loss: replaced by messages, or solved for"
     )
-    engine: Literal["lbfgs", "breaching"] = Field("lbfgs", description="the optimiser")
+    engine: Literal["auto", "signed_adam", "lbfgs", "breaching"] = Field(
+        "auto", description="the optimiser; auto: what fits the net, the best match kept"
+    )
     message: Literal["probe", "update"] = Field(
         "probe", description="single-image updates, or the real ones"
     )
@@ -65,15 +74,18 @@ class GradientInversion(Attack):
     local_steps: int = Field(
         8, ge=1, description="message=update: the most local steps that are replayed (breaching: 1)"
     )
-    steps: int = Field(200, ge=1, description="iterations of each restart")
+    steps: int = Field(300, ge=1, description="iterations of each search")
     restarts: int = Field(2, ge=1, description="starts; the one that matches best is kept")
     total_variation: float = Field(
-        0.1,
+        0.3,
         ge=0,
         description=(
-            "weight of the total variation, breaching only (the paper on photographs: 0.1; tiny"
-            " digits want 0.001)"
+            "weight of the total variation at first, of images of 32 pixels; it falls on the way"
+            " (breaching: as it is, and to the end)"
         ),
+    )
+    side_by_side: int = Field(
+        0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
 
     @property
@@ -116,20 +128,39 @@ class GradientInversion(Attack):
 
     @property
     def _most(self) -> int:
-        return self.local_steps if self.engine == "lbfgs" else 1
+        return 1 if self.engine == "breaching" else self.local_steps
 
     def stages(self) -> tuple[str, ...]:
         return self.at
 
     def seconds(self, run: Outline) -> float:
-        size = sum(p.numel() for p in run.module().parameters())
-        once = 0.004 if self.engine == "lbfgs" else 0.01
         taken = _updates.fewest(run, probe=False) if self.message == "update" else 1
-        times = 2 * len(self.at) * self.targets * self.restarts * self.steps
-        return times * once * taken * max(size / 5000, 1)
+        images = run.method.batch * taken if self.message == "update" else 1
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            run.module()(torch.zeros(1, *run.facts.shape))
+        once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
+        searches = 5 if self.engine == "auto" else 1
+        return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [self._invert(view, b, rng) for b in self._sent(view)]
+        sent = self._sent(view)
+        made: dict[int, Guess] = {}
+        victims: dict[int, Victim] = {}
+        for i, b in enumerate(sent):
+            norm = math.sqrt(
+                sum(float(t.double().square().sum()) for t in b.message.payload.values())
+            )
+            if norm < VANISHED:
+                made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
+            elif self.engine == "breaching":
+                made[i] = self._breached(view, b, rng)
+            else:
+                victims[i] = self._victim(view, b, rng)
+        whole = list(victims.values())
+        found = engines.search(whole, self, self.engine, rng) if whole else []
+        for (i, victim), candidates in zip(victims.items(), found, strict=True):
+            made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
+        return [made[i] for i in range(len(sent))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The mean of the auxiliary images of each label.
@@ -186,23 +217,30 @@ class GradientInversion(Attack):
         about = {**tensors, "phase": torch.tensor(m.phase)}
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
-    def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
-        m, labels = b.message, b.labels
-        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
-        norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
-        if norm < VANISHED:
-            return self._none(m, "the update is zero", ("gradient_vanished",))
-        private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
+    def _victim(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Victim:
+        seed = int(torch.randint(2**62, (), generator=rng))
+        unknown = replayed(view, b, seed, torch.float32).unknown
+        private = {k: self._stand_in(view, b.message, k, v) for k, v in unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        if self.engine == "lbfgs":
-            found = _matching.lbfgs(replay, labels, private, free, self, rng)
-        else:
-            found = _matching.breached(replay, labels, private, self, rng)
+        return Victim(view, b, b.labels, private, free, seed)
+
+    def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
+        m, best = victim.behind.message, verdict.best
+        if not bool(best.x.isfinite().all()):
+            return self._none(m, "the search diverged", verdict.flags)
+        solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
+        named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
+        tensors = {"x": best.x.to(view.dtype), **solved, **named}
+        return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
+
+    def _breached(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
+        m = b.message
+        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
+        private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
+        found = _matching.breached(replay, b.labels, private, self, rng)
         if not bool(found.x.isfinite().all()):
             return self._none(m, "the search diverged", found.flags)
-        solved = {k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}
-        named = _prototype({k: found.private[k].to(view.dtype) for k in free})
-        tensors = {"x": found.x.to(view.dtype), **solved, **named}
+        tensors = {"x": found.x.to(view.dtype)}
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -13,7 +14,7 @@ from torch import Tensor
 from leakbench.attacking.view import View
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
-from leakbench.federation.parties import Batch, Client, Net, training
+from leakbench.federation.parties import Batch, Client, Net, modal, training
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
@@ -80,6 +81,7 @@ class Replay:
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = Inbox(self._received(view))
+        self.index = torch.tensor(party(message.sender), device=self.device)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self.blank = Batch(
             torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),
@@ -91,6 +93,26 @@ class Replay:
         self._start = {"own": me.own, "state": me.state}
         self.unknown: dict[str, Tensor] = {}
         self.loss(self.blank, {}, read=self.unknown)
+
+    @property
+    def vectorises(self) -> bool:
+        """Can the loss be computed for many victims side by side?
+
+        Not where a layer writes a batch's statistics into the model, nor where the method says so.
+        """
+        writes = any(getattr(m, "running_mean", None) is not None for m in modal(self.module))
+        return not writes and self.phase not in self.method.one_by_one
+
+    def place(self) -> dict[str, Tensor]:
+        """All that the loss reads besides batch and private inputs: who, what it got, its start."""
+        return flat({"index": self.index, "inbox": dict(self.inbox), "start": self._start})
+
+    def at(self, place: Mapping[str, Tensor]) -> Replay:
+        """The same loss at another victim's ``place``; whose may be a stack's under vmap."""
+        moved, tree = copy.copy(self), unflat(dict(place))
+        moved.index, moved.inbox = tree["index"], Inbox(tree.get("inbox", {}))
+        moved._start = tree.get("start", {})
+        return moved
 
     def _received(self, view: View) -> dict[str, Tree]:
         """What the victim had received when it trained.
@@ -125,13 +147,12 @@ class Replay:
             whole = {**flat(start.get(name, {})), **given}
             return _Private(name, unflat(whole) if whole else {}, read)
 
-        index = torch.tensor(party(self.message.sender), device=self.device)
-        rng = _Guessed(self._seed, "attack", index, self.dtype)
+        rng = _Guessed(self._seed, "attack", self.index, self.dtype)
         rng.given, rng.read = private, read
         net = Net(self.module, self.inbox.get("model", {}))
         count = torch.tensor(1, device=self.device)
         return Client(
-            index,
+            self.index,
             count,
             self.message.round,
             self.facts,
@@ -193,13 +214,12 @@ class Replay:
         steps, in order.
         """
         model = self.inbox["model"]
-        held = [k for k in self.message.payload if k in self.trained]
-        leaves = {k: model[k].detach().requires_grad_() for k in held}
+        start = {k: model[k].detach() for k in self.message.payload if k in self.trained}
         ends = pairwise(accumulate(self.sizes, initial=0))
         steps = [Batch(batch.x[a:b], batch.y[a:b]) for a, b in ends]
-        total = self._slope(leaves, steps[0], private)
+        total = self._slope(start, steps[0], private)
         for step in steps[1:]:
-            moved = {k: v - self.rate * total[k] for k, v in leaves.items()}
+            moved = {k: v - self.rate * total[k] for k, v in start.items()}
             more = self._slope(moved, step, private)
             total = {k: g + more[k] for k, g in total.items()}
         return total
@@ -207,12 +227,11 @@ class Replay:
     def _slope(
         self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """The gradient of one step, by its ``weights``."""
-        loss = self.loss(batch, private, weights=weights)
-        grads = torch.autograd.grad(
-            loss, list(weights.values()), create_graph=True, materialize_grads=True
-        )
-        return dict(zip(weights, grads, strict=True))
+        """The gradient of one step, by its ``weights``; a transform, so that vmap can stack it."""
+        slope: dict[str, Tensor] = torch.func.grad(
+            lambda moved: self.loss(batch, private, weights=moved)
+        )(weights)
+        return slope
 
     def observed(self) -> dict[str, Tensor]:
         """The gradient that the recorded update is, of trained tensors only.

@@ -27,6 +27,7 @@ class Facts:
     dim: int  # width of the network's output: embedding or logits
     shape: tuple[int, ...]  # of one input
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
+    signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
 
 
 @dataclass(frozen=True)

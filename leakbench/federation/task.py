@@ -145,7 +145,13 @@ class Task(Spec):
         """
         self.suits(method)
         dim = self.dim if method.outputs == "embedding" else self.classes
-        return Facts(clients=self.clients, classes=self.classes, dim=dim, shape=self.shape)
+        return Facts(
+            clients=self.clients,
+            classes=self.classes,
+            dim=dim,
+            shape=self.shape,
+            signal=self.signal,
+        )
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.
