@@ -1,0 +1,94 @@
+"""What one step of Adam says of the gradient behind it: every sign, and every small number whole.
+
+Adam's first step is lr g / (|g| + 1e-8), which is taken for lr sign(g). What it falls short of the
+sign by is 1e-8 / (|g| + 1e-8), and an update keeps that as far as its rounding lets it: numbers of
+1e-4 and less stand in a float32 update at a rate of 1e-3, all of them in a float64 one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-8  # of leakbench.federation.optimizer
+SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
+PILED = 0.01  # share of numbers at the largest of all that tells a clipped update
+
+
+class AdamStep:
+    """One step of Adam as an attacker reads it.
+
+    Args:
+        update: what was sent, {name: tensor}, of the trained tensors alone.
+        received: the weights that the step started at.
+        rate: its learning rate.
+        dtype: in which the client computed.
+
+    ``observed``: the gradient as far as it can be told: its numbers where they can, ± the largest
+    that could be told elsewhere. ``compared`` makes of a gradient what equals that where the
+    gradient is the victim's. Where noise or clipping has moved the steps away from ±lr, both are of
+    soft signs in place of numbers (``rough``).
+    """
+
+    def __init__(
+        self,
+        update: Mapping[str, Tensor],
+        received: Mapping[str, Tensor],
+        rate: float,
+        dtype: torch.dtype,
+    ) -> None:
+        moved = {k: -v / rate for k, v in update.items()}
+        unit = torch.finfo(dtype).eps
+        blur = {k: SURE * unit * (received[k].abs() / rate + 2) for k in moved}
+        self.rough = _rough(moved, blur)
+        if self.rough:
+            self.observed = moved
+            return
+        short = {k: 1 - v.abs() for k, v in moved.items()}
+        self._known = {k: short[k] > blur[k] for k in moved}
+        self._most = {k: EPSILON * (1 / b - 1).clamp(min=0) for k, b in blur.items()}
+        self._sign = {k: v.sign() for k, v in moved.items()}
+        self.observed = {k: self._read(k, moved[k], short[k]) for k in moved}
+
+    def _read(self, name: str, moved: Tensor, short: Tensor) -> Tensor:
+        known, most = self._known[name], self._most[name]
+        whole = EPSILON * moved / torch.where(known, short, torch.ones_like(short))
+        return torch.where(known, whole, self._sign[name] * most)
+
+    def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of ``gradient`` is held against ``observed``; differentiable.
+
+        A number that could not be told is cut at the largest that could be, on the observed side of
+        0 alone: on the other it stays as it is, so that a wrong sign is always felt.
+        """
+        if self.rough:
+            scale = _size(gradient).detach()
+            return {k: g / (g.abs() + scale) for k, g in gradient.items()}
+        return {k: self._cut(k, g) for k, g in gradient.items()}
+
+    def _cut(self, name: str, g: Tensor) -> Tensor:
+        sign = self._sign[name]
+        return torch.where(self._known[name], g, sign * torch.minimum(sign * g, self._most[name]))
+
+
+def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
+    """The update that one step of Adam makes of ``gradient``."""
+    return {k: -rate * g / (g.abs() + EPSILON) for k, g in gradient.items()}
+
+
+def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:
+    """Is any step longer than Adam's (noise), or are many equal and shorter (clipping)?"""
+    longer = any(bool((v.abs() > 1 + blur[k]).any()) for k, v in steps.items())
+    every = torch.cat([v.abs().flatten() for v in steps.values()])
+    most = float(every.max())
+    piled = float((every > 0.999 * most).double().mean()) > PILED
+    return longer or (piled and most < 1 - float(max(b.max() for b in blur.values())))
+
+
+def _size(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Root mean square of all numbers, ()."""
+    count = sum(t.numel() for t in tensors.values())
+    total = torch.stack([t.square().sum() for t in tensors.values()]).sum()
+    return (total / count).sqrt().clamp(min=1e-150)
