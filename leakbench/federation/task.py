@@ -114,6 +114,11 @@ class Task(Spec):
         """What local training sees instead of the images ``x`` (*party, B, ...) of a step."""
         return x
 
+    @property
+    def augments(self) -> bool:
+        """Does ``augment`` change anything?"""
+        return type(self).augment is not Task.augment
+
     def defaults(self, method: str) -> dict[str, Any]:
         """The values that this task states for ``method``."""
         return dict(self.tables.get(method, {}))
@@ -145,7 +150,7 @@ class Task(Spec):
         """
         self.suits(method)
         dim = self.dim if method.outputs == "embedding" else self.classes
-        return Facts(clients=self.clients, classes=self.classes, dim=dim, shape=self.shape)
+        return Facts(self.clients, self.classes, dim, self.shape, augmented=self.augments)
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.
