@@ -39,6 +39,7 @@ class Found:
     private: dict[str, Tensor] = field(default_factory=dict)  # the private inputs solved for
     accepted: bool = False  # does the attacker believe it?
     flags: tuple[str, ...] = ()
+    mismatch: float = math.inf
 
 
 def lbfgs(
@@ -69,7 +70,7 @@ def lbfgs(
 
     def mismatch(v: Tensor) -> Tensor:
         x, inputs = unpack(v)
-        g = replay.gradient(Batch(x, labels), inputs)
+        g = replay.compared(replay.gradient(Batch(x, labels), inputs))
         norm = _norm({k: g[k] for k in target}).clamp(min=1e-150)
         squares = [(t - g[k] / norm).square().sum() for k, t in target.items()]
         return 0.5 * torch.stack(squares).sum()
@@ -91,7 +92,7 @@ def lbfgs(
     if any(float((r.clamp(0, 1) - x.clamp(0, 1)).square().mean()) > 0.01 for r in rivals):
         flags.append("restarts_disagree")
     solved = {k: inputs[k].detach() for k in free}
-    return Found(x.detach(), solved, best.value < MATCHED, tuple(flags))
+    return Found(x.detach(), solved, best.value < MATCHED, tuple(flags), best.value)
 
 
 def _norm(tensors: Mapping[str, Tensor]) -> Tensor:
@@ -146,4 +147,4 @@ def breached(
     out = invert(module, replay.observed(), loss, shape, labels, generator=rng, **limits)
     finite = math.isfinite(out.loss)
     flags = () if finite else ("loss_did_not_fall",)
-    return Found(out.image.double(), {}, finite and out.loss < 0.05, flags)
+    return Found(out.image.double(), {}, finite and out.loss < 0.05, flags, out.loss)

@@ -36,9 +36,9 @@ class Behind:
         return 1 + max(max(step) for step in self.rows)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> list[int]:
         """How many examples each local step had, in order."""
-        return tuple(len(step) for step in self.rows)
+        return [len(step) for step in self.rows]
 
 
 def first(view: View, *, trained: bool = False) -> list[Message]:

@@ -15,11 +15,13 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _matching, _updates
+from attacks._inversion import labels as class_labels
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
-from leakbench.federation import party
-from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
+from leakbench.federation import Defense, party
+from leakbench.metrics import LABEL_ACCURACY, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
 from leakbench.record import Message
 
+ANY_CLASS = -1  # of an image whose label is not known
 VANISHED = 1e-8  # norm of an update that holds nothing
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
@@ -46,13 +48,29 @@ class GradientInversion(Attack):
 
     about: ClassVar[str] = "images from the gradient that an update is"
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
-    metrics: ClassVar[tuple[Metric, ...]] = (*RECONSTRUCTION, P_LEAK, PROTOTYPE_COSINE)
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *RECONSTRUCTION,
+        LABEL_ACCURACY,
+        P_LEAK,
+        PROTOTYPE_COSINE,
+    )
+    variants: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"attacker": "naive"},
+        {"attacker": "joint"},
+        {"attacker": "joint", "labels": "inferred"},
+    )
 
     attacker: Literal["naive", "joint"] = Field(
         "joint", description="private inputs of the loss: replaced by messages, or solved for"
     )
     engine: Literal["lbfgs", "breaching"] = Field("lbfgs", description="the optimiser")
+    labels: Literal["given", "inferred", "solved"] = Field(
+        "given",
+        description=(
+            "the true ones; those that the last layer's update gives away; or of the likeliest of"
+            " these the ones whose images match best"
+        ),
+    )
     message: Literal["probe", "update"] = Field(
         "probe", description="single-image updates, or the real ones"
     )
@@ -91,7 +109,8 @@ class GradientInversion(Attack):
             "identifier",
         )
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
-        return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
+        told: Literal["labels", "sizes"] = "labels" if self.labels == "given" else "sizes"
+        return ThreatModel(kinds=kinds, knows=("method", "facts", told), rung=rung)
 
     @property
     def floor_threat(self) -> ThreatModel:
@@ -102,21 +121,25 @@ class GradientInversion(Attack):
         why = super().obstacle(run)
         if why:
             return why
-        fewest = _updates.fewest(run, probe=probe) if m.optimizer == "sgd" else 0
-        if not fewest and (probe or m.optimizer != "sgd"):
-            return "the update is not a single SGD step, so it is no gradient"
-        if not 0 < fewest <= self._most:
+        if self.labels != "given" and (why := class_labels.obstacle(run)):
+            return why
+        fewest = _updates.fewest(run, probe=probe)
+        if not fewest and probe:
+            return "the update is not a single step, so it is no gradient"
+        if m.optimizer != "sgd" and fewest != 1:
+            return "of several steps of Adam an update does not tell the gradients"
+        if not 0 < fewest <= self._most(m):
             took = "how many examples a local step had cannot be told"
             if fewest:
                 took = f"every update is of {fewest} local steps or more"
-            return f"{took}, and {self._most} at most are replayed"
+            return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
         return ""
 
-    @property
-    def _most(self) -> int:
-        return self.local_steps if self.engine == "lbfgs" else 1
+    def _most(self, method: Defense) -> int:
+        """The most local steps that are replayed."""
+        return self.local_steps if (self.engine, method.optimizer) == ("lbfgs", "sgd") else 1
 
     def stages(self) -> tuple[str, ...]:
         return self.at
@@ -132,9 +155,11 @@ class GradientInversion(Attack):
         return [self._invert(view, b, rng) for b in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label.
+        """The mean of the auxiliary images of each label; of all of them where none are given.
 
-        Beside it, for what is matched, an auxiliary image of each (``sample``).
+        That is the nearest a guesser comes who is told as much as the attacker and reads no update.
+        Beside it, for what is matched, as many auxiliary images (``sample``), and for inferred
+        labels the likeliest ones.
         """
         aux, out = view.know("aux_data"), []
 
@@ -143,10 +168,14 @@ class GradientInversion(Attack):
             return own if len(own) else aux.x
 
         for b in self._sent(view):
-            of_label = {y: of(y) for y in set(b.labels.tolist())}
-            means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
-            some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
+            unknown = torch.full((b.examples,), ANY_CLASS)
+            y = unknown if b.labels is None else b.labels
+            of_label = {c: of(c) for c in set(y.tolist())}
+            means = torch.stack([of_label[c].mean(0) for c in y.tolist()])
+            some = {"sample": _some(of_label, y, rng)} if len(means) > 1 else {}
             some |= self._blind_prototype(view, b, rng)
+            guessed = class_labels.blind(view, b, rng) if b.labels is None else None
+            some |= {} if guessed is None else {"labels": guessed}
             out.append(self._guess(b.message, {"x": means, **some}))
         return out
 
@@ -156,7 +185,7 @@ class GradientInversion(Attack):
         """A random direction where the attack solves for a prototype; else nothing."""
         if self.attacker == "naive":
             return {}
-        replay = Replay(view, b.message, rng, sizes=b.sizes, phase=b.loss)
+        replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss)
         found = _prototype(replay.unknown)
         return {k: torch.randn(v.shape, generator=rng).to(v) for k, v in found.items()}
 
@@ -165,7 +194,9 @@ class GradientInversion(Attack):
 
         One of each client, then a second of each, up to ``targets``.
         """
-        found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
+        found = _updates.shortest(
+            view, probe=self.message == "probe", most=self._most(view.loss_method())
+        )
         count: dict[str, int] = {}
         turns = []
         for b in found:
@@ -187,22 +218,27 @@ class GradientInversion(Attack):
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
     def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
-        m, labels = b.message, b.labels
-        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
+        m = b.message
+        replay = Replay(view, m, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
         norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
         if norm < VANISHED:
             return self._none(m, "the update is zero", ("gradient_vanished",))
         private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        if self.engine == "lbfgs":
-            found = _matching.lbfgs(replay, labels, private, free, self, rng)
-        else:
-            found = _matching.breached(replay, labels, private, self, rng)
+        tried = []
+        for y in class_labels.behind(view, b, self, rng):
+            if self.engine == "lbfgs":
+                tried.append((_matching.lbfgs(replay, y, private, free, self, rng), y))
+            else:
+                tried.append((_matching.breached(replay, y, private, self, rng), y))
+        found, labels = min(tried, key=lambda t: t[0].mismatch)
         if not bool(found.x.isfinite().all()):
             return self._none(m, "the search diverged", found.flags)
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}
         named = _prototype({k: found.private[k].to(view.dtype) for k in free})
         tensors = {"x": found.x.to(view.dtype), **solved, **named}
+        if b.labels is None and replay.method.outputs == "logits":
+            tensors["labels"] = labels
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:

@@ -20,6 +20,7 @@ from torch.func import functional_call
 from attacks import _label_shares
 from attacks._updates import Behind
 from leakbench.attacking import Outline, Replay, View
+from leakbench.base import MethodError
 from leakbench.federation import Batch
 from leakbench.models import last_layer
 
@@ -38,51 +39,65 @@ class LabelSettings(Protocol):
 def obstacle(run: Outline) -> str:
     """Why the labels cannot be read off updates of this run; empty where they can.
 
-    Or where the loss asks for none, as those of methods whose network ends in an embedding.
+    Or where no loss asks for any: methods whose network ends in an embedding.
     """
     if run.method.outputs != "logits":
         return ""
     name, last = last_layer(run.module())
     if last is None or last.out_features != run.facts.classes:
         return (
-            "the network does not end in a linear layer of class logits, so its labels cannot be"
+            "the network does not end in a linear layer of class logits, so labels cannot be"
             " inferred: use labels=given"
         )
     if run.method.keeps("weight", last):
-        return (
-            f"the last layer ({name}) is not shared, so its labels cannot be inferred: use"
-            " labels=given"
-        )
+        return f"the last layer ({name}) is not shared, so labels cannot be inferred"
     return ""
 
 
 def behind(view: View, b: Behind, how: LabelSettings, rng: torch.Generator) -> list[Tensor]:
     """Label vectors (B,) int64 to try for an update, the likeliest first.
 
-    ``given``: the true ones, and so is whatever the loss does not read: a loss of images alone
-    gets zeros. ``inferred``: those that fit the last layer best. ``solved``: also up to three that
-    fit next best, each with one label exchanged; the images then decide by their mismatch.
+    ``given``: the true ones. ``inferred``: those that fit the last layer best. ``solved``: also up
+    to three that fit next best, each with one label exchanged; the images then decide by their
+    mismatch. Methods whose network ends in an embedding read no labels, and get zeros.
+
+    Raises:
+        MethodError: the network ends in an embedding, and the loss reads labels all the same.
     """
-    if how.labels == "given":
-        if b.labels is None:
-            raise ValueError("labels=given needs the knowledge 'labels' in the threat model.")
+    if b.labels is not None:
         return [b.labels]
     replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
-    if not asked(replay, rng):
-        return [replay.blank.y.new_zeros(b.examples)]
+    if view.loss_method().outputs != "logits":
+        _unread(replay, rng)
+        return [torch.zeros(b.examples, dtype=torch.long, device=replay.device)]
     shares = inferred(replay, b.examples, rng)
     found = vectors(shares, b.examples, TRIED if how.labels == "solved" else 1)
     return [y.to(replay.device) for y in found]
 
 
-def asked(replay: Replay, rng: torch.Generator) -> bool:
-    """Does the loss depend on the labels at all?"""
+def blind(view: View, b: Behind, rng: torch.Generator) -> Tensor | None:
+    """(B,) the likeliest labels by their frequency in the auxiliary data; None if none are read.
+
+    What a guesser is left with who is given no labels and reads no update.
+    """
+    if view.loss_method().outputs != "logits":
+        return None
+    y = view.know("aux_data").y
+    return prior(y, b.examples, view.facts.classes, rng).to(y.device)
+
+
+def _unread(replay: Replay, rng: torch.Generator) -> None:
+    """Raise MethodError where the loss depends on labels."""
     x = torch.rand(replay.blank.x.shape, generator=rng, dtype=torch.float64).to(replay.blank.x)
     values = []
-    for y in (0, min(1, replay.facts.classes - 1)):
+    for y in (0, 1):
         batch = Batch(x, torch.full_like(replay.blank.y, y))
         values.append(replay.loss(batch, replay.unknown).detach())
-    return not torch.equal(values[0], values[1])
+    if not torch.equal(values[0], values[1]):
+        raise MethodError(
+            "the method's loss reads labels, which cannot be inferred from a network that ends in"
+            " an embedding: use labels=given."
+        )
 
 
 def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
@@ -120,7 +135,8 @@ def settled(rows: Tensor, bias: Tensor, weight: Tensor, offset: Tensor, examples
     Args:
         rows: (K, d), the gradient of the last layer's weights, a mean over the examples.
         bias: (K,), that of its bias.
-        weight: (K, d), and ``offset`` (K,): the layer itself.
+        weight: (K, d), of the layer itself.
+        offset: (K,), its bias.
         examples: how many there are; less than half of one is none.
     """
     least = 0.5 / examples

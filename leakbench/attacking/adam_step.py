@@ -14,7 +14,7 @@ from torch import Tensor
 
 EPSILON = 1e-8  # of leakbench.federation.optimizer
 SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
-PILED = 0.01  # share of numbers at the largest of all that tells a clipped update
+PILED = 0.05  # share of numbers that are equally short of the sign: the update was clipped
 
 
 class AdamStep:
@@ -79,12 +79,15 @@ def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
 
 
 def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:
-    """Is any step longer than Adam's (noise), or are many equal and shorter (clipping)?"""
-    longer = any(bool((v.abs() > 1 + blur[k]).any()) for k, v in steps.items())
-    every = torch.cat([v.abs().flatten() for v in steps.values()])
-    most = float(every.max())
-    piled = float((every > 0.999 * most).double().mean()) > PILED
-    return longer or (piled and most < 1 - float(max(b.max() for b in blur.values())))
+    """Is any step longer than Adam's (noise), or are many of one length that is shorter (clipping)?
+
+    Of a whole step no two are alike so far from the sign, as no two gradients are.
+    """
+    if any(bool((v.abs() > 1 + blur[k]).any()) for k, v in steps.items()):
+        return True
+    short = torch.cat([(1 - v.abs()).flatten() for v in steps.values()])
+    piled = float((short <= 1.01 * short.min()).double().mean()) > PILED
+    return piled and float(short.min()) > max(float(b.max()) for b in blur.values())
 
 
 def _size(tensors: Mapping[str, Tensor]) -> Tensor:
