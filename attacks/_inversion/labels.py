@@ -11,6 +11,7 @@ features, and features from shares, ``TURNS`` times.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
@@ -103,54 +104,87 @@ def _unread(replay: Replay, rng: torch.Generator) -> None:
 def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
     """(K,) float64 on the CPU: the shares of the classes among the ``examples`` of an update.
 
-    Of several steps it is their mean gradient, taken at the middle between the weights received
-    and those that were reached. A step of Adam tells signs: there a share is one over the number of
-    the classes that were raised.
+    Of several steps it is their mean gradient, and what the network predicted between them is
+    followed through the last layer alone. A step of Adam tells signs: there a share is one over the
+    number of the classes that were raised.
     """
     name, _ = last_layer(replay.module)
-    seen = {k: v.double().cpu() / len(replay.rows) for k, v in replay.observed().items()}
+    steps = len(replay.rows)
+    seen = {k: v.double().cpu() / steps for k, v in replay.observed().items()}
     rows, bias = seen[f"{name}.weight"].flatten(1), seen.get(f"{name}.bias")
-    received = replay.inbox["model"]
-    halfway = 0.0 if len(replay.rows) == 1 else 0.5
-
-    def middle(key: str) -> Tensor:
-        moved = replay.message.payload.get(key, torch.zeros_like(received[key]))
-        return received[key].double().cpu() + halfway * moved.double().cpu()
-
-    weight, offset = middle(f"{name}.weight").flatten(1), torch.zeros(len(rows)).double()
+    received = {k: v.double().cpu() for k, v in replay.inbox["model"].items()}
+    weight, offset = received[f"{name}.weight"].flatten(1), torch.zeros(len(rows)).double()
     if bias is None:
         usual = _usual(replay, name, rng)
         _, _, right = torch.linalg.svd(rows, full_matrices=False)
         bias = rows @ right[0] / (right[0] @ usual)
     else:
-        offset = middle(f"{name}.bias")
+        offset = received[f"{name}.bias"]
     if replay.adam is not None:
         return (bias < 0).double() / (bias < 0).sum().clamp(min=1)
-    return settled(rows, bias, weight, offset, examples)
+    layer = Layer(weight, offset, replay.rate, steps)
+    return settled(rows, bias, layer, examples)
 
 
-def settled(rows: Tensor, bias: Tensor, weight: Tensor, offset: Tensor, examples: int) -> Tensor:
+@dataclass(frozen=True)
+class Layer:
+    """The last layer as the victim received it, and how it was trained."""
+
+    weight: Tensor  # (K, d)
+    offset: Tensor  # (K,), its bias
+    rate: float = 0.0
+    steps: int = 1
+
+    def predicted(self, features: Tensor, shares: Tensor) -> Tensor:
+        """(K, K): row c, the mean over the steps of what is predicted for features (K, d) of c.
+
+        Where the examples have ``shares`` (K,) of the classes, and the features stay as they are.
+        """
+        weight, offset, total = self.weight, self.offset, torch.zeros(len(shares), len(shares))
+        total = total.to(features)
+        for _ in range(self.steps):
+            said = (features @ weight.T + offset).softmax(1)
+            total = total + said / self.steps
+            off = shares[:, None] * (said - torch.eye(len(shares)).to(said))
+            weight = weight - self.rate * off.T @ features
+            offset = offset - self.rate * off.sum(0)
+        return total
+
+
+def settled(rows: Tensor, bias: Tensor, layer: Layer, examples: int) -> Tensor:
     """Shares (K,) of the classes whose features, predictions and shares explain each other.
 
     Args:
-        rows: (K, d), the gradient of the last layer's weights, a mean over the examples.
+        rows: (K, d), the gradient of the last layer's weights, a mean over examples and steps.
         bias: (K,), that of its bias.
-        weight: (K, d), of the layer itself.
-        offset: (K,), its bias.
+        layer: its weights.
         examples: how many there are; less than half of one is none.
     """
     least = 0.5 / examples
     total = bias.square().sum().clamp(min=1e-300)
-    features = ((bias[:, None] * rows).sum(0) / total).expand_as(rows)
-    shares = torch.zeros_like(bias)
+    usual = ((bias[:, None] * rows).sum(0) / total).expand_as(rows)
+    rise = (-bias).clamp(min=0)
+    features, shares = usual, rise / rise.sum().clamp(min=1e-300)
+    tried = [shares]
     for turn in range(TURNS + 1):
-        predicted = (features @ weight.T + offset).softmax(1)
+        predicted = layer.predicted(features, shares)
         shares = _label_shares.solved(-bias, predicted)
+        tried.append(shares)
         if turn < TURNS:
             own = (predicted * shares[:, None]).T @ features - rows
             own = own / shares.clamp(min=least)[:, None]
             features = torch.where((shares > least)[:, None], own, (shares @ features)[None])
-    return shares
+    if layer.steps == 1:
+        return shares
+
+    def far(shares: Tensor) -> float:
+        """From the observed rise, of the whole numbers of examples that shares stand for."""
+        whole = vectors(shares, examples, 1)[0].bincount(minlength=len(bias)) / examples
+        made = whole - whole.to(bias) @ layer.predicted(usual, whole.to(bias))
+        return float((made + bias).square().sum())
+
+    # Steps that overshoot lead the turns astray: the nearest of all of them, or the rise itself.
+    return min(tried, key=far)
 
 
 def vectors(shares: Tensor, examples: int, many: int) -> list[Tensor]:
