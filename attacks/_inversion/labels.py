@@ -115,9 +115,7 @@ def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
     received = {k: v.double().cpu() for k, v in replay.inbox["model"].items()}
     weight, offset = received[f"{name}.weight"].flatten(1), torch.zeros(len(rows)).double()
     if bias is None:
-        usual = _usual(replay, name, rng)
-        _, _, right = torch.linalg.svd(rows, full_matrices=False)
-        bias = rows @ right[0] / (right[0] @ usual)
+        bias = _without_bias(rows, _usual(replay, name, rng))
     else:
         offset = received[f"{name}.bias"]
     if replay.adam is not None:
@@ -192,8 +190,8 @@ def vectors(shares: Tensor, examples: int, many: int) -> list[Tensor]:
 
     The nearest first; the others differ from it in one label.
     """
-    wanted = shares * examples
-    counts = wanted.floor().long()
+    wanted = shares.clamp(min=0) * examples
+    counts = wanted.floor().long().clamp(max=examples)
     for _ in range(examples - int(counts.sum())):
         counts[int((wanted - counts).argmax())] += 1
     over = wanted - counts  # of the largest, one more would cost least; of the smallest, one fewer
@@ -219,6 +217,17 @@ def prior(y: Tensor, examples: int, classes: int, rng: torch.Generator) -> Tenso
     jitter = 1e-9 * torch.rand(classes, generator=rng, dtype=torch.float64)
     shares = frequency + jitter
     return vectors(shares / shares.sum(), examples, 1)[0]
+
+
+def _without_bias(rows: Tensor, usual: Tensor) -> Tensor:
+    """(K,): what the gradient of a bias would be, of a layer that has none.
+
+    The examples' mean features point where the gradient's first singular vector does, and are about
+    as long as ``usual`` (d,), those of noise. That holds of what is never negative, after a ReLU,
+    and less well of what is.
+    """
+    _, _, right = torch.linalg.svd(rows, full_matrices=False)
+    return rows @ right[0] / (right[0] @ usual)
 
 
 def _usual(replay: Replay, name: str, rng: torch.Generator) -> Tensor:
