@@ -1,4 +1,4 @@
-"""L-BFGS of functions that autograd differentiates: SciPy's L-BFGS-B without bounds."""
+"""L-BFGS of functions that autograd differentiates: SciPy's L-BFGS-B, with a box or without."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def minimise(
     memory: int = 20,
     tolerance: float = 0.0,
     enough: float = -math.inf,
+    box: tuple[float, float, int] | None = None,
 ) -> Solution:
-    """Minimise a smooth function without bounds.
+    """Minimise a smooth function.
 
     Args:
         f: (n,) to a scalar (), differentiable by autograd. A value that is not finite counts as a
@@ -47,6 +48,7 @@ def minimise(
         memory: pairs of differences that are kept.
         tolerance: stop once the gradient's norm is at most this.
         enough: stop once the value is at most this.
+        box: (low, high, n): the first n unknowns stay between the two; a start outside is moved.
 
     Raises:
         ValueError: ``x0`` is not a vector, or ``f`` or its gradient is not finite there.
@@ -82,9 +84,16 @@ def minimise(
 
     options: dict[str, float] = {"maxiter": steps, "maxfun": 10**9, "maxcor": memory}
     options |= {"ftol": 0, "gtol": tolerance / math.sqrt(len(x0))}  # of the largest number
+    bounds = None
+    if box is not None:
+        low, high, held = box
+        at = np.concatenate([at[:held].clip(low, high), at[held:]])
+        bounds = [(low, high)] * held + [(None, None)] * (len(at) - held)
     # One thread: many would spend their time waiting on matrices this small.
     with threadpool_limits(limits=1, user_api="blas"):
-        found = minimize(evaluate, at, jac=True, method="L-BFGS-B", callback=stop, options=options)
+        found = minimize(
+            evaluate, at, jac=True, method="L-BFGS-B", bounds=bounds, callback=stop, options=options
+        )
     return Solution(
         torch.from_numpy(found.x).to(x0),
         float(found.fun),

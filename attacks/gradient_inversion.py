@@ -13,9 +13,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
+from attacks._inversion import check, engines
 from attacks._inversion import labels as class_labels
+from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import Defense, party
 from leakbench.metrics import LABEL_ACCURACY, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
@@ -23,6 +26,9 @@ from leakbench.record import Message
 
 ANY_CLASS = -1  # of an image whose label is not known
 VANISHED = 1e-8  # norm of an update that holds nothing
+# For `seconds`: of a step besides its operations, how many times the net's operations it makes,
+# and how many of these two cores make in a second.
+OVERHEAD, GRADIENTS, SPEED = 0.004, 9, 4e10
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
 
@@ -41,9 +47,10 @@ class GradientInversion(Attack):
     of more than ``local_steps`` is left alone. Of a round with several trainings (FedAA) that of
     the fewest steps is attacked.
 
-    ``lbfgs``: matches the gradient's direction (a clipped update keeps it), for small smooth nets.
-    ``breaching``: signed Adam on the cosine with total variation, by the package of Geiping et al.;
-    naive only.
+    All engines match the gradient's direction (a clipped update keeps it). ``auto``: what fits the
+    net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
+    victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
+    ``breaching``: the package of Geiping et al.; naive only.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -63,7 +70,9 @@ class GradientInversion(Attack):
     attacker: Literal["naive", "joint"] = Field(
         "joint", description="private inputs of the loss: replaced by messages, or solved for"
     )
-    engine: Literal["lbfgs", "breaching"] = Field("lbfgs", description="the optimiser")
+    engine: Literal["auto", "signed_adam", "lbfgs", "breaching"] = Field(
+        "auto", description="the optimiser; auto: what fits the net, the best match kept"
+    )
     labels: Literal["given", "inferred", "solved"] = Field(
         "given",
         description=(
@@ -83,15 +92,18 @@ class GradientInversion(Attack):
     local_steps: int = Field(
         8, ge=1, description="message=update: the most local steps that are replayed (breaching: 1)"
     )
-    steps: int = Field(200, ge=1, description="iterations of each restart")
+    steps: int = Field(300, ge=1, description="iterations of each search")
     restarts: int = Field(2, ge=1, description="starts; the one that matches best is kept")
     total_variation: float = Field(
-        0.1,
+        0.3,
         ge=0,
         description=(
-            "weight of the total variation, breaching only (the paper on photographs: 0.1; tiny"
-            " digits want 0.001)"
+            "weight of the total variation at first, of images of 32 pixels; it falls on the way"
+            " (breaching: as it is, and to the end)"
         ),
+    )
+    side_by_side: int = Field(
+        0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
 
     @property
@@ -139,20 +151,44 @@ class GradientInversion(Attack):
 
     def _most(self, method: Defense) -> int:
         """The most local steps that are replayed."""
-        return self.local_steps if (self.engine, method.optimizer) == ("lbfgs", "sgd") else 1
+        return 1 if self.engine == "breaching" or method.optimizer != "sgd" else self.local_steps
 
     def stages(self) -> tuple[str, ...]:
         return self.at
 
     def seconds(self, run: Outline) -> float:
-        size = sum(p.numel() for p in run.module().parameters())
-        once = 0.004 if self.engine == "lbfgs" else 0.01
         taken = _updates.fewest(run, probe=False) if self.message == "update" else 1
-        times = 2 * len(self.at) * self.targets * self.restarts * self.steps
-        return times * once * taken * max(size / 5000, 1)
+        images = run.method.batch * taken if self.message == "update" else 1
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            run.module()(torch.zeros(1, *run.facts.shape))
+        once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
+        searches = 5 if self.engine == "auto" else 1
+        searches *= class_labels.TRIED if self.labels == "solved" else 1
+        return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [self._invert(view, b, rng) for b in self._sent(view)]
+        sent = self._sent(view)
+        made: dict[int, Guess] = {}
+        victims: list[tuple[int, Victim]] = []  # an update has one for each label vector tried
+        for i, b in enumerate(sent):
+            norm = math.sqrt(
+                sum(float(t.double().square().sum()) for t in b.message.payload.values())
+            )
+            if norm < VANISHED:
+                made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
+            elif self.engine == "breaching":
+                made[i] = self._breached(view, b, rng)
+            else:
+                victims += [(i, victim) for victim in self._victims(view, b, rng)]
+        whole = [victim for _, victim in victims]
+        found = engines.search(whole, self, self.engine, rng) if whole else []
+        nearest: dict[int, float] = {}
+        for (i, victim), candidates in zip(victims, found, strict=True):
+            near = min(c.mismatch for c in candidates)
+            if near <= nearest.get(i, math.inf):
+                nearest[i] = near
+                made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
+        return [made[i] for i in range(len(sent))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The mean of the auxiliary images of each label; of all of them where none are given.
@@ -194,9 +230,8 @@ class GradientInversion(Attack):
 
         One of each client, then a second of each, up to ``targets``.
         """
-        found = _updates.shortest(
-            view, probe=self.message == "probe", most=self._most(view.loss_method())
-        )
+        most = self._most(view.loss_method())
+        found = _updates.shortest(view, probe=self.message == "probe", most=most)
         count: dict[str, int] = {}
         turns = []
         for b in found:
@@ -217,28 +252,40 @@ class GradientInversion(Attack):
         about = {**tensors, "phase": torch.tensor(m.phase)}
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
-    def _invert(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
+    def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
+        seed = int(torch.randint(2**62, (), generator=rng))
+        unknown = replayed(view, b, seed, torch.float32).unknown
+        private = {k: self._stand_in(view, b.message, k, v) for k, v in unknown.items()}
+        free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
+        tried = class_labels.behind(view, b, self, rng)
+        return [Victim(view, b, y, private, free, seed) for y in tried]
+
+    def _kept(self, view: View, victim: Victim, verdict: check.Verdict) -> Guess:
+        m, best = victim.behind.message, verdict.best
+        if not bool(best.x.isfinite().all()):
+            return self._none(m, "the search diverged", verdict.flags)
+        solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
+        named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
+        tensors = {"x": best.x.to(view.dtype), **solved, **named}
+        tensors |= self._named(view, victim.labels)
+        return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
+
+    def _named(self, view: View, labels: Tensor) -> dict[str, Tensor]:
+        """The labels that were used, if the attack found them itself, to be scored."""
+        asked = self.labels != "given" and view.loss_method().outputs == "logits"
+        return {"labels": labels} if asked else {}
+
+    def _breached(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
         m = b.message
         replay = Replay(view, m, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
-        norm = math.sqrt(sum(float(t.double().square().sum()) for t in m.payload.values()))
-        if norm < VANISHED:
-            return self._none(m, "the update is zero", ("gradient_vanished",))
         private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
-        free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        tried = []
-        for y in class_labels.behind(view, b, self, rng):
-            if self.engine == "lbfgs":
-                tried.append((_matching.lbfgs(replay, y, private, free, self, rng), y))
-            else:
-                tried.append((_matching.breached(replay, y, private, self, rng), y))
-        found, labels = min(tried, key=lambda t: t[0].mismatch)
+        tried = class_labels.behind(view, b, self, rng)
+        ends = [_matching.breached(replay, y, private, self, rng) for y in tried]
+        at = min(range(len(tried)), key=lambda j: ends[j].mismatch)
+        found = ends[at]
         if not bool(found.x.isfinite().all()):
             return self._none(m, "the search diverged", found.flags)
-        solved = {k.replace("/", "."): v.to(view.dtype) for k, v in found.private.items()}
-        named = _prototype({k: found.private[k].to(view.dtype) for k in free})
-        tensors = {"x": found.x.to(view.dtype), **solved, **named}
-        if b.labels is None and replay.method.outputs == "logits":
-            tensors["labels"] = labels
+        tensors = {"x": found.x.to(view.dtype), **self._named(view, tried[at])}
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:

@@ -1,1 +1,1 @@
-"""The engines behind gradient_inversion, and what they are given and checked by."""
+"""Solving for the images behind an update: victims, engines, what is believed of what they find."""

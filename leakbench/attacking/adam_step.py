@@ -7,6 +7,7 @@ sign by is 1e-8 / (|g| + 1e-8), and an update keeps that as far as its rounding 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 EPSILON = 1e-8  # of leakbench.federation.optimizer
 SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
+MOST, SIGN = "most", "sign"
 PILED = 0.05  # share of numbers that are equally short of the sign: the update was clipped
 
 
@@ -42,20 +44,20 @@ class AdamStep:
         moved = {k: -v / rate for k, v in update.items()}
         unit = torch.finfo(dtype).eps
         blur = {k: SURE * unit * (received[k].abs() / rate + 2) for k in moved}
+        self.told: dict[str, Tensor] = {}  # what ``compared`` goes by
         self.rough = _rough(moved, blur)
         if self.rough:
             self.observed = moved
             return
-        short = {k: 1 - v.abs() for k, v in moved.items()}
-        self._known = {k: short[k] > blur[k] for k in moved}
-        self._most = {k: EPSILON * (1 / b - 1).clamp(min=0) for k, b in blur.items()}
-        self._sign = {k: v.sign() for k, v in moved.items()}
-        self.observed = {k: self._read(k, moved[k], short[k]) for k in moved}
-
-    def _read(self, name: str, moved: Tensor, short: Tensor) -> Tensor:
-        known, most = self._known[name], self._most[name]
-        whole = EPSILON * moved / torch.where(known, short, torch.ones_like(short))
-        return torch.where(known, whole, self._sign[name] * most)
+        self.observed = {}
+        for k, v in moved.items():
+            short = 1 - v.abs()
+            known, most = short > blur[k], EPSILON * (1 / blur[k] - 1).clamp(min=0)
+            whole = EPSILON * v / torch.where(known, short, torch.ones_like(short))
+            self.observed[k] = torch.where(known, whole, v.sign() * most)
+            # Nothing is cut of what is known.
+            self.told[f"{MOST}/{k}"] = torch.where(known, torch.full_like(most, torch.inf), most)
+            self.told[f"{SIGN}/{k}"] = v.sign()
 
     def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What of ``gradient`` is held against ``observed``; differentiable.
@@ -68,9 +70,15 @@ class AdamStep:
             return {k: g / (g.abs() + scale) for k, g in gradient.items()}
         return {k: self._cut(k, g) for k, g in gradient.items()}
 
+    def at(self, told: Mapping[str, Tensor]) -> AdamStep:
+        """The same comparison for another victim's ``told``."""
+        other = copy.copy(self)
+        other.told = dict(told)
+        return other
+
     def _cut(self, name: str, g: Tensor) -> Tensor:
-        sign = self._sign[name]
-        return torch.where(self._known[name], g, sign * torch.minimum(sign * g, self._most[name]))
+        most, sign = self.told[f"{MOST}/{name}"], self.told[f"{SIGN}/{name}"]
+        return torch.where(most.isinf(), g, sign * torch.minimum(sign * g, most))
 
 
 def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
-from leakbench.federation.parties import Batch, Client, Net, training
+from leakbench.federation.parties import Batch, Client, Net, modal, training
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
@@ -97,6 +98,7 @@ class Replay:
                 f"{len(self.rows)} steps of Adam: of one alone the update says what gradient made"
                 " it, so several cannot be replayed."
             )
+        self.index = torch.tensor(party(message.sender), device=self.device)
         self._seed = int(torch.randint(2**40, (), generator=rng))
         self._places = [torch.tensor(r, device=self.device) for r in self.rows]
         size = len(self.rows[0])
@@ -110,6 +112,32 @@ class Replay:
         self._start = {"own": me.own, "state": me.state}
         self.unknown: dict[str, Tensor] = {}
         self.loss(self.blank, {}, read=self.unknown)
+
+    @property
+    def vectorises(self) -> bool:
+        """Can the loss be computed for many victims side by side?
+
+        Not where a layer writes a batch's statistics into the model, nor where the method says so.
+        """
+        writes = any(getattr(m, "running_mean", None) is not None for m in modal(self.module))
+        return not writes and self.phase not in self.method.one_by_one
+
+    def place(self) -> dict[str, Tensor]:
+        """All that the loss reads besides batch and private inputs: who, what it got, its start.
+
+        And what a step of Adam told, for ``compared``.
+        """
+        told = {} if self.adam is None else self.adam.told
+        place = {"index": self.index, "inbox": dict(self.inbox), "start": self._start}
+        return flat({**place, "adam": told})
+
+    def at(self, place: Mapping[str, Tensor]) -> Replay:
+        """The same loss at another victim's ``place``; whose may be a stack's under vmap."""
+        moved, tree = copy.copy(self), unflat(dict(place))
+        moved.index, moved.inbox = tree["index"], Inbox(tree.get("inbox", {}))
+        moved._start = tree.get("start", {})
+        moved.adam = None if self.adam is None else self.adam.at(flat(tree.get("adam", {})))
+        return moved
 
     def _received(self, view: View) -> dict[str, Tree]:
         """What the victim had received when it trained.
@@ -144,13 +172,12 @@ class Replay:
             whole = {**flat(start.get(name, {})), **given}
             return _Private(name, unflat(whole) if whole else {}, read)
 
-        index = torch.tensor(party(self.message.sender), device=self.device)
-        rng = _Guessed(self._seed, "attack", index, self.dtype)
+        rng = _Guessed(self._seed, "attack", self.index, self.dtype)
         rng.given, rng.read = private, read
         net = Net(self.module, self.inbox.get("model", {}))
         count = torch.tensor(1, device=self.device)
         return Client(
-            index,
+            self.index,
             count,
             self.message.round,
             self.facts,
@@ -215,12 +242,11 @@ class Replay:
         as ``rows`` numbers them.
         """
         model = self.inbox["model"]
-        held = [k for k in self.message.payload if k in self.trained]
-        leaves = {k: model[k].detach().requires_grad_() for k in held}
+        start = {k: model[k].detach() for k in self.message.payload if k in self.trained}
         steps = [Batch(batch.x[r], batch.y[r]) for r in self._places]
-        total = self._slope(leaves, steps[0], private)
+        total = self._slope(start, steps[0], private)
         for step in steps[1:]:
-            moved = {k: v - self.rate * total[k] for k, v in leaves.items()}
+            moved = {k: v - self.rate * total[k] for k, v in start.items()}
             more = self._slope(moved, step, private)
             total = {k: g + more[k] for k, g in total.items()}
         return total
@@ -228,12 +254,11 @@ class Replay:
     def _slope(
         self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """The gradient of one step, by its ``weights``."""
-        loss = self.loss(batch, private, weights=weights)
-        grads = torch.autograd.grad(
-            loss, list(weights.values()), create_graph=True, materialize_grads=True
-        )
-        return dict(zip(weights, grads, strict=True))
+        """The gradient of one step, by its ``weights``; a transform, so that vmap can stack it."""
+        slope: dict[str, Tensor] = torch.func.grad(
+            lambda moved: self.loss(batch, private, weights=moved)
+        )(weights)
+        return slope
 
     def observed(self) -> dict[str, Tensor]:
         """The gradient that the recorded update is, of trained tensors only.

@@ -150,7 +150,14 @@ class Task(Spec):
         """
         self.suits(method)
         dim = self.dim if method.outputs == "embedding" else self.classes
-        return Facts(self.clients, self.classes, dim, self.shape, augmented=self.augments)
+        return Facts(
+            clients=self.clients,
+            classes=self.classes,
+            dim=dim,
+            shape=self.shape,
+            augmented=self.augments,
+            signal=self.signal,
+        )
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.

@@ -1,0 +1,225 @@
+"""Which searches an update gets, and how many victims are searched side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from attacks._inversion import lbfgs, signed_adam
+from attacks._inversion.stack import Stack
+from attacks._inversion.variation import variation, weight
+from attacks._inversion.victims import Candidate, Settings, Victim
+
+# Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
+# numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
+MOST = {"cpu": 16, "cuda": 64}
+HEAVY = {"cpu": 2_000_000, "cuda": 20_000_000}  # weights of a net beyond which one goes at a time
+MATCHED = 1e-4  # mismatch below which no further start is tried
+FALLS = (signed_adam.FALL, signed_adam.FALL / 20, 0.0)  # of the prior's weight, while polishing
+ROUGH = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.MaxPool2d, nn.MaxPool1d)
+
+Tell = Callable[[float], None]
+
+
+def search(
+    victims: Sequence[Victim],
+    how: Settings,
+    engine: str,
+    rng: torch.Generator,
+    tell: Tell = lambda _: None,
+) -> list[list[Candidate]]:
+    """Each victim's candidates, one for every search of it.
+
+    ``signed_adam``: ``restarts`` searches. ``lbfgs``: up to ``restarts`` from random images, until
+    one matches; no prior. ``auto``: where the net is smooth, ``restarts`` of L-BFGS from random
+    images, and of whatever these do not agree on, signed Adam, its ends polished by L-BFGS; where
+    it has kinks, signed Adam alone (a polish moved CNNs with ReLUs by 0.2 dB).
+
+    Args:
+        victims: any; those of one kind are searched side by side.
+        how: steps, restarts, weight of the total variation.
+        engine: "auto", "signed_adam" or "lbfgs".
+        rng: the attack's dice. A victim's starts do not depend on who is beside it.
+        tell: called with the share of the work that is done.
+    """
+    seeds = torch.randint(2**62, (len(victims), 2), generator=rng).tolist()
+    found: list[list[Candidate]] = [[] for _ in victims]
+    done = _Share(tell, 2 * len(victims))
+    for i, victim in enumerate(victims):
+        if engine == "lbfgs" or (engine == "auto" and smooth(victim)):
+            more = engine == "auto"
+            found[i] += _from_random(victim, how, _dice(seeds[i][0]), more=more)
+        done.more(1)
+    if engine == "lbfgs":
+        return found
+    left = [i for i in range(len(victims)) if not _certain(found[i])]
+    for group in _groups(victims, left, how):
+        ended = _adam(victims, group, how, seeds, done)
+        for i in group:
+            found[i] += ended[i]
+            if engine == "auto" and smooth(victims[i]):
+                found[i] += [_polished(victims[i], c, how) for c in ended[i]]
+    return found
+
+
+def smooth(victim: Victim) -> bool:
+    """Has the net no kinks? Then second derivatives help."""
+    module = victim.replay(torch.float32).module
+    named = any(isinstance(m, ROUGH) for m in module.modules())
+    return not named and not getattr(module, "rough", False)
+
+
+class _Share:
+    """How much of the work is done."""
+
+    def __init__(self, tell: Tell, of: float) -> None:
+        self.tell, self.of, self.done = tell, of, 0.0
+
+    def more(self, amount: float) -> None:
+        self.done += amount
+        self.tell(min(self.done / self.of, 1.0))
+
+
+def _certain(found: Sequence[Candidate]) -> bool:
+    """Do two searches from different starts match exactly, and at one place?"""
+    exact = [c for c in found if c.mismatch < 1e-8]
+    if len(exact) < 2:
+        return False
+    apart = (exact[0].x.clamp(0, 1) - exact[1].x.clamp(0, 1)).square().mean()
+    return float(apart) < 1e-4
+
+
+def _groups(victims: Sequence[Victim], which: Sequence[int], how: Settings) -> Iterator[list[int]]:
+    """Victims of one kind, as many as go side by side with all their restarts."""
+    kinds: dict[object, list[int]] = {}
+    for i in which:
+        kinds.setdefault(victims[i].kind, []).append(i)
+    for same in kinds.values():
+        most = max(_most(victims[same[0]], how) // how.restarts, 1)
+        for k in range(0, len(same), most):
+            yield same[k : k + most]
+
+
+def _most(victim: Victim, how: Settings) -> int:
+    replay = victim.replay(torch.float32)
+    if not replay.vectorises:
+        return 1
+    if how.side_by_side:
+        return how.side_by_side
+    kind = torch.device(replay.device).type
+    heavy = sum(p.numel() for p in replay.module.parameters()) > HEAVY.get(kind, HEAVY["cpu"])
+    return 1 if heavy else MOST.get(kind, MOST["cpu"])
+
+
+def _dice(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _adam(
+    victims: Sequence[Victim],
+    group: Sequence[int],
+    how: Settings,
+    seeds: Sequence[Sequence[int]],
+    done: _Share,
+) -> dict[int, list[Candidate]]:
+    """Where signed Adam's restarts of each victim of ``group`` end."""
+    slots = [(i, r) for i in group for r in range(how.restarts)]
+    starts = []
+    for i in group:
+        dice = _dice(seeds[i][1])
+        starts += [_start(victims[i], dice, patterned=True) for _ in range(how.restarts)]
+    together = max(_most(victims[group[0]], how), 1)
+    out: dict[int, list[Candidate]] = {i: [] for i in group}
+    for k in range(0, len(slots), together):
+        part, begun = slots[k : k + together], starts[k : k + together]
+        stack = Stack([victims[i] for i, _ in part], torch.float32)
+        before = done.done
+        share = len(group) * len(part) / len(slots)
+
+        def tell(of: float, before: float = before, share: float = share) -> None:
+            done.more(before + share * of - done.done)
+
+        x, free, _ = signed_adam.descend(
+            stack,
+            torch.stack([s["x"] for s in begun]).to(stack.first.device),
+            {k: torch.stack([s[k] for s in begun]).to(stack.first.device) for k in _free(begun[0])},
+            steps=how.steps,
+            weight=weight(how.total_variation, stack.facts.shape),
+            box=not stack.facts.signal,
+            tell=tell,
+        )
+        for j, (i, r) in enumerate(part):
+            inputs = {name: v[j].double() for name, v in free.items()}
+            out[i].append(_measured(victims[i], x[j].double(), inputs, "signed_adam", r))
+    return out
+
+
+def _free(start: Mapping[str, Tensor]) -> list[str]:
+    return [k for k in start if k != "x"]
+
+
+def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[str, Tensor]:
+    if patterned:
+        x = signed_adam.patterned(victim.shape, dice)
+        if not victim.view.facts.signal:
+            x = x.clamp(0, 1)
+    else:
+        x = torch.rand(*victim.shape, generator=dice, dtype=torch.float64)
+    start = {"x": x}
+    for k in victim.free:
+        start[k] = torch.randn(victim.private[k].shape, generator=dice, dtype=x.dtype)
+    return start
+
+
+def _from_random(
+    victim: Victim, how: Settings, dice: torch.Generator, *, more: bool
+) -> list[Candidate]:
+    """L-BFGS from random images, until one matches; or ``more``: all, to see if they agree."""
+    stack, out = Stack([victim], torch.float64), []
+    for r in range(how.restarts):
+        start = _start(victim, dice, patterned=False)
+        begun = {k: v[None].to(stack.first.device) for k, v in start.items()}
+        x, free, end = lbfgs.descend(
+            stack, begun["x"], {k: begun[k] for k in victim.free}, steps=how.steps
+        )
+        inputs = {k: v[0] for k, v in free.items()}
+        made = _measured(victim, x[0], inputs, "lbfgs", r)
+        out.append(replace(made, settled=end.converged or made.mismatch < MATCHED))
+        if not more and made.mismatch < MATCHED:
+            break
+    return out
+
+
+def _polished(victim: Victim, best: Candidate, how: Settings) -> Candidate:
+    """L-BFGS from where signed Adam ended, the prior's weight falling to nothing.
+
+    First in its box with the last of its prior, then with less and less of it: where many images
+    match, it is the smooth ones near the start that are followed, and where one does, it is found
+    to the last digit (LeNet on CIFAR-100, untrained: 17.5 to 42 dB for one image, 13 to 21 for a
+    batch of eight).
+    """
+    stack = Stack([victim], torch.float64)
+    x, free = best.x[None], {k: best.private[k][None] for k in victim.free}
+    whole = weight(how.total_variation, stack.facts.shape)
+    for share in FALLS if whole else FALLS[-1:]:
+        box = not stack.facts.signal
+        x, free, end = lbfgs.descend(stack, x, free, steps=how.steps, weight=share * whole, box=box)
+    inputs = {k: v[0] for k, v in free.items()}
+    made = _measured(victim, x[0], inputs, "polished", best.restart)
+    return replace(made, settled=end.converged or made.mismatch < MATCHED)
+
+
+def _measured(
+    victim: Victim, x: Tensor, private: dict[str, Tensor], engine: str, restart: int
+) -> Candidate:
+    """The candidate with its mismatch, in double precision and without any prior."""
+    stack = Stack([victim], torch.float64)
+    with torch.no_grad():
+        value = stack.mismatch(x[None], {k: v[None] for k, v in private.items()})
+        many = float(variation(x[None])) if x.dim() == 4 else 0.0
+    found = float(value) if bool(value.isfinite()) else math.inf
+    return Candidate(x.detach(), private, found, many, engine, restart)

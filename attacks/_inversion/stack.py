@@ -1,0 +1,97 @@
+"""Several victims' gradients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from attacks._inversion.victims import Victim
+from leakbench.base import Tree
+from leakbench.federation import Batch
+
+
+class Stack:
+    """Victims of one kind, one after another in every tensor: (V, ...).
+
+    What all of them read alike (the model of the round) is kept once.
+    """
+
+    def __init__(self, victims: Sequence[Victim], dtype: torch.dtype) -> None:
+        self.victims, self.dtype = tuple(victims), dtype
+        replays = [v.replay(dtype) for v in victims]
+        self.first, self.facts = replays[0], replays[0].facts
+        self.labels = torch.stack([v.labels for v in victims])
+        seen = [r.observed() for r in replays]
+        together = {k: torch.stack([s[k] for s in seen]) for k in seen[0]}
+        size = length(together).clamp(min=1e-30)
+        self.target = {k: t / _beside(size, t) for k, t in together.items()}
+        # What a sender left out as zeros is not compared.
+        self._sent = {k: t.flatten(1).any(1).to(t) for k, t in together.items()}
+        places = [r.place() for r in replays]
+        self._shared = {k: v for k, v in places[0].items() if _alike([p[k] for p in places])}
+        apart = places[0].keys() - self._shared.keys()
+        self._each = {k: torch.stack([p[k] for p in places]) for k in sorted(apart)}
+        self.private = {
+            k: torch.stack([v.private[k].to(_type(v.private[k], dtype)) for v in victims])
+            for k in victims[0].private
+        }
+
+    def gradient(self, x: Tensor, free: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """{name: (V, ...)}: what each victim's batch ``x`` (V, B, ...) would have given.
+
+        As far as its update tells (``Replay.compared``).
+        ``free``: {name: (V, ...)} of the private inputs that are solved for.
+        """
+        inputs = {**self.private, **free}
+        if len(self.victims) == 1:
+            found = self.first.gradient(Batch(x[0], self.labels[0]), _row(inputs, 0))
+            return {k: g[None] for k, g in self.first.compared(found).items()}
+
+        def one(each: Tree, images: Tensor, y: Tensor, private: Tree) -> Tree:
+            place = {**self._shared, **each}
+            there = self.first.at(place)
+            return there.compared(there.gradient(Batch(images, y), private))
+
+        found = vmap(one)(self._each, x, self.labels, inputs)
+        return dict(found)
+
+    def mismatch(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:
+        """1 - cosine of each victim's gradient and the one that was sent, (V,), in [0, 2].
+
+        Half the squared distance of the unit vectors, which keeps its digits where the cosine has
+        none left. The direction alone: matching it gives away one equation of thousands, and makes
+        clipping harmless to the attacker.
+        """
+        made = self.gradient(x, free)
+        g = {k: made[k] * _beside(sent, made[k]) for k, sent in self._sent.items()}
+        size = length(g).clamp(min=1e-30)
+        apart = [
+            (t - g[k] / _beside(size, t)).flatten(1).square().sum(1) for k, t in self.target.items()
+        ]
+        return 0.5 * torch.stack(apart).sum(0)
+
+
+def length(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Euclidean norm of each victim's tensors {name: (V, ...)} together, (V,)."""
+    squares = [t.flatten(1).square().sum(1) for t in tensors.values()]
+    return torch.stack(squares).sum(0).sqrt()
+
+
+def _beside(size: Tensor, t: Tensor) -> Tensor:
+    """``size`` (V,) shaped so that it meets ``t`` (V, ...)."""
+    return size.view(-1, *[1] * (t.dim() - 1))
+
+
+def _row(tensors: Mapping[str, Tensor], j: int) -> dict[str, Tensor]:
+    return {k: v[j] for k, v in tensors.items()}
+
+
+def _type(t: Tensor, dtype: torch.dtype) -> torch.dtype:
+    return dtype if t.is_floating_point() else t.dtype
+
+
+def _alike(tensors: Sequence[Tensor]) -> bool:
+    return all(torch.equal(t, tensors[0]) for t in tensors[1:])

@@ -1,0 +1,87 @@
+"""Whose update is inverted, and what a search of it came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from attacks._updates import Behind
+from leakbench.attacking import Replay, View
+
+
+class Settings(Protocol):
+    """What of the attack's fields the searches read."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def total_variation(self) -> float: ...
+    @property
+    def side_by_side(self) -> int: ...
+
+
+class Victim:
+    """One update, what is known of its batch, and what is solved for.
+
+    Args:
+        view: where the message was seen.
+        behind: the update, and the local steps that made it.
+        labels: (B,) of the examples sought.
+        private: the loss's private inputs, each with a value: a stand-in, or where a search starts.
+        free: the names of those that are solved for, with the images.
+        seed: of the dice that stand for the victim's own.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        behind: Behind,
+        labels: Tensor,
+        private: Mapping[str, Tensor],
+        free: Sequence[str],
+        seed: int,
+    ) -> None:
+        self.view, self.behind, self.labels = view, behind, labels
+        self.private, self.free, self.seed = dict(private), tuple(free), seed
+        self.shape = (len(labels), *view.facts.shape)
+        self._replays: dict[torch.dtype, Replay] = {}
+
+    def replay(self, dtype: torch.dtype) -> Replay:
+        """The victim's loss, computed in ``dtype``."""
+        if dtype not in self._replays:
+            self._replays[dtype] = replayed(self.view, self.behind, self.seed, dtype)
+        return self._replays[dtype]
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Victims of one kind can be searched side by side: all their tensors have equal shapes."""
+        m = self.behind.message
+        inputs = tuple((k, tuple(v.shape)) for k, v in sorted(self.private.items()))
+        names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
+        return (self.behind.rows, self.behind.loss, self.shape, inputs, self.free, names)
+
+
+def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Replay:
+    """The loss behind an update; the same ``seed``, the same throws of dice."""
+    dice = torch.Generator().manual_seed(seed)
+    return Replay(view, behind.message, dice, rows=behind.rows, phase=behind.loss, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Where one search of one victim ended."""
+
+    x: Tensor  # (B, *shape) float64
+    private: dict[str, Tensor] = field(default_factory=dict)  # the ``free`` ones, float64
+    mismatch: float = math.inf  # 1 - cosine of the gradients, in float64, without any prior
+    variation: float = 0.0  # total variation of x, as ``priors`` weighs it
+    engine: str = ""
+    restart: int = 0
+    settled: bool = True  # did the search end by itself, or by its budget?
