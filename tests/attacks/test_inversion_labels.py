@@ -27,7 +27,7 @@ FIELDS = {
     "at": ["untrained"],
     "message": "update",
     "engine": "lbfgs",
-    "steps": 30,
+    "steps": 12,
     "restarts": 1,
     "targets": 3,
 }
