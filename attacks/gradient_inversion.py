@@ -260,7 +260,7 @@ class GradientInversion(Attack):
         tried = class_labels.behind(view, b, self, rng)
         return [Victim(view, b, y, private, free, seed) for y in tried]
 
-    def _kept(self, view: View, victim: Victim, verdict: check.Verdict) -> Guess:
+    def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
         m, best = victim.behind.message, verdict.best
         if not bool(best.x.isfinite().all()):
             return self._none(m, "the search diverged", verdict.flags)
