@@ -20,7 +20,7 @@ from attacks._inversion import check, engines
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
-from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
+from leakbench.metrics import INVERSION_PRECISION, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
 from leakbench.record import Message
 
 VANISHED = 1e-8  # norm of an update that holds nothing
@@ -53,7 +53,12 @@ class GradientInversion(Attack):
 
     about: ClassVar[str] = "images from the gradient that an update is"
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
-    metrics: ClassVar[tuple[Metric, ...]] = (*RECONSTRUCTION, P_LEAK, PROTOTYPE_COSINE)
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *RECONSTRUCTION,
+        INVERSION_PRECISION,
+        P_LEAK,
+        PROTOTYPE_COSINE,
+    )
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
 
     attacker: Literal["naive", "joint"] = Field(
@@ -157,7 +162,7 @@ class GradientInversion(Attack):
             else:
                 victims[i] = self._victim(view, b, rng)
         whole = list(victims.values())
-        found = engines.search(whole, self, self.engine, rng) if whole else []
+        found = engines.search(whole, self, self.engine, rng, view.progress) if whole else []
         for (i, victim), candidates in zip(victims.items(), found, strict=True):
             made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
         return [made[i] for i in range(len(sent))]
