@@ -19,6 +19,7 @@ from attacks._inversion.victims import Candidate, Settings, Victim
 MOST = {"cpu": 16, "cuda": 64}
 HEAVY = {"cpu": 2_000_000, "cuda": 20_000_000}  # weights of a net beyond which one goes at a time
 MATCHED = 1e-4  # mismatch below which no further start is tried
+EXACT = 1e-8  # mismatch that single precision's rounding explains
 FALLS = (signed_adam.FALL, signed_adam.FALL / 20, 0.0)  # of the prior's weight, while polishing
 ROUGH = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.MaxPool2d, nn.MaxPool1d)
 
@@ -88,7 +89,7 @@ class _Share:
 
 def _certain(found: Sequence[Candidate]) -> bool:
     """Do two searches from different starts match exactly, and at one place?"""
-    exact = [c for c in found if c.mismatch < 1e-8]
+    exact = [c for c in found if c.mismatch < EXACT]
     if len(exact) < 2:
         return False
     apart = (exact[0].x.clamp(0, 1) - exact[1].x.clamp(0, 1)).square().mean()
@@ -180,7 +181,10 @@ def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[st
 def _from_random(
     victim: Victim, how: Settings, dice: torch.Generator, *, more: bool
 ) -> list[Candidate]:
-    """L-BFGS from random images, until one matches; or ``more``: all, to see if they agree."""
+    """L-BFGS from random images, until one matches; ``more``: until one does not, exactly.
+
+    What matches exactly from several starts is the only one if these agree.
+    """
     stack, out = Stack([victim], torch.float64), []
     for r in range(how.restarts):
         start = _start(victim, dice, patterned=False)
@@ -191,7 +195,7 @@ def _from_random(
         inputs = {k: v[0] for k, v in free.items()}
         made = _measured(victim, x[0], inputs, "lbfgs", r)
         out.append(replace(made, settled=end.converged or made.mismatch < MATCHED))
-        if not more and made.mismatch < MATCHED:
+        if made.mismatch > EXACT if more else made.mismatch < MATCHED:
             break
     return out
 
