@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
 from attacks._inversion import check, engines
+from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
@@ -137,6 +138,10 @@ class GradientInversion(Attack):
 
     def stages(self) -> tuple[str, ...]:
         return self.at
+
+    def conditions(self, run: Outline) -> dict[str, str]:
+        labels = self.parameters().get("labels", "given")
+        return conditions(run, self.threat, probe=self.message == "probe", labels=labels)
 
     def seconds(self, run: Outline) -> float:
         taken = _updates.fewest(run, probe=False) if self.message == "update" else 1

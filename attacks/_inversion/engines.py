@@ -49,7 +49,9 @@ def search(
     """
     seeds = torch.randint(2**62, (len(victims), 2), generator=rng).tolist()
     found: list[list[Candidate]] = [[] for _ in victims]
-    direct = [i for i, v in enumerate(victims) if engine == "lbfgs" or engine == "auto" and smooth(v)]
+    direct = [
+        i for i, v in enumerate(victims) if engine == "lbfgs" or (engine == "auto" and smooth(v))
+    ]
     # Of a victim that is first tried directly and then by signed Adam, the ends are polished, too.
     done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
     for i in direct:

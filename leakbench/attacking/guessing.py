@@ -216,6 +216,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
         "params": attack.parameters(),
         "threat": threat.parameters(),
         "reads": sorted(attack.attacks(Outline(recording, threat))),
+        "conditions": attack.conditions(Outline(recording, threat)),
         "order": attack.order,
         "paper": attack.paper,
         "metrics": {},
