@@ -45,7 +45,7 @@ NULLS = ("wrong labels", "noise", "nothing")
 SETS = ("chosen on", "reported")
 TRAINING = {"steps": 60, "batch": 64, "lr": 0.05, "momentum": 0.9}
 CASE = ("images", "net", "batch", "weights", "update")
-SEEN = tuple(f.name for f in fields(check.Evidence))
+SEEN = tuple(f.name for f in fields(check.Support))
 FIELDS = (*CASE, *SEEN, "psnr", "found", "seconds")
 
 
@@ -133,17 +133,17 @@ def measured(case: tuple[int, str, int, int, str], images: Images) -> Iterator[d
     seconds = (time.process_time() - began) / len(victims)
     for i, (victim, candidates) in enumerate(zip(victims, found, strict=True)):
         verdict = check.judge(victim, candidates, attack)
-        e = check.evidence(victim, verdict.best, candidates)
+        e = check.support(victim, verdict.best, candidates)
         psnr, share = images.found(verdict.best.x, rows[i])
         told = {"images": SETS[which], "net": f"{name} {width}", "batch": batch, "weights": weights}
         told |= {"update": kinds[i], **asdict(e), "psnr": psnr, "found": share}
         yield told | {"seconds": seconds}
 
 
-def evidence(row: Mapping[str, str]) -> check.Evidence:
+def support(row: Mapping[str, str]) -> check.Support:
     """What the attack saw, from a row."""
     seen = {name: float(row[name]) for name in SEEN}
-    return check.Evidence(**{**seen, "witnesses": int(row["witnesses"])})
+    return check.Support(**{**seen, "witnesses": int(row["witnesses"])})
 
 
 def main(cases: Path, table: Path | None) -> None:
@@ -198,7 +198,7 @@ def lines(rows: Sequence[dict[str, str]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for r in (r for r in rows if r["images"] == SETS[1]):
         head = " | ".join([r["net"], r["batch"], r["weights"], r["update"]])
-        e = evidence(r)
+        e = support(r)
         said = "yes" if e.accepted else "no"
         predicted = -10 * math.log10(e.error)
         numbers = f"{e.open:.2f} | {predicted:.1f} | {float(r['psnr']):.1f}"
@@ -207,7 +207,7 @@ def lines(rows: Sequence[dict[str, str]]) -> Iterator[str]:
 
 def _at(which: str, limit: float, rows: Sequence[dict[str, str]]) -> str:
     """What would be accepted below ``limit``: precision, and recall, over images."""
-    taken = [r for r in rows if evidence(r).open < limit]
+    taken = [r for r in rows if support(r).open < limit]
     right = sum(float(r["found"]) * int(r["batch"]) for r in taken)
     count = sum(int(r["batch"]) for r in taken)
     findable = sum(float(r["found"]) * int(r["batch"]) for r in rows)

@@ -16,16 +16,18 @@ from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 
 # Measured by benchmarks/inversion_check.py, see results/inversion-check.md.
-OPEN = 0.3  # the share of the images that may be open, for a guess to be believed
+OPEN = 0.2  # the share of the images that may be open, for a guess to be believed
 SHARED = 2  # times the error that is seen: what two searches have in common is not
 ALIKE = 10  # a witness matches at most so many times worse
+EQUAL = 2  # times as much mismatch, and as rough: such results must all agree, none is likelier
+EXACT = 1e-8  # mismatch that single precision's rounding explains
 FELL = 0.5  # of what a blank matches: a mismatch above says that the search found nothing
 BLANK = 0.02  # standard deviation of an image that shows nothing
 FAINT = 10  # times the rounding of the weights: below it an update's direction is noise
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Support:
     """What is known of a candidate without the truth.
 
     A match alone says nothing: of a batch a small net's gradient holds less than the images do, and
@@ -35,7 +37,9 @@ class Evidence:
 
     mismatch: float  # of the gradients, in [0, 2]
     blank: float  # that of grey images: what the labels match by themselves
-    apart: float  # mean squared difference to the nearest witness; inf where there is none
+    # Mean squared difference to the farthest result that matches as well; where none does, to the
+    # nearest that comes near; inf where there is no witness.
+    apart: float
     spread: float  # mean variance of the images
     least: float  # the least standard deviation of an image
     witnesses: int = 0  # results from other starts that match about as well
@@ -79,16 +83,18 @@ def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Ver
     """
     trace = FALL**2 * weight(how.total_variation, victim.view.facts.shape)
     best = min(candidates, key=lambda c: c.mismatch + trace * c.variation)
-    seen = evidence(victim, best, candidates)
+    seen = support(victim, best, candidates)
     return Verdict(best, seen.accepted, _flags(victim, seen), seen.error)
 
 
-def evidence(victim: Victim, best: Candidate, candidates: Sequence[Candidate]) -> Evidence:
+def support(victim: Victim, best: Candidate, candidates: Sequence[Candidate]) -> Support:
     """What speaks for ``best``, of ``candidates``."""
     signal = victim.view.facts.signal
-    others = [c for c in candidates if c.mismatch < ALIKE * best.mismatch + 1e-8]
-    witnesses = [c for c in others if _started_elsewhere(c, best)]
-    near = min((apart(best.x, c.x, signal=signal) for c in witnesses), default=math.inf)
+    elsewhere = [c for c in candidates if _started_elsewhere(c, best)]
+    witnesses = [c for c in elsewhere if c.mismatch < ALIKE * best.mismatch + EXACT]
+    equal = [c for c in witnesses if _as_likely(c, best)]
+    far = [apart(best.x, c.x, signal=signal) for c in equal or witnesses]
+    near = (max(far) if equal else min(far)) if far else math.inf
     stack = Stack([victim], torch.float64)
     blank = torch.full_like(best.x, 0.0 if signal else 0.5)[None]
     with torch.no_grad():
@@ -96,10 +102,10 @@ def evidence(victim: Victim, best: Candidate, candidates: Sequence[Candidate]) -
     shown = (best.x if signal else best.x.clamp(0, 1)).flatten(1)
     spread = shown.var(1, correction=0)
     least = float(spread.min().sqrt())
-    return Evidence(best.mismatch, alone, near, float(spread.mean()), least, len(witnesses))
+    return Support(best.mismatch, alone, near, float(spread.mean()), least, len(witnesses))
 
 
-def _flags(victim: Victim, seen: Evidence) -> tuple[str, ...]:
+def _flags(victim: Victim, seen: Support) -> tuple[str, ...]:
     """What a reader should know of the search."""
     found = {
         "loss_did_not_fall": not seen.mismatch <= FELL * seen.blank,
@@ -124,6 +130,12 @@ def _started_elsewhere(one: Candidate, other: Candidate) -> bool:
     if one.restart != other.restart:
         return True
     return one.engine != other.engine and {one.engine, other.engine} != {"polished", "signed_adam"}
+
+
+def _as_likely(one: Candidate, best: Candidate) -> bool:
+    """Does it match as well, and is it no rougher? Noise that matches is not a likely picture."""
+    matches = one.mismatch < EQUAL * best.mismatch + EXACT
+    return matches and one.variation <= EQUAL * best.variation
 
 
 def apart(a: Tensor, b: Tensor, *, signal: bool) -> float:

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from attacks import _updates
 from attacks._inversion import check, engines
-from attacks._inversion.check import Evidence
+from attacks._inversion.check import Support
 from attacks._inversion.conditions import letter
 from attacks._inversion.victims import Candidate, Victim
 from leakbench.attacking import guessing
@@ -137,12 +137,12 @@ def test_an_update_of_the_size_of_the_weights_rounding_has_vanished(size, faint)
 
 
 def test_the_share_that_is_open_is_what_is_unmatched_or_apart():
-    seen = Evidence(mismatch=0.01, blank=0.1, apart=0.01, spread=0.05, least=0.2, witnesses=1)
+    seen = Support(mismatch=0.01, blank=0.1, apart=0.01, spread=0.05, least=0.2, witnesses=1)
     assert seen.open == pytest.approx(0.2)
     assert seen.error == pytest.approx(0.02)
     assert seen.accepted
-    alone = Evidence(mismatch=0.0, blank=0.1, apart=math.inf, spread=0.05, least=0.2)
-    unmatched = Evidence(mismatch=0.09, blank=0.1, apart=0.0, spread=0.05, least=0.2, witnesses=1)
+    alone = Support(mismatch=0.0, blank=0.1, apart=math.inf, spread=0.05, least=0.2)
+    unmatched = Support(mismatch=0.09, blank=0.1, apart=0.0, spread=0.05, least=0.2, witnesses=1)
     assert not alone.accepted
     assert not unmatched.accepted
 
