@@ -66,7 +66,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Kept:
     """What is kept of a victim's candidates."""
 
     best: Candidate
@@ -75,7 +75,7 @@ class Verdict:
     error: float = math.inf  # the mean squared error that is expected of it
 
 
-def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Verdict:
+def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Kept:
     """The candidate of the least objective; believed where matched, and found from another start.
 
     The objective is the mismatch and, so that of images that match alike the likelier is kept, a
@@ -84,7 +84,7 @@ def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Ver
     trace = FALL**2 * weight(how.total_variation, victim.view.facts.shape)
     best = min(candidates, key=lambda c: c.mismatch + trace * c.variation)
     seen = support(victim, best, candidates)
-    return Verdict(best, seen.accepted, _flags(victim, seen), seen.error)
+    return Kept(best, seen.accepted, _flags(victim, seen), seen.error)
 
 
 def support(victim: Victim, best: Candidate, candidates: Sequence[Candidate]) -> Support:

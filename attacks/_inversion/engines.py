@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from attacks._inversion import lbfgs, signed_adam
-from attacks._inversion.stack import Stack
+from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import variation, weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 
@@ -68,6 +68,7 @@ def search(
             if i in direct:
                 found[i] += [_polished(victims[i], c, how) for c in ended[i]]
                 done.more(1)
+    tell(1.0)
     return found
 
 
@@ -148,10 +149,11 @@ def _adam(
         def tell(of: float, before: float = before, share: float = share) -> None:
             done.more(before + share * of - done.done)
 
+        at = {k: v.to(stack.first.device) for k, v in stacked(begun).items()}
         x, free, _ = signed_adam.descend(
             stack,
-            torch.stack([s["x"] for s in begun]).to(stack.first.device),
-            {k: torch.stack([s[k] for s in begun]).to(stack.first.device) for k in _free(begun[0])},
+            at["x"],
+            {k: v for k, v in at.items() if k != "x"},
             steps=how.steps,
             weight=weight(how.total_variation, stack.facts.shape),
             box=not stack.facts.signal,
@@ -161,10 +163,6 @@ def _adam(
             inputs = {name: v[j].double() for name, v in free.items()}
             out[i].append(_measured(victims[i], x[j].double(), inputs, "signed_adam", r))
     return out
-
-
-def _free(start: Mapping[str, Tensor]) -> list[str]:
-    return [k for k in start if k != "x"]
 
 
 def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[str, Tensor]:
