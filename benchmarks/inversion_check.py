@@ -40,6 +40,7 @@ from leakbench.scoring import image_distances
 CLASSES, RATE, SHAPE = 100, 0.1, (3, 32, 32)
 NETS = (("lenet", 12), ("cnn", 8), ("resnet8", 16))
 BATCHES = (1, 4, 8)
+ALONE = ("lenet", "resnet8")  # one image only: batches of them take longer than all others
 TRUE = 2  # true updates of a case; one null beside them
 NULLS = ("wrong labels", "noise", "nothing")
 SETS = ("chosen on", "reported")
@@ -190,7 +191,7 @@ def lines(rows: Sequence[dict[str, str]]) -> Iterator[str]:
     """The tables, as markdown."""
     yield "| images | open below | true: accepted | images of accepted that are found | found |"
     yield "|---|---|---|---|---|"
-    for which, limit in itertools.product(SETS, (0.1, 0.2, check.OPEN, 0.5, 0.8)):
+    for which, limit in itertools.product(SETS, (0.1, check.OPEN, 0.3, 0.5, 0.8)):
         own = [r for r in rows if r["images"] == which]
         yield _at(which, limit, own)
     yield ""
@@ -207,7 +208,7 @@ def lines(rows: Sequence[dict[str, str]]) -> Iterator[str]:
 
 def _at(which: str, limit: float, rows: Sequence[dict[str, str]]) -> str:
     """What would be accepted below ``limit``: precision, and recall, over images."""
-    taken = [r for r in rows if support(r).open < limit]
+    taken = [r for r in rows if support(r).below(limit)]
     right = sum(float(r["found"]) * int(r["batch"]) for r in taken)
     count = sum(int(r["batch"]) for r in taken)
     findable = sum(float(r["found"]) * int(r["batch"]) for r in rows)

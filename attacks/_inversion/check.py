@@ -22,6 +22,9 @@ ALIKE = 10  # a witness matches at most so many times worse
 EQUAL = 2  # times as much mismatch, and as rough: such results must all agree, none is likelier
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 FELL = 0.5  # of what a blank matches: a mismatch above says that the search found nothing
+# Of the whole gradient what pictures explain: below it the prior is stronger than they are, and
+# what agrees may be the prior; unless it agrees to far more than a prior could bring about.
+HARDLY, SAME = 0.01, 0.001
 BLANK = 0.02  # standard deviation of an image that shows nothing
 FAINT = 10  # times the rounding of the weights: below it an update's direction is noise
 
@@ -62,7 +65,17 @@ class Support:
     @property
     def accepted(self) -> bool:
         """Are the images believed?"""
-        return self.open < OPEN and self.least > BLANK
+        return self.below(OPEN)
+
+    def below(self, limit: float) -> bool:
+        """Would they be, if this much might be open?"""
+        told = not self.hidden or self.apart < SAME * self.spread
+        return told and self.open < limit and self.least > BLANK
+
+    @property
+    def hidden(self) -> bool:
+        """Does the gradient hardly depend on the images?"""
+        return self.blank < HARDLY
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ def support(victim: Victim, best: Candidate, candidates: Sequence[Candidate]) ->
     witnesses = [c for c in elsewhere if c.mismatch < ALIKE * best.mismatch + EXACT]
     equal = [c for c in witnesses if _as_likely(c, best)]
     far = [apart(best.x, c.x, signal=signal) for c in equal or witnesses]
-    near = (max(far) if equal else min(far)) if far else math.inf
+    near = max(far) if equal else min(far, default=math.inf)
     stack = Stack([victim], torch.float64)
     blank = torch.full_like(best.x, 0.0 if signal else 0.5)[None]
     with torch.no_grad():
@@ -109,7 +122,7 @@ def _flags(victim: Victim, seen: Support) -> tuple[str, ...]:
     """What a reader should know of the search."""
     found = {
         "loss_did_not_fall": not seen.mismatch <= FELL * seen.blank,
-        "gradient_vanished": faint(victim),
+        "gradient_vanished": faint(victim) or (seen.hidden and not seen.accepted),
         "below_class_mean": seen.least <= BLANK,
         "restarts_disagree": seen.witnesses > 0 and seen.apart > OPEN * seen.spread,
     }

@@ -147,6 +147,14 @@ def test_the_share_that_is_open_is_what_is_unmatched_or_apart():
     assert not unmatched.accepted
 
 
+def test_where_images_hardly_show_in_the_gradient_agreement_must_be_exact():
+    near = Support(mismatch=1e-9, blank=0.001, apart=0.005, spread=0.05, least=0.2, witnesses=1)
+    exact = Support(mismatch=1e-9, blank=0.001, apart=1e-6, spread=0.05, least=0.2, witnesses=1)
+    assert near.open < check.OPEN
+    assert not near.accepted
+    assert exact.accepted
+
+
 def test_a_row_says_under_what_conditions_it_was_made(tmp_path):
     run = trained(tmp_path, "fedavg", 1, record="all")
     attack = build("gradient_inversion", targets=1, steps=2, restarts=1, at=["final"])
