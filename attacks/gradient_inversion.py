@@ -18,10 +18,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from attacks import _matching, _updates
 from attacks._inversion import check, engines
 from attacks._inversion import labels as class_labels
+from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import Defense, party
-from leakbench.metrics import LABEL_ACCURACY, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
+from leakbench.metrics import (
+    INVERSION_PRECISION,
+    LABEL_ACCURACY,
+    P_LEAK,
+    PROTOTYPE_COSINE,
+    RECONSTRUCTION,
+)
 from leakbench.record import Message
 
 ANY_CLASS = -1  # of an image whose label is not known
@@ -57,6 +64,7 @@ class GradientInversion(Attack):
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
     metrics: ClassVar[tuple[Metric, ...]] = (
         *RECONSTRUCTION,
+        INVERSION_PRECISION,
         LABEL_ACCURACY,
         P_LEAK,
         PROTOTYPE_COSINE,
@@ -156,6 +164,10 @@ class GradientInversion(Attack):
     def stages(self) -> tuple[str, ...]:
         return self.at
 
+    def conditions(self, run: Outline) -> dict[str, str]:
+        labels = self.parameters().get("labels", "given")
+        return conditions(run, self.threat, probe=self.message == "probe", labels=labels)
+
     def seconds(self, run: Outline) -> float:
         taken = _updates.fewest(run, probe=False) if self.message == "update" else 1
         images = run.method.batch * taken if self.message == "update" else 1
@@ -181,7 +193,7 @@ class GradientInversion(Attack):
             else:
                 victims += [(i, victim) for victim in self._victims(view, b, rng)]
         whole = [victim for _, victim in victims]
-        found = engines.search(whole, self, self.engine, rng) if whole else []
+        found = engines.search(whole, self, self.engine, rng, view.progress) if whole else []
         nearest: dict[int, float] = {}
         for (i, victim), candidates in zip(victims, found, strict=True):
             near = min(c.mismatch for c in candidates)

@@ -201,7 +201,14 @@ class TestLimits:
         metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
         assert not [name for name in {*attacks, *metrics} if "member" in name]
         verbs = [n for n, _ in inspect.getmembers(View, inspect.isfunction) if n[0] != "_"]
-        assert sorted(verbs) == ["know", "loss_method", "messages", "same_as", "traffic"]
+        assert sorted(verbs) == [
+            "know",
+            "loss_method",
+            "messages",
+            "progress",
+            "same_as",
+            "traffic",
+        ]
 
     def test_methods_wrappers_and_tasks(self):
         text = self.point("There are")

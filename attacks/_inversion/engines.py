@@ -49,21 +49,25 @@ def search(
     """
     seeds = torch.randint(2**62, (len(victims), 2), generator=rng).tolist()
     found: list[list[Candidate]] = [[] for _ in victims]
-    done = _Share(tell, 2 * len(victims))
-    for i, victim in enumerate(victims):
-        if engine == "lbfgs" or (engine == "auto" and smooth(victim)):
-            more = engine == "auto"
-            found[i] += _from_random(victim, how, _dice(seeds[i][0]), more=more)
+    direct = [
+        i for i, v in enumerate(victims) if engine == "lbfgs" or (engine == "auto" and smooth(v))
+    ]
+    # Of a victim that is first tried directly and then by signed Adam, the ends are polished, too.
+    done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
+    for i in direct:
+        found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), more=engine == "auto")
         done.more(1)
     if engine == "lbfgs":
         return found
     left = [i for i in range(len(victims)) if not _certain(found[i])]
+    done.more(2 * (len(victims) - len(left)))
     for group in _groups(victims, left, how):
         ended = _adam(victims, group, how, seeds, done)
         for i in group:
             found[i] += ended[i]
-            if engine == "auto" and smooth(victims[i]):
+            if i in direct:
                 found[i] += [_polished(victims[i], c, how) for c in ended[i]]
+                done.more(1)
     tell(1.0)
     return found
 

@@ -104,6 +104,10 @@ class Attack(Spec):
         """The clients that a guess is about; its unit, unless the units are no clients."""
         return {guess.unit}
 
+    def conditions(self, run: Outline) -> dict[str, str]:
+        """What a reader compares two attacks of this kind by: name -> a few words for the page."""
+        return {}
+
     def seconds(self, run: Outline) -> float:
         """Predicted time on two cores; over ten minutes it is not run unless named."""
         return 1.0

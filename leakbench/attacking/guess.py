@@ -29,7 +29,8 @@ class Guess:
     # Why the attack has no guess for this unit; then ``tensors`` is empty, and the unit scores what
     # the blind guess scores.
     failed: str = ""
-    # What a reader should know: loss_did_not_fall, gradient_vanished, restarts_disagree.
+    # What a reader should know: loss_did_not_fall, gradient_vanished, restarts_disagree, and
+    # below_class_mean where what was found shows nothing.
     flags: tuple[str, ...] = ()
 
 

@@ -19,7 +19,7 @@ from leakbench.base.spec import Spec
 LARGEST = 2 * 1024**3  # bytes of a file of guesses, as of a run's record
 MOST = 1_000_000  # guesses in a file
 _TENSOR = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-Said = Literal["loss_did_not_fall", "gradient_vanished", "restarts_disagree"]
+Said = Literal["loss_did_not_fall", "gradient_vanished", "below_class_mean", "restarts_disagree"]
 
 
 class _Line(Spec):
@@ -32,7 +32,7 @@ class _Line(Spec):
     probe: int | None = Field(ge=0, le=10**9)
     accepted: bool
     failed: Annotated[str, StringConstraints(max_length=1000)]
-    flags: tuple[Said, ...] = Field(max_length=3)
+    flags: tuple[Said, ...] = Field(max_length=4)
 
 
 def read(path: Path) -> tuple[list[Guessed], Any]:

@@ -32,6 +32,7 @@ Role = Literal["attack", "floor", "control"]
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
 BEFORE, AFTER = "before", "after"  # what is sent outside the rounds
 CURVE = 20  # points of a curve over rounds, beside the stages
+PARTS = 100  # of one call of an attack, by which a bar moves
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,9 @@ def guessed(
             views[role] = View(threat, recording, t, control=role == "control")
         made: dict[Role, list[Guess]] = {}
         for role in roles:
-            progress(len(roles) * i + roles.index(role), len(roles) * steps, f"{name}, {stage}")
+            before, whole = len(roles) * i + roles.index(role), len(roles) * steps
+            views[role]._tell = _within(progress, before, whole, f"{name}, {stage}")
+            views[role].progress(0)
             again = role == "control" and views[role].same_as(views["attack"])
             made[role] = made["attack"] if again else call(views[role], role == "floor")
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
@@ -169,6 +172,23 @@ def guessed(
     listed = {GUESS: digest(fresh / GUESS)}
     write_sealed(fresh / NAME, {**meta, "files": listed})
     return fresh
+
+
+def _within(progress: Progress, before: int, whole: int, what: str) -> Callable[[float], None]:
+    """What moves the bar from the call numbered ``before``, of ``whole``, to the next.
+
+    By steps of a hundredth of a call, and told only when there is one: an attack may tell often.
+    """
+    told = -1
+
+    def tell(share: float) -> None:
+        nonlocal told
+        done = min(int(PARTS * share), PARTS - 1)
+        if done > told:
+            told = done
+            progress(PARTS * before + done, PARTS * whole, what)
+
+    return tell
 
 
 def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
@@ -196,6 +216,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
         "params": attack.parameters(),
         "threat": threat.parameters(),
         "reads": sorted(attack.attacks(Outline(recording, threat))),
+        "conditions": attack.conditions(Outline(recording, threat)),
         "order": attack.order,
         "paper": attack.paper,
         "metrics": {},

@@ -6,7 +6,7 @@ The transcript through the eyes of a declared observer, up to a round.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -70,6 +70,7 @@ class View:
         self._recording, self._lent = recording, Lent()
         self._control = control  # no business of an attack
         self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
+        self._tell: Callable[[float], None] = lambda _: None
         crossed = recording.control if control else recording.transcript
         self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
         self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
@@ -232,6 +233,10 @@ class View:
         if probe is None:
             return unit in names
         return (unit, self.round, probe) in {(m.sender, m.round, m.probe) for m in self._seen}
+
+    def progress(self, share: float) -> None:
+        """Say how much of the attack is done, in [0, 1]; a bar may move by it."""
+        self._tell(min(max(share, 0.0), 1.0))
 
     def _unwritten(self, who: str) -> None:
         """Nothing that was handed out has been written to.

@@ -11,6 +11,7 @@ from .exposure import EXPOSURE as EXPOSURE
 from .exposure import EXPOSURE_UNDIRECTED as EXPOSURE_UNDIRECTED
 from .images import IDENTIFICATION as IDENTIFICATION
 from .images import IDENTIFICATION_MATCHED as IDENTIFICATION_MATCHED
+from .images import INVERSION_PRECISION as INVERSION_PRECISION
 from .images import LPIPS as LPIPS
 from .images import MSE as MSE
 from .images import PSNR as PSNR

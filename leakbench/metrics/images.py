@@ -247,4 +247,26 @@ control the guesses are the images themselves: where all score 1 that is so by c
 no width.
 """
 
+INVERSION_PRECISION = Metric(
+    IDENTIFICATION.meaning.model_copy(
+        update={
+            "name": "inversion_precision",
+            "title": "precision of what is called found",
+            "short": "precision",
+            "verb": "is right about",
+            "about": (
+                "Of the images of the guesses that the attack itself accepts, the share that are"
+                " nearer to the true image than to every look-alike."
+            ),
+            "rank": 7,
+            "judges": False,
+        }
+    ),
+    needs=("x",),
+    score=_identified,
+    floor=_blind_identification,
+    accepted_only=True,
+)
+"""``IDENTIFICATION`` among the guesses that the attack accepted; the others are no units of it."""
+
 RECONSTRUCTION = (PSNR, SSIM, MSE, LPIPS, IDENTIFICATION)

@@ -63,6 +63,7 @@ class Attacker(Part):
     observer: tuple[str, ...] = ()
     knowledge: tuple[str, ...] = ()
     reads: tuple[str, ...] = Field((), exclude=True)  # the kinds of clients' messages it attacks
+    conditions: tuple[str, ...] = Field((), exclude=True)  # how it was made, in a few words each
 
     @property
     def made(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_meta
 from leakbench.base.meaning import Meaning
+from leakbench.base.printable_text import one_line
 from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RESULTS, RUNGS, STAGES, UNITS, Row
@@ -181,6 +182,7 @@ def _measured(
             observer=_several(row["observer"]),
             knowledge=_several(row["knowledge"]),
             reads=tuple(folder.meta.get("reads") or folder.meta["threat"].get("kinds", ())[:1]),
+            conditions=tuple(one_line(v) for v in folder.meta.get("conditions", {}).values()),
         ),
         meaning=meaning,
         stage=row["stage"],

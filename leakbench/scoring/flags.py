@@ -20,6 +20,8 @@ CARRIED |= {"unofficial_data", "mixed_code", "stale_run", "stale_attack"}
 CARRIED |= {"isolated", "submitted", "no_control"}
 # With these an attack says of a guess that its search did not converge.
 UNSETTLED = frozenset({"loss_did_not_fall", "restarts_disagree", "gradient_vanished"})
+# Of one guess also this: it is a blank. Of a row it says how the guesses scored.
+UNFOUND = UNSETTLED | {"below_class_mean"}
 
 OPEN = UNSETTLED | {"failed_units"}  # a row says with these that there may be more to find
 

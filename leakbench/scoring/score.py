@@ -54,7 +54,7 @@ class Checked:
     @classmethod
     def of(cls, guess: Guess, *, failed: bool) -> Self:
         """``failed``: there is no guess; that is never accepted."""
-        return cls(guess.accepted and not failed, not flags.UNSETTLED & {*guess.flags})
+        return cls(guess.accepted and not failed, not flags.UNFOUND & {*guess.flags})
 
 
 NOT_CHECKED = Checked(accepted=False, settled=True)  # a blind guess

@@ -25,7 +25,7 @@ def number_rows(data: ReportData) -> list[dict[str, Any]]:
     for s, n in numbers:
         name = n.attacker.name
         given = {k: v for k, v in n.attacker.params.items() if len(seen[name, k]) > 1}
-        told = ", ".join(f"{k} = {v}" for k, v in given.items())
+        told = ", ".join([*(f"{k} = {v}" for k, v in given.items()), *n.attacker.conditions])
         rows.append(_number_row(s, n) | {"given": told})
     return rows
 

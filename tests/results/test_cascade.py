@@ -52,6 +52,27 @@ def test_the_last_accepted_guess_of_a_unit_counts_and_the_first_stays_where_none
     assert m.attacker.params == {}
 
 
+def test_an_inversion_that_its_own_check_rejects_does_not_replace_an_accepted_weaker_one(
+    run: Path,
+) -> None:
+    """The stronger rung's guess counts where it is accepted, and nowhere else, however good."""
+    add_attack(
+        run, "gradient_inversion", [measure("identification", NONE, 0.1, ONES, accepted=range(5))]
+    )
+    strong = [measure("identification", ONES, 0.1, ONES, accepted=[4, 5])]
+    add_attack(run, "gradient_inversion", strong, rung="method", params={"attacker": "joint"})
+    found = [u.score for u in joined(run, "cascade").units["attack"]]
+    # 0 to 3: only the weaker is accepted; 4: both; 5: only the stronger; the rest: neither.
+    assert found == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_a_rejected_weaker_inversion_gives_way_to_an_accepted_stronger_one(run: Path) -> None:
+    add_attack(run, "gradient_inversion", [measure("identification", ONES, 0.1, ONES)])
+    told = [measure("identification", first(3), 0.1, ONES, accepted=range(N))]
+    add_attack(run, "gradient_inversion", told, rung="method", params={"attacker": "joint"})
+    assert [u.score for u in joined(run, "cascade").units["attack"]] == first(3)
+
+
 def test_floor_and_control_follow_the_attack_picked(run: Path) -> None:
     add_attack(run, "one", [measure("p_leak", NONE, LOW, first(9))], rung="transcript")
     add_attack(

@@ -353,6 +353,20 @@ def test_images_of_one_client_share_a_cluster(fedavg, tmp_path):
     assert results(folder, "psnr")["interval"] == "student"
 
 
+def test_an_inversions_precision_is_of_what_it_accepts_alone(fedavg, tmp_path):
+    run = copied(fedavg, tmp_path)
+    good, floor = rebuilt(run, lambda x, j: x if j % 2 else 1 - x, count=20)
+    sure = [replace(g, accepted=j % 2 == 1 or j == 0) for j, g in enumerate(good)]
+    folder = scored(run, sure, floor)
+    found = results(folder, "inversion_precision")
+    assert found["n"] == 11
+    assert found["value"] == pytest.approx(10 / 11)
+    assert results(folder, "identification")["value"] == pytest.approx(0.5)
+    none = scored(run, good, floor)
+    told = {m["metric"]: m["reason"] for m in read_sealed(none / "attack.json")["missing"]}
+    assert "accepted none of its 20 guesses" in told["inversion_precision"]
+
+
 def test_one_image_of_each_client_is_independent(fedavg, tmp_path):
     run = copied(fedavg, tmp_path)
     good, floor = rebuilt(run, lambda x, j: x + 0.1, count=99)
