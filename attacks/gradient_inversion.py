@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
-from attacks._inversion import check, engines
+from attacks._inversion import check, engines, priors
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
@@ -49,6 +49,10 @@ class GradientInversion(Attack):
     net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
     victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
     ``breaching``: the package of Geiping et al.; naive only.
+
+    ``prior`` = decoder: the attacker has images of its own, and learns from them the way back from
+    the gradients of this very model, victim by victim; the searches start from what that makes of
+    the victim's gradient (see ``attacks._inversion.priors``).
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -84,6 +88,9 @@ class GradientInversion(Attack):
             " (breaching: as it is, and to the end)"
         ),
     )
+    prior: Literal["none", "decoder"] = Field(
+        "none", description="what auxiliary images teach: nothing, or where to start"
+    )
     side_by_side: int = Field(
         0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
@@ -102,12 +109,17 @@ class GradientInversion(Attack):
             "generator",
             "identifier",
         )
+        if self.prior == "decoder":
+            return ThreatModel(
+                kinds=kinds, knows=("method", "facts", "labels", "aux_data"), rung="public"
+            )
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
         return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
+        knows = (*self.threat.knows, "aux_data")
+        return self.threat.model_copy(update={"knows": tuple(dict.fromkeys(knows))})
 
     def obstacle(self, run: Outline) -> str:
         m, probe = run.method, self.message == "probe"
@@ -124,6 +136,16 @@ class GradientInversion(Attack):
             return f"{took}, and {self._most} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
+        return self._untaught(run) if self.prior == "decoder" else ""
+
+    def _untaught(self, run: Outline) -> str:
+        """Why there can be no decoder; empty where there can."""
+        if self.engine in ("breaching", "lbfgs"):
+            return f"{self.engine} starts at random: use prior=none, or engine=auto or signed_adam"
+        if not run.holds("aux_data"):
+            return "the run holds no auxiliary data to train a decoder on"
+        if run.auxiliary < priors.LEAST:
+            return f"{run.auxiliary} auxiliary examples are too few: a decoder needs {priors.LEAST}"
         return ""
 
     @property
@@ -140,7 +162,12 @@ class GradientInversion(Attack):
             run.module()(torch.zeros(1, *run.facts.shape))
         once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
         searches = 5 if self.engine == "auto" else 1
-        return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
+        taught = 0.0
+        if self.prior == "decoder":  # of simple gradients, a third of the operations each
+            count = min(priors.COUNT, run.auxiliary)
+            taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
+        searched = 2 * self.restarts * searches * self.steps * once
+        return len(self.at) * self.targets * (searched + taught)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
@@ -157,7 +184,8 @@ class GradientInversion(Attack):
             else:
                 victims[i] = self._victim(view, b, rng)
         whole = list(victims.values())
-        found = engines.search(whole, self, self.engine, rng) if whole else []
+        aux = view.know("aux_data") if self.prior == "decoder" else None
+        found = engines.search(whole, self, self.engine, rng, aux=aux) if whole else []
         for (i, victim), candidates in zip(victims.items(), found, strict=True):
             made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
         return [made[i] for i in range(len(sent))]

@@ -1,0 +1,140 @@
+"""What auxiliary images are worth to gradient inversion: single images of CIFAR-100, untrained nets,
+signed Adam with and without `prior=decoder`.
+
+python benchmarks/inversion_priors.py [file.md]      prints the table; with a file it is also written
+there, with command and commit
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attacks import _updates
+from attacks._inversion import check, engines, priors
+from attacks._inversion.victims import Victim
+from attacks.gradient_inversion import GradientInversion
+from leakbench.attacking import Transcript, View
+from leakbench.base import provenance
+from leakbench.base.streams import Rng
+from leakbench.data import image_sets
+from leakbench.federation import Examples
+from leakbench.models import MODELS, initialise
+
+NETS = (("resnet8", 16), ("cnn", 8), ("lenet", 12))
+SEEDS = range(3)
+EACH = 2  # images of a seed
+AUX = 2000  # as many as the task `cifar100` grants, of its official test set
+STEPS = 150
+WAYS = ("auxiliary mean of the class", "decoder alone", "prior=none", "prior=decoder")
+MEANING = (
+    (
+        f"CIFAR-100, one training image an update, labels given, untrained nets; {len(SEEDS)} seeds"
+        f" of {EACH} images, {AUX} auxiliary images out of the"
+    ),
+    (
+        f"official test set. `engine=signed_adam`, {STEPS} steps, two starts, one thread. PSNR in dB:"
+        " the mean over images, of each seed beside"
+    ),
+    "it; seconds are the processor's, of one image.",
+)
+
+
+@dataclass
+class Found:
+    """What one way made of one image."""
+
+    psnr: float
+    seconds: float
+
+
+def sets(seed: int) -> tuple[Examples, Examples]:
+    """``EACH`` victims' images and the attacker's own, from two official sets."""
+    (x, y), (own, of) = image_sets.load("cifar100")
+    dice = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(x), generator=dice)[:EACH]
+    mine = torch.randperm(len(own), generator=dice)[:AUX]
+    return Examples(x[rows].float() / 255, y[rows]), Examples(own[mine].float() / 255, of[mine])
+
+
+def victims(net: str, width: int, images: Examples, aux: Examples) -> list[Victim]:
+    """An update of one step on each image."""
+    module = MODELS[net]((3, 32, 32), 100, width)
+    start = Rng(0, "benchmark", torch.tensor(0), torch.float32)
+    module.load_state_dict(initialise(module, start))
+    said = Transcript(module, F.cross_entropy, batch=1, lr=0.1, aux_data=(aux.x, aux.y))
+    for i in range(EACH):
+        loss = F.cross_entropy(module(images.x[i : i + 1]), images.y[i : i + 1])
+        slopes = torch.autograd.grad(loss, list(module.parameters()))
+        sent = [-0.1 * g for g in slopes]
+        said.add("update", sent, sender=f"client/{i}", labels=images.y[i : i + 1])
+    view = View(GradientInversion(message="update").threat, said, 1)
+    behind = _updates.shortest(view, probe=False, most=1)
+    return [Victim(view, b, b.labels, {}, (), i) for i, b in enumerate(behind)]
+
+
+def psnr(x: Tensor, truth: Tensor) -> float:
+    """In dB, of images in [0, 1]."""
+    return -10 * float((x.clamp(0, 1) - truth).square().mean().log10())
+
+
+def tried(way: str, victim: Victim, truth: Tensor, aux: Examples) -> Found:
+    """One way on one image."""
+    dice, began = torch.Generator().manual_seed(victim.seed), time.process_time()
+    if way == WAYS[0]:
+        own = aux.x[aux.y == victim.labels[0]]
+        x = (own if len(own) else aux.x).mean(0)
+    elif way == WAYS[1]:
+        x = priors.guess(victim, aux, dice)[0]
+    else:
+        how = GradientInversion(message="update", engine="signed_adam", steps=STEPS)
+        given = aux if way == WAYS[3] else None
+        (found,) = engines.search([victim], how, how.engine, dice, aux=given)
+        x = check.judge(victim, found, how).best.x[0]
+    return Found(psnr(x, truth), time.process_time() - began)
+
+
+def rows() -> Iterator[str]:
+    """A line of the table for each net and way."""
+    for net, width in NETS:
+        found: dict[str, list[list[Found]]] = {way: [] for way in WAYS}
+        for seed in SEEDS:
+            images, aux = sets(seed)
+            who = victims(net, width, images, aux)
+            for way in WAYS:
+                found[way].append([tried(way, v, images.x[i], aux) for i, v in enumerate(who)])
+        for way, of_seeds in found.items():
+            means = [sum(f.psnr for f in of) / EACH for of in of_seeds]
+            seconds = sum(f.seconds for of in of_seeds for f in of) / (EACH * len(SEEDS))
+            each = ", ".join(f"{m:.1f}" for m in means)
+            mean = sum(means) / len(means)
+            yield f"| {net}, {width} | {way} | {mean:.1f} | {each} | {seconds:.1f} |"
+
+
+def main(out: Path | None) -> None:
+    torch.set_num_threads(1)
+    lines = ["| net, width | way | PSNR | of each seed | seconds |", "|---|---|---|---|---|"]
+    print("\n".join(lines))
+    for line in rows():
+        print(line, flush=True)
+        lines.append(line)
+    if out:
+        commit, dirty = provenance.source()
+        made = (
+            f"`python benchmarks/inversion_priors.py {out}`, commit"
+            f" {commit}{' with changes' if dirty else ''}."
+        )
+        title = "# What auxiliary images are worth to gradient inversion"
+        text = "\n".join([title, "", made, "", *MEANING, "", *lines, ""])
+        out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
