@@ -1,8 +1,8 @@
-"""What auxiliary images are worth to gradient inversion: single images of CIFAR-100, untrained nets,
-signed Adam with and without `prior=decoder`.
+"""What auxiliary images are worth to gradient inversion: single images of CIFAR-100, untrained
+nets, signed Adam with and without `prior=decoder`.
 
-python benchmarks/inversion_priors.py [file.md]      prints the table; with a file it is also written
-there, with command and commit
+python benchmarks/inversion_priors.py [file.md]      prints the table; with a file it is also
+written there, with command and commit
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attacks import _updates
-from attacks._inversion import check, engines, priors
+from attacks._inversion import check, engines
 from attacks._inversion.victims import Victim
 from attacks.gradient_inversion import GradientInversion
 from leakbench.attacking import Transcript, View
@@ -26,9 +25,9 @@ from leakbench.base import provenance
 from leakbench.base.streams import Rng
 from leakbench.data import image_sets
 from leakbench.federation import Examples
-from leakbench.models import MODELS, initialise
+from leakbench.models.networks import MODELS, initialise
 
-NETS = (("resnet8", 16), ("cnn", 8), ("lenet", 12))
+NETS = (("resnet8", 16), ("cnn", 8))
 SEEDS = range(3)
 EACH = 2  # images of a seed
 AUX = 2000  # as many as the task `cifar100` grants, of its official test set
@@ -40,19 +39,11 @@ MEANING = (
         f" of {EACH} images, {AUX} auxiliary images out of the"
     ),
     (
-        f"official test set. `engine=signed_adam`, {STEPS} steps, two starts, one thread. PSNR in dB:"
-        " the mean over images, of each seed beside"
+        f"official test set. `engine=signed_adam`, {STEPS} steps, two starts, one thread. PSNR in"
+        " dB: the mean over images, of each seed beside"
     ),
     "it; seconds are the processor's, of one image.",
 )
-
-
-@dataclass
-class Found:
-    """What one way made of one image."""
-
-    psnr: float
-    seconds: float
 
 
 def sets(seed: int) -> tuple[Examples, Examples]:
@@ -61,7 +52,7 @@ def sets(seed: int) -> tuple[Examples, Examples]:
     dice = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(x), generator=dice)[:EACH]
     mine = torch.randperm(len(own), generator=dice)[:AUX]
-    return Examples(x[rows].float() / 255, y[rows]), Examples(own[mine].float() / 255, of[mine])
+    return Examples(x[rows], y[rows], torch.float32), Examples(own[mine], of[mine], torch.float32)
 
 
 def victims(net: str, width: int, images: Examples, aux: Examples) -> list[Victim]:
@@ -85,55 +76,53 @@ def psnr(x: Tensor, truth: Tensor) -> float:
     return -10 * float((x.clamp(0, 1) - truth).square().mean().log10())
 
 
-def tried(way: str, victim: Victim, truth: Tensor, aux: Examples) -> Found:
-    """One way on one image."""
-    dice, began = torch.Generator().manual_seed(victim.seed), time.process_time()
-    if way == WAYS[0]:
-        own = aux.x[aux.y == victim.labels[0]]
-        x = (own if len(own) else aux.x).mean(0)
-    elif way == WAYS[1]:
-        x = priors.guess(victim, aux, dice)[0]
-    else:
-        how = GradientInversion(message="update", engine="signed_adam", steps=STEPS)
-        given = aux if way == WAYS[3] else None
+def tried(victim: Victim, truth: Tensor, aux: Examples) -> dict[str, tuple[float, float]]:
+    """{way: (PSNR, seconds of the processor)} on one image."""
+    own = aux.x[aux.y == victim.labels[0]]
+    out = {WAYS[0]: (psnr((own if len(own) else aux.x).mean(0), truth), 0.0)}
+    how = GradientInversion(message="update", engine="signed_adam", steps=STEPS)
+    for way, given in ((WAYS[2], None), (WAYS[3], aux)):
+        dice, began = torch.Generator().manual_seed(victim.seed), time.process_time()
         (found,) = engines.search([victim], how, how.engine, dice, aux=given)
-        x = check.judge(victim, found, how).best.x[0]
-    return Found(psnr(x, truth), time.process_time() - began)
+        best = check.judge(victim, found, how).best
+        out[way] = (psnr(best.x[0], truth), time.process_time() - began)
+        for alone in [c for c in found if c.engine == "decoder"]:
+            out[WAYS[1]] = (psnr(alone.x[0], truth), out[way][1] - out[WAYS[2]][1])
+    return out
 
 
-def rows() -> Iterator[str]:
-    """A line of the table for each net and way."""
-    for net, width in NETS:
-        found: dict[str, list[list[Found]]] = {way: [] for way in WAYS}
-        for seed in SEEDS:
-            images, aux = sets(seed)
-            who = victims(net, width, images, aux)
-            for way in WAYS:
-                found[way].append([tried(way, v, images.x[i], aux) for i, v in enumerate(who)])
-        for way, of_seeds in found.items():
-            means = [sum(f.psnr for f in of) / EACH for of in of_seeds]
-            seconds = sum(f.seconds for of in of_seeds for f in of) / (EACH * len(SEEDS))
-            each = ", ".join(f"{m:.1f}" for m in means)
-            mean = sum(means) / len(means)
-            yield f"| {net}, {width} | {way} | {mean:.1f} | {each} | {seconds:.1f} |"
+def lines_of(net: str, width: int) -> Iterator[str]:
+    """A line of the table for each way."""
+    found = []
+    for seed in SEEDS:
+        images, aux = sets(seed)
+        who = victims(net, width, images, aux)
+        found.append([tried(v, images.x[i], aux) for i, v in enumerate(who)])
+    for way in WAYS:
+        means = [sum(f[way][0] for f in of) / EACH for of in found]
+        seconds = sum(f[way][1] for of in found for f in of) / (EACH * len(SEEDS))
+        each = ", ".join(f"{m:.1f}" for m in means)
+        mean = sum(means) / len(means)
+        yield f"| {net}, {width} | {way} | {mean:.1f} | {each} | {seconds:.1f} |"
 
 
 def main(out: Path | None) -> None:
     torch.set_num_threads(1)
+    commit, dirty = provenance.source()
     lines = ["| net, width | way | PSNR | of each seed | seconds |", "|---|---|---|---|---|"]
     print("\n".join(lines))
-    for line in rows():
-        print(line, flush=True)
-        lines.append(line)
-    if out:
-        commit, dirty = provenance.source()
-        made = (
-            f"`python benchmarks/inversion_priors.py {out}`, commit"
-            f" {commit}{' with changes' if dirty else ''}."
-        )
-        title = "# What auxiliary images are worth to gradient inversion"
-        text = "\n".join([title, "", made, "", *MEANING, "", *lines, ""])
-        out.write_text(text, encoding="utf-8")
+    for net, width in NETS:
+        for line in lines_of(net, width):
+            print(line, flush=True)
+            lines.append(line)
+        if out:
+            made = (
+                f"`python benchmarks/inversion_priors.py {out}`, commit"
+                f" {commit}{' with changes' if dirty else ''}."
+            )
+            title = "# What auxiliary images are worth to gradient inversion"
+            text = "\n".join([title, "", made, "", *MEANING, "", *lines, ""])
+            out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
