@@ -196,7 +196,7 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The sixteen attacks are passive"), registry.names("attacks")
+        text, attacks = self.point("The seventeen attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
         assert not [name for name in {*attacks, *metrics} if "member" in name]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks._inversion import lbfgs, priors, signed_adam
-from attacks._inversion.stack import Stack
+from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import variation, weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 from leakbench.federation import Examples
@@ -159,10 +159,11 @@ def _adam(
         def tell(of: float, before: float = before, share: float = share) -> None:
             done.more(before + share * of - done.done)
 
+        at = {k: v.to(stack.first.device) for k, v in stacked(begun).items()}
         x, free, _ = signed_adam.descend(
             stack,
-            torch.stack([s["x"] for s in begun]).to(stack.first.device),
-            {k: torch.stack([s[k] for s in begun]).to(stack.first.device) for k in _free(begun[0])},
+            at["x"],
+            {k: v for k, v in at.items() if k != "x"},
             steps=how.steps,
             weight=weight(how.total_variation, stack.facts.shape),
             box=not stack.facts.signal,
@@ -178,10 +179,6 @@ def _adam(
 def _rate(guesses: Mapping[int, Tensor], i: int, restart: int) -> float:
     """The first search of a victim with a guess starts near its end, and is not to leave it."""
     return signed_adam.NEAR_RATE if i in guesses and restart == 0 else signed_adam.RATE
-
-
-def _free(start: Mapping[str, Tensor]) -> list[str]:
-    return [k for k in start if k != "x"]
 
 
 def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ EVERY = [
     ("exposure", {}, "flea"),
     ("reidentification", {}, "flea"),
     ("decoder", {"epochs": 1, "steps": 4}, "flea"),
+    ("feature_inversion", {"epochs": 1, "steps": 4, "iterations": 1}, "flea"),
     ("adversarial_examples", {}, "fedaa"),
 ]
 KNOWS = ("method", "facts", "labels", "aux_data")
