@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -97,10 +98,12 @@ def lines_of(net: str, width: int) -> Iterator[str]:
     for seed in SEEDS:
         images, aux = sets(seed)
         who = victims(net, width, images, aux)
-        found.append([tried(v, images.x[i], aux) for i, v in enumerate(who)])
+        pairs = zip(who, images.x, strict=True)
+        found.append([tried(v, truth, aux) for v, truth in pairs])
     for way in WAYS:
-        means = [sum(f[way][0] for f in of) / EACH for of in found]
-        seconds = sum(f[way][1] for of in found for f in of) / (EACH * len(SEEDS))
+        each_way = [f[way] for f in chain.from_iterable(found)]
+        table = torch.tensor(each_way).view(len(found), EACH, 2)
+        means, seconds = table[..., 0].mean(1).tolist(), float(table[..., 1].mean())
         each = ", ".join(f"{m:.1f}" for m in means)
         mean = sum(means) / len(means)
         yield f"| {net}, {width} | {way} | {mean:.1f} | {each} | {seconds:.1f} |"
