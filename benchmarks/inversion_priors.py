@@ -51,7 +51,8 @@ TRIED = (
     " near): a ridge decoder 16.5",
     "dB, a second regression about its guess +0.5 and +1.4 on the two images measured, a third and"
     " later ones nothing or less; signed Adam from the",
-    "auxiliary image whose gradient matches best, with the term on the head's input, 13.6; codes of 200 principal components searched"
+    "auxiliary image whose gradient matches best, with the term on the head's input, 13.6; codes"
+    " of 200 principal components searched"
     " by the gradient, from the decoder's guess, 14.0,",
     "worse than the guess itself. Without auxiliary images: 13.1 dB as it is; a term on the head's"
     " input 14.2 at weight 1 and 11.7 at 10;",
