@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
-from attacks._inversion import check, engines
+from attacks._inversion import check, engines, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, replayed
@@ -58,6 +58,10 @@ class GradientInversion(Attack):
     net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
     victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
     ``breaching``: the package of Geiping et al.; naive only.
+
+    ``prior`` = decoder: the attacker has images of its own, and learns from them the way back from
+    the gradients of this very model, victim by victim; the searches start from what that makes of
+    the victim's gradient (see ``attacks._inversion.priors``).
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -110,6 +114,9 @@ class GradientInversion(Attack):
             " (breaching: as it is, and to the end)"
         ),
     )
+    prior: Literal["none", "decoder"] = Field(
+        "none", description="what auxiliary images teach: nothing, or where to start"
+    )
     side_by_side: int = Field(
         0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
@@ -128,13 +135,17 @@ class GradientInversion(Attack):
             "generator",
             "identifier",
         )
-        rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
         told: Literal["labels", "sizes"] = "labels" if self.labels == "given" else "sizes"
-        return ThreatModel(kinds=kinds, knows=("method", "facts", told), rung=rung)
+        rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
+        threat = ThreatModel(kinds=kinds, knows=("method", "facts", told), rung=rung)
+        if self.prior == "none":
+            return threat
+        return threat.model_copy(update={"knows": (*threat.knows, "aux_data"), "rung": "public"})
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
+        knows = (*self.threat.knows, "aux_data")
+        return self.threat.model_copy(update={"knows": tuple(dict.fromkeys(knows))})
 
     def obstacle(self, run: Outline) -> str:
         m, probe = run.method, self.message == "probe"
@@ -155,6 +166,16 @@ class GradientInversion(Attack):
             return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
+        return self._untaught(run) if self.prior == "decoder" else ""
+
+    def _untaught(self, run: Outline) -> str:
+        """Why there can be no decoder; empty where there can."""
+        if self.engine in ("breaching", "lbfgs"):
+            return f"{self.engine} starts at random: use prior=none, or engine=auto or signed_adam"
+        if not run.holds("aux_data"):
+            return "the run holds no auxiliary data to train a decoder on"
+        if run.auxiliary < priors.LEAST:
+            return f"{run.auxiliary} auxiliary examples are too few: a decoder needs {priors.LEAST}"
         return ""
 
     def _most(self, method: Defense) -> int:
@@ -176,7 +197,12 @@ class GradientInversion(Attack):
         once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
         searches = 5 if self.engine == "auto" else 1
         searches *= class_labels.TRIED if self.labels == "solved" else 1
-        return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
+        taught = 0.0
+        if self.prior == "decoder":  # of simple gradients, a third of the operations each
+            count = min(priors.COUNT, run.auxiliary)
+            taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
+        searched = 2 * self.restarts * searches * self.steps * once
+        return len(self.at) * self.targets * (searched + taught)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
@@ -193,7 +219,8 @@ class GradientInversion(Attack):
             else:
                 victims += [(i, victim) for victim in self._victims(view, b, rng)]
         whole = [victim for _, victim in victims]
-        found = engines.search(whole, self, self.engine, rng, view.progress) if whole else []
+        aux = view.know("aux_data") if self.prior == "decoder" else None
+        found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
         nearest: dict[int, float] = {}
         for (i, victim), candidates in zip(victims, found, strict=True):
             near = min(c.mismatch for c in candidates)
