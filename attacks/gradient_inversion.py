@@ -15,8 +15,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from attacks import _matching, _updates
-from attacks._inversion import check, engines
+from attacks import _updates
+from attacks._inversion import breaching, check, engines
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
 from leakbench.federation import party
@@ -48,7 +48,8 @@ class GradientInversion(Attack):
     All engines match the gradient's direction (a clipped update keeps it). ``auto``: what fits the
     net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
     victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
-    ``breaching``: the package of Geiping et al.; naive only.
+    ``breaching``: the package of Geiping et al., as a cross-check, by the ``package`` that is
+    chosen; naive only.
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -61,6 +62,13 @@ class GradientInversion(Attack):
     )
     engine: Literal["auto", "signed_adam", "lbfgs", "breaching"] = Field(
         "auto", description="the optimiser; auto: what fits the net, the best match kept"
+    )
+    package: Literal["invertinggradients", "modern", "analytic"] = Field(
+        "modern",
+        description=(
+            "engine=breaching: which of its attacks; analytic: one image of a net whose first"
+            " layer is linear, exact"
+        ),
     )
     message: Literal["probe", "update"] = Field(
         "probe", description="single-image updates, or the real ones"
@@ -81,7 +89,7 @@ class GradientInversion(Attack):
         ge=0,
         description=(
             "weight of the total variation at first, of images of 32 pixels; it falls on the way"
-            " (breaching: as it is, and to the end)"
+            " (breaching: two thirds of it, or modern one third, which is the package's own, stay)"
         ),
     )
     side_by_side: int = Field(
@@ -124,6 +132,8 @@ class GradientInversion(Attack):
             return f"{took}, and {self._most} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
+        if self.engine == "breaching":
+            return breaching.refusal(run, self, probe=probe)
         return ""
 
     @property
@@ -152,12 +162,13 @@ class GradientInversion(Attack):
             )
             if norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
-            elif self.engine == "breaching":
-                made[i] = self._breached(view, b, rng)
             else:
                 victims[i] = self._victim(view, b, rng)
         whole = list(victims.values())
-        found = engines.search(whole, self, self.engine, rng) if whole else []
+        if self.engine == "breaching":
+            found = breaching.search(whole, self, rng)
+        else:
+            found = engines.search(whole, self, self.engine, rng) if whole else []
         for (i, victim), candidates in zip(victims.items(), found, strict=True):
             made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
         return [made[i] for i in range(len(sent))]
@@ -232,16 +243,6 @@ class GradientInversion(Attack):
         named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
         tensors = {"x": best.x.to(view.dtype), **solved, **named}
         return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
-
-    def _breached(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
-        m = b.message
-        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
-        private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
-        found = _matching.breached(replay, b.labels, private, self, rng)
-        if not bool(found.x.isfinite().all()):
-            return self._none(m, "the search diverged", found.flags)
-        tensors = {"x": found.x.to(view.dtype)}
-        return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
         return Guess(m.sender, m.round, probe=m.probe, failed=why, flags=flags)

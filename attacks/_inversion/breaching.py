@@ -1,0 +1,166 @@
+"""The package `breaching` as a cross-check: another's search, of the same gradient and loss.
+
+Each victim's loss is the method's own, replayed in the mode that the victim had (BatchNorm by the
+batch's statistics, in training), so any method is attacked that our own engines attack. Private
+inputs are taken as they are. Where the searches end is measured by our own stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attacks._inversion import package
+from attacks._inversion.packaged import Loss, told
+from attacks._inversion.signed_adam import patterned
+from attacks._inversion.stack import Stack
+from attacks._inversion.variation import variation, weight
+from attacks._inversion.victims import Candidate, Victim
+from leakbench.attacking import Outline
+from leakbench.base import UsageError
+
+ANALYTIC = "analytic"
+PATTERNED = ("modern",)  # those that start from a pattern
+# Of `total_variation`, which at its default of 0.3 makes the package's own weights, to the end.
+SHARES = {"invertinggradients": 2 / 3, "modern": 1 / 3}
+CLEAR = 0.1  # of the largest slope by a bias: units below it say little beside rounding
+
+
+class Settings(Protocol):
+    """What of the attack's fields is read here."""
+
+    @property
+    def package(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def total_variation(self) -> float: ...
+
+
+def search(
+    victims: Sequence[Victim],
+    how: Settings,
+    rng: torch.Generator,
+    tell: Callable[[float], None] = lambda _: None,
+) -> list[list[Candidate]]:
+    """Each victim's candidates, one for every restart; one after another, in single precision.
+
+    ``analytic`` needs no restart, and one image.
+    """
+    seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
+    if how.package == ANALYTIC:
+        return [[_measured(v, _divided(v), 0)] for v in victims]
+    done, all_of_it = [0], max(len(victims) * how.restarts * how.steps, 1)
+
+    def count() -> None:
+        done[0] += 1
+        tell(min(done[0] / all_of_it, 1.0))
+
+    found = []
+    for victim, own in zip(victims, seeds, strict=True):
+        dice = [torch.Generator().manual_seed(s) for s in own]
+        ends = [_searched(victim, how, d, count) for d in dice]
+        found.append([_measured(victim, x, r) for r, x in enumerate(ends)])
+    return found
+
+
+def refusal(run: Outline, how: Settings, *, probe: bool) -> str:
+    """Why the package cannot attack this run's updates; empty if it can."""
+    if len(run.facts.shape) != 3:
+        return f"breaching takes images (C, H, W), and inputs are {tuple(run.facts.shape)}"
+    if how.package != ANALYTIC:
+        return ""
+    if not probe and run.method.batch > 1:
+        return f"analytic tells one image from an update, and a batch has {run.method.batch}"
+    if not first_linear(run.module(), run.facts.shape):
+        return "analytic needs a net whose first layer is linear with a bias"
+    return ""
+
+
+def first_linear(module: nn.Module, shape: Sequence[int]) -> str:
+    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
+    at = next(module.parameters())
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
+    read: list[str] = []
+
+    def follow(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def see(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
+                read.append(name)
+
+        return see
+
+    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
+    was = {m: m.training for m in module.modules()}
+    try:
+        with torch.no_grad():
+            module.eval()(x)
+    finally:
+        for m, training in was.items():
+            m.training = training
+        for hook in hooks:
+            hook.remove()
+    return read[0] if read else ""
+
+
+def _searched(
+    victim: Victim, how: Settings, dice: torch.Generator, count: Callable[[], None]
+) -> Tensor:
+    """Where one search of one victim ends, (B, C, H, W)."""
+    shape, device = victim.shape, victim.replay(torch.float32).device
+    if how.package in PATTERNED:
+        start = patterned(shape, dice)
+    else:
+        start = torch.randn(*shape, generator=dice)
+    tv = SHARES.get(how.package, 0.0) * weight(how.total_variation, shape[1:])
+    config = package.configured(how.package, steps=how.steps, variation=tv, channels=shape[1])
+    features = told(victim) if how.package == "modern" else None
+    loss = Loss(victim, torch.float32)
+    try:
+        return package.solve(
+            loss,
+            loss.gradient,
+            start.to(device),
+            config,
+            generator=dice,
+            features=features,
+            progress=count,
+        )
+    finally:
+        if features is not None:
+            features.hook.remove()
+
+
+def _divided(victim: Victim) -> Tensor:
+    """The one image that the first layer read: its slopes by weights over those by biases.
+
+    By the package's own division, over the units that say most.
+    """
+    replay = victim.replay(torch.float64)
+    name, seen = first_linear(replay.module, replay.facts.shape), replay.observed()
+    biases = seen.get(f"{name}.bias")
+    if len(victim.labels) != 1 or not name or biases is None:
+        raise UsageError(
+            f"analytic tells one image, of a net whose first layer is linear with a bias; this"
+            f" update is of {len(victim.labels)}. Take package=modern."
+        )
+    clear = biases.abs() > CLEAR * biases.abs().max()
+    image = package.divided(seen[f"{name}.weight"][clear], biases[clear])
+    return image.reshape(victim.shape)
+
+
+def _measured(victim: Victim, x: Tensor, restart: int) -> Candidate:
+    """The candidate with its mismatch, in double precision and without any prior."""
+    stack, x = Stack([victim], torch.float64), x.double()
+    with torch.no_grad():
+        value = float(stack.mismatch(x[None], {}))
+        many = float(variation(x[None]))
+    found = value if math.isfinite(value) else math.inf
+    return Candidate(x, {}, found, many, "breaching", restart)
