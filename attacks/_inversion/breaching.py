@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from attacks._inversion import package
-from attacks._inversion.packaged import Loss, told
+from attacks._inversion.packaged import VictimLoss, told
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation, weight
-from attacks._inversion.victims import Candidate, Victim
+from attacks._inversion.victims import Candidate, Settings, Victim
 from leakbench.attacking import Outline
 from leakbench.base import UsageError
 
@@ -30,32 +30,26 @@ SHARES = {"invertinggradients": 2 / 3, "modern": 1 / 3}
 CLEAR = 0.1  # of the largest slope by a bias: units below it say little beside rounding
 
 
-class Settings(Protocol):
+class PackageSettings(Settings, Protocol):
     """What of the attack's fields is read here."""
 
     @property
     def package(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def restarts(self) -> int: ...
-    @property
-    def total_variation(self) -> float: ...
 
 
 def search(
     victims: Sequence[Victim],
-    how: Settings,
+    how: PackageSettings,
     rng: torch.Generator,
     tell: Callable[[float], None] = lambda _: None,
 ) -> list[list[Candidate]]:
     """Each victim's candidates, one for every restart; one after another, in single precision.
 
-    ``analytic`` needs no restart, and one image.
+    ``analytic`` has two at most: every other unit of the layer tells the image anew.
     """
     seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
     if how.package == ANALYTIC:
-        return [[_measured(v, _divided(v), 0)] for v in victims]
+        return [[_measured(v, x, r) for r, x in enumerate(_divided(v, how))] for v in victims]
     done, all_of_it = [0], max(len(victims) * how.restarts * how.steps, 1)
 
     def count() -> None:
@@ -70,7 +64,7 @@ def search(
     return found
 
 
-def refusal(run: Outline, how: Settings, *, probe: bool) -> str:
+def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
     """Why the package cannot attack this run's updates; empty if it can."""
     if len(run.facts.shape) != 3:
         return f"breaching takes images (C, H, W), and inputs are {tuple(run.facts.shape)}"
@@ -111,7 +105,7 @@ def first_linear(module: nn.Module, shape: Sequence[int]) -> str:
 
 
 def _searched(
-    victim: Victim, how: Settings, dice: torch.Generator, count: Callable[[], None]
+    victim: Victim, how: PackageSettings, dice: torch.Generator, count: Callable[[], None]
 ) -> Tensor:
     """Where one search of one victim ends, (B, C, H, W)."""
     shape, device = victim.shape, victim.replay(torch.float32).device
@@ -122,7 +116,7 @@ def _searched(
     tv = SHARES.get(how.package, 0.0) * weight(how.total_variation, shape[1:])
     config = package.configured(how.package, steps=how.steps, variation=tv, channels=shape[1])
     features = told(victim) if how.package == "modern" else None
-    loss = Loss(victim, torch.float32)
+    loss = VictimLoss(victim, torch.float32)
     try:
         return package.solve(
             loss,
@@ -138,10 +132,11 @@ def _searched(
             features.hook.remove()
 
 
-def _divided(victim: Victim) -> Tensor:
+def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
     """The one image that the first layer read: its slopes by weights over those by biases.
 
-    By the package's own division, over the units that say most.
+    By the package's own division, over the units that say most; with restarts over every other of
+    them and over the rest, which agree where there was one image.
     """
     replay = victim.replay(torch.float64)
     name, seen = first_linear(replay.module, replay.facts.shape), replay.observed()
@@ -151,9 +146,11 @@ def _divided(victim: Victim) -> Tensor:
             f"analytic tells one image, of a net whose first layer is linear with a bias; this"
             f" update is of {len(victim.labels)}. Take package=modern."
         )
-    clear = biases.abs() > CLEAR * biases.abs().max()
-    image = package.divided(seen[f"{name}.weight"][clear], biases[clear])
-    return image.reshape(victim.shape)
+    clear = (biases.abs() > CLEAR * biases.abs().max()).nonzero().flatten()
+    several = min(how.restarts, 2, len(clear))
+    halves = [clear[k::several] for k in range(several)]
+    rows = seen[f"{name}.weight"]
+    return [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
 
 
 def _measured(victim: Victim, x: Tensor, restart: int) -> Candidate:

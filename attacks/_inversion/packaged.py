@@ -14,7 +14,7 @@ from leakbench.base import MethodError
 from leakbench.federation import Batch
 
 
-class Loss(nn.Module):
+class VictimLoss(nn.Module):
     """A victim's loss of images, as a module whose parameters are what the gradient is of.
 
     Those alone that were sent and that the loss depends on: the package differentiates by all.

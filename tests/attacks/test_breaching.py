@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from attacks import _updates
 from attacks._inversion import breaching, check, engines, package
-from attacks._inversion.packaged import Loss, told
+from attacks._inversion.packaged import VictimLoss, told
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
@@ -148,7 +148,7 @@ def test_its_objective_is_ours(name, channels):
     # Where images end the package sees a step to black: there is none if they end black.
     at[..., -1, :] = at[..., -1] = 0
     weight = 0.2
-    loss = Loss(seen, torch.float64)
+    loss = VictimLoss(seen, torch.float64)
     config = package.configured(name, steps=1, variation=weight, channels=channels)
     attacker = package.prepared(loss, config, at, None)
     attacker.objective.initialize(attacker.loss_fn, config.impl)
@@ -203,7 +203,7 @@ def test_the_mode_is_the_victims_and_layers_that_are_not_used_are_left_out(train
     x = torch.cat([COLOUR, COLOUR.flip(3) ** 2])
     y = torch.tensor([3, 5])
     seen = victim(net, x, y)
-    loss = Loss(seen, torch.float32)
+    loss = VictimLoss(seen, torch.float32)
     assert not any(name.startswith("other") for name in loss.names)
     slopes = torch.autograd.grad(loss(x), list(loss.free))
     assert len(slopes) == 8
@@ -242,7 +242,7 @@ def test_features_pull_the_image_to_what_is_told():
     seen = victim(lenet())
     features = told(seen)
     features.scale = 1.0
-    loss = Loss(seen, torch.float32)
+    loss = VictimLoss(seen, torch.float32)
     loss(X.clone().requires_grad_())
     assert features(X).item() < 1e-6
     away = torch.zeros_like(X).requires_grad_()
@@ -257,7 +257,10 @@ def test_features_pull_the_image_to_what_is_told():
 
 def test_analytic_is_exact_for_one_image_of_a_linear_first_layer():
     net = mlp()
-    ((found,),) = breaching.search([victim(net)], how(package="analytic"), dice())
+    seen, twice = victim(net), how(package="analytic", restarts=3)
+    found, other = breaching.search([seen], twice, dice())[0]
+    assert not torch.equal(found.x, other.x)
+    assert check.judge(seen, [found, other], twice).accepted
     assert psnr(found.x.float(), X).item() > 60
     assert found.mismatch < 1e-8
     # Through an attack: clipped or not.
