@@ -235,7 +235,7 @@ class GradientInversion(Attack):
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
         return Victim(view, b, b.labels, private, free, seed)
 
-    def _kept(self, view: View, victim: Victim, verdict: check.Verdict) -> Guess:
+    def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
         m, best = victim.behind.message, verdict.best
         if not bool(best.x.isfinite().all()):
             return self._none(m, "the search diverged", verdict.flags)

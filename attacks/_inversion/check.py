@@ -19,7 +19,7 @@ FELL = 0.5  # a mismatch above says that the search never got off the ground
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Kept:
     """What is kept of a victim's candidates."""
 
     best: Candidate
@@ -27,7 +27,7 @@ class Verdict:
     flags: tuple[str, ...] = ()
 
 
-def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Verdict:
+def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Kept:
     """The candidate of the least objective; believed where another start led to the same images.
 
     The objective is the mismatch and, so that of images that match alike the likelier is kept, a
@@ -44,7 +44,7 @@ def judge(victim: Victim, candidates: Sequence[Candidate], how: Settings) -> Ver
     flags = ["loss_did_not_fall"] if best.mismatch > FELL else []
     if independent and not agree:
         flags.append("restarts_disagree")
-    return Verdict(best, bool(agree) and best.mismatch < MATCHED, tuple(flags))
+    return Kept(best, bool(agree) and best.mismatch < MATCHED, tuple(flags))
 
 
 def _started_elsewhere(one: Candidate, other: Candidate) -> bool:

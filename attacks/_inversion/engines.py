@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from attacks._inversion import lbfgs, signed_adam
-from attacks._inversion.stack import Stack
+from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import variation, weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 
@@ -19,6 +19,7 @@ from attacks._inversion.victims import Candidate, Settings, Victim
 MOST = {"cpu": 16, "cuda": 64}
 HEAVY = {"cpu": 2_000_000, "cuda": 20_000_000}  # weights of a net beyond which one goes at a time
 MATCHED = 1e-4  # mismatch below which no further start is tried
+EXACT = 1e-8  # mismatch that single precision's rounding explains
 FALLS = (signed_adam.FALL, signed_adam.FALL / 20, 0.0)  # of the prior's weight, while polishing
 ROUGH = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.MaxPool2d, nn.MaxPool1d)
 
@@ -63,6 +64,7 @@ def search(
             found[i] += ended[i]
             if engine == "auto" and smooth(victims[i]):
                 found[i] += [_polished(victims[i], c, how) for c in ended[i]]
+    tell(1.0)
     return found
 
 
@@ -86,7 +88,7 @@ class _Share:
 
 def _certain(found: Sequence[Candidate]) -> bool:
     """Do two searches from different starts match exactly, and at one place?"""
-    exact = [c for c in found if c.mismatch < 1e-8]
+    exact = [c for c in found if c.mismatch < EXACT]
     if len(exact) < 2:
         return False
     apart = (exact[0].x.clamp(0, 1) - exact[1].x.clamp(0, 1)).square().mean()
@@ -143,10 +145,11 @@ def _adam(
         def tell(of: float, before: float = before, share: float = share) -> None:
             done.more(before + share * of - done.done)
 
+        at = {k: v.to(stack.first.device) for k, v in stacked(begun).items()}
         x, free, _ = signed_adam.descend(
             stack,
-            torch.stack([s["x"] for s in begun]).to(stack.first.device),
-            {k: torch.stack([s[k] for s in begun]).to(stack.first.device) for k in _free(begun[0])},
+            at["x"],
+            {k: v for k, v in at.items() if k != "x"},
             steps=how.steps,
             weight=weight(how.total_variation, stack.facts.shape),
             box=not stack.facts.signal,
@@ -156,10 +159,6 @@ def _adam(
             inputs = {name: v[j].double() for name, v in free.items()}
             out[i].append(_measured(victims[i], x[j].double(), inputs, "signed_adam", r))
     return out
-
-
-def _free(start: Mapping[str, Tensor]) -> list[str]:
-    return [k for k in start if k != "x"]
 
 
 def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[str, Tensor]:
@@ -178,7 +177,10 @@ def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[st
 def _from_random(
     victim: Victim, how: Settings, dice: torch.Generator, *, more: bool
 ) -> list[Candidate]:
-    """L-BFGS from random images, until one matches; or ``more``: all, to see if they agree."""
+    """L-BFGS from random images, until one matches; ``more``: until one does not, exactly.
+
+    What matches exactly from several starts is the only one if these agree.
+    """
     stack, out = Stack([victim], torch.float64), []
     for r in range(how.restarts):
         start = _start(victim, dice, patterned=False)
@@ -189,7 +191,7 @@ def _from_random(
         inputs = {k: v[0] for k, v in free.items()}
         made = _measured(victim, x[0], inputs, "lbfgs", r)
         out.append(replace(made, settled=end.converged or made.mismatch < MATCHED))
-        if not more and made.mismatch < MATCHED:
+        if made.mismatch > EXACT if more else made.mismatch < MATCHED:
             break
     return out
 

@@ -24,20 +24,16 @@ class Stack:
         replays = [v.replay(dtype) for v in victims]
         self.first, self.facts = replays[0], replays[0].facts
         self.labels = torch.stack([v.labels for v in victims])
-        seen = [r.observed() for r in replays]
-        together = {k: torch.stack([s[k] for s in seen]) for k in seen[0]}
+        together = stacked([r.observed() for r in replays])
         size = length(together).clamp(min=1e-30)
         self.target = {k: t / _beside(size, t) for k, t in together.items()}
         # What a sender left out as zeros is not compared.
         self._sent = {k: t.flatten(1).any(1).to(t) for k, t in together.items()}
-        places = [r.place() for r in replays]
-        self._shared = {k: v for k, v in places[0].items() if _alike([p[k] for p in places])}
-        apart = places[0].keys() - self._shared.keys()
-        self._each = {k: torch.stack([p[k] for p in places]) for k in sorted(apart)}
-        self.private = {
-            k: torch.stack([v.private[k].to(_type(v.private[k], dtype)) for v in victims])
-            for k in victims[0].private
-        }
+        places = stacked([r.place() for r in replays])
+        self._shared = {k: v[0] for k, v in places.items() if bool((v == v[:1]).all())}
+        self._each = {k: v for k, v in places.items() if k not in self._shared}
+        inputs = stacked([v.private for v in victims])
+        self.private = {k: v.to(_type(v, dtype)) for k, v in inputs.items()}
 
     def gradient(self, x: Tensor, free: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """{name: (V, ...)}: what each victim's batch ``x`` (V, B, ...) would have given.
@@ -91,5 +87,9 @@ def _type(t: Tensor, dtype: torch.dtype) -> torch.dtype:
     return dtype if t.is_floating_point() else t.dtype
 
 
-def _alike(tensors: Sequence[Tensor]) -> bool:
-    return all(torch.equal(t, tensors[0]) for t in tensors[1:])
+def stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """{name: (V, ...)} of V dicts of the same names."""
+    out = {}
+    for name in each[0]:
+        out[name] = torch.stack([one[name] for one in each])
+    return out

@@ -94,6 +94,7 @@ class Transcript:
         clients: how many there are; up to the last that is named unless given.
         aux_data: (x, y), examples that a blind guess or an attacker may be granted.
         context: the marker that some clients' inputs carry, if any: square or bump.
+        signal: are inputs standardised signals without bounds, not images in [0, 1]?
         fields: of the method, as ``lr``, ``steps``, ``epochs`` and ``batch`` of the local SGD; one
             step at 0.1 unless given.
 
@@ -114,6 +115,7 @@ class Transcript:
         clients: int = 0,
         aux_data: tuple[Tensor, Tensor] | None = None,
         context: str = "",
+        signal: bool = False,
         **fields: Any,
     ) -> None:
         self._model = None if model is None else payloads.network(model)
@@ -124,6 +126,7 @@ class Transcript:
         if not isinstance(shape, Sequence):
             raise UsageError(f"shape = {shape!r}: expected the shape of one input, as (1, 28, 28).")
         self._shape, self._clients, self._context = tuple(shape), clients, context
+        self._signal = signal
         if aux_data is not None:
             x = payloads.tensors(aux_data[0], "aux_data", self.device)
             self._shape = self._shape or tuple(x.shape[1:])
@@ -269,6 +272,7 @@ class Transcript:
             dim=self._length or self._dim,
             shape=self._shape,
             context=self._context,
+            signal=self._signal,
         )
 
     @cached_property

@@ -36,7 +36,8 @@ DIGITS: tuple[dict[str, Any], ...] = (
     {"defense": "fedgn", "params": {"sigma": 1.0}},
     {"defense": "fedaws", "wrappers": [("clip_noise", NOISY)]},
 )
-INVERSION = {"targets": 4, "at": ["final"], "restarts": 2, "steps": 120}
+# Of single tiny images through a smooth net: there L-BFGS is exact, and takes a third of the time.
+INVERSION = {"targets": 4, "at": ["final"], "engine": "lbfgs", "restarts": 2, "steps": 120}
 
 
 def specs() -> list[RunSpec]:

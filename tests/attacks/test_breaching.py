@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from helpers.small_runs import obstacle
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -23,7 +24,6 @@ from attacks._inversion.variation import variation
 from attacks._inversion.victims import Victim
 from attacks.gradient_inversion import GradientInversion
 from leakbench.attacking import View
-from leakbench.attacking.choices import build
 from leakbench.attacking.transcript import Transcript
 from leakbench.base import UsageError
 from leakbench.scoring.image_distances import psnr
@@ -88,7 +88,7 @@ def victim(*args, **kwargs):
 
 
 def how(**fields):
-    usual = {"package": "invertinggradients", "steps": 300, "restarts": 1, "total_variation": 0.05}
+    usual = {"package": "invertinggradients", "steps": 150, "restarts": 1, "total_variation": 0.05}
     return SimpleNamespace(**{**usual, "side_by_side": 0, **fields})
 
 
@@ -108,7 +108,7 @@ def test_reconstructs_a_digit_and_leaves_the_global_dice_alone(name):
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
     assert (np.random.get_state()[1] == before[2]).all()  # noqa: NPY002
-    assert shares[:2] == pytest.approx([1 / 300, 2 / 300])
+    assert shares[:2] == pytest.approx([1 / 150, 2 / 150])
     assert shares[-1] == 1
     assert net.training
     assert all(torch.equal(v, weights[k]) for k, v in net.state_dict().items())
@@ -123,7 +123,7 @@ def test_reconstructs_a_digit_and_leaves_the_global_dice_alone(name):
 
 def test_same_dice_same_bytes_and_restarts_are_candidates_that_are_judged():
     seen = victim(lenet())
-    short = how(steps=40, restarts=3)
+    short = how(steps=15, restarts=3)
 
     def run(seed):
         torch.rand(3)  # the global dice stand elsewhere each time
@@ -178,9 +178,10 @@ def _prior(x, name):
 @pytest.mark.parametrize("name", ["invertinggradients", "modern"])
 def test_at_equal_evaluations_ours_matches_at_least_as_well(name):
     seen = victim(lenet(3, 16), COLOUR)
-    same = how(package=name, steps=150, total_variation=0.3)
+    same = how(package=name, steps=100, total_variation=0.3)
     ((theirs,),) = breaching.search([seen], same, dice())
-    ((ours,),) = engines.search([seen], same, "signed_adam", dice())
+    prior = how(steps=100, total_variation=0.3 * breaching.SHARES[name])  # as strong at first
+    ((ours,),) = engines.search([seen], prior, "signed_adam", dice())
     assert ours.mismatch <= theirs.mismatch
     assert psnr(ours.x.float(), COLOUR).item() > psnr(theirs.x.float(), COLOUR).item() - 0.3
 
@@ -222,8 +223,7 @@ def test_the_last_layers_inputs_are_told_and_found():
     assert torch.allclose(features.wanted, true, atol=1e-4)
     assert features.told.all()
     # A batch: each label's row, where labels differ and the net is sure of nothing.
-    x, y = IMAGES[50:54], LABELS[50:54]
-    assert len(set(y.tolist())) == 4
+    x, y = IMAGES[:4], LABELS[:4]
     flat = lenet()
     with torch.no_grad():
         flat[-1].weight.mul_(1e-3)
@@ -264,7 +264,7 @@ def test_analytic_is_exact_for_one_image_of_a_linear_first_layer():
     assert psnr(found.x.float(), X).item() > 60
     assert found.mismatch < 1e-8
     # Through an attack: clipped or not.
-    attack = build("gradient_inversion", **ANALYTIC)
+    attack = GradientInversion(**ANALYTIC)
     (guess,) = attack.run(View(attack.threat, sent(net, change=lambda g: 0.1 * g), 1), dice())
     assert psnr(guess.tensors["x"].float(), X).item() > 60
     with pytest.raises(UsageError, match="one image"):
@@ -283,10 +283,10 @@ ANALYTIC = {
 
 
 def test_what_analytic_cannot_do_is_said_before_it_starts():
-    attack = build("gradient_inversion", **ANALYTIC)
-    assert attack.obstacle(sent(mlp()).outline) == ""
-    assert "linear" in attack.obstacle(sent(lenet()).outline)
-    assert "a batch has 2" in attack.obstacle(sent(mlp(), IMAGES[:2], LABELS[:2]).outline)
+    attack = GradientInversion(**ANALYTIC)
+    assert obstacle(attack, sent(mlp())) == ""
+    assert "linear" in obstacle(attack, sent(lenet()))
+    assert "a batch has 2" in obstacle(attack, sent(mlp(), IMAGES[:2], LABELS[:2]))
     assert breaching.first_linear(mlp(), (1, 8, 8)) == "1"
     behind = nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(64, 10))
     assert breaching.first_linear(behind, (1, 8, 8)) == ""
