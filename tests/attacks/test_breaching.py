@@ -134,7 +134,8 @@ def test_same_dice_same_bytes_and_restarts_are_candidates_that_are_judged():
     assert all(torch.equal(a.x, b.x) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[0].x, other[0].x)
     assert not torch.equal(first[0].x, first[1].x)
-    assert check.judge(seen, first, short).best in first
+    best = check.judge(seen, first, short).best
+    assert any(c is best for c in first)
 
 
 @pytest.mark.parametrize("name", ["invertinggradients", "modern"])
@@ -278,7 +279,7 @@ ANALYTIC = {
     "engine": "breaching",
     "package": "analytic",
     "message": "update",
-    "at": ["final"],
+    "at": ("final",),
 }
 
 
