@@ -1,4 +1,4 @@
-"""The network of FLea's Table 5, from features back to inputs, for features of any sides."""
+"""Networks from features of any sides back to inputs: FLea's Table 5, and a deeper one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ import torch
 from torch import Tensor, nn
 
 WIDTH = 32  # channels, as in Table 5
+# Weights that a position of the inputs meets in each network, and in those trained beside it.
+TABLE5 = 22 * WIDTH**2
+CONV = 42 * WIDTH**2
+SCALES = 2  # at which edges are compared
 
 
 def as_maps(t: Tensor) -> Tensor:
     """(n, C), (n, C, L) or (n, C, H, W) as (n, C, H, W)."""
     return t.reshape(*t.shape, *[1] * (4 - t.dim()))
+
+
+def operations(network: str) -> int:
+    """About how many products an example costs at every position, of all networks trained."""
+    linear, relu = TABLE5, 2 * TABLE5
+    return {"linear": linear, "relu": relu, "conv": relu + CONV}[network]
 
 
 def table5(
@@ -30,20 +40,66 @@ def table5(
 
     Numbers come from ``rng`` alone.
     """
-    sides = list(zip(features[1:], inputs[1:], strict=True))
-    first: nn.Module
-    if all(a == b for a, b in sides):
-        first = nn.Conv2d(features[0], WIDTH, 1, device="meta")
-    else:
-        kernels, strides, pads = zip(*(side(a, b) for a, b in sides), strict=True)
-        first = nn.ConvTranspose2d(features[0], WIDTH, kernels, strides, pads, device="meta")
+    first = _first(features, inputs)
     up = nn.ConvTranspose2d(WIDTH, WIDTH, 3, stride=2, padding=1, output_padding=1, device="meta")
     down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
     last = nn.Conv2d(WIDTH, inputs[0], 1, device="meta")
     between = [nn.ReLU()] if relu else []
-    net = nn.Sequential(first, *between, up, *between, down, *between, last)
+    return _started(nn.Sequential(first, *between, up, *between, down, *between, last), rng)
+
+
+class Halves(nn.Module):
+    """x (n, 32, H, W) plus what two convolutions at half the sides make of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
+        self.inner = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The smaller maps are upsampled to x's sides, each place copied."""
+        small = self.inner(self.down(x).relu()).relu()
+        return x + nn.functional.interpolate(small, size=x.shape[2:])
+
+
+class Shortcut(nn.Module):
+    """x (n, 32, H, W) plus what two 3x3 convolutions make of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
+        self.two = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same sides."""
+        out: Tensor = x + self.two(self.one(x).relu())
+        return out
+
+
+def deep(features: Sequence[int], inputs: Sequence[int], rng: torch.Generator) -> nn.Sequential:
+    """Features (n, *features) -> (n, *inputs): about nine convolutions with shortcuts.
+
+    The first layer is that of ``table5``; then two pairs of 3x3 convolutions with shortcuts around
+    one pair at half the sides, and a last 3x3. Numbers come from ``rng`` alone.
+    """
+    last = nn.Conv2d(WIDTH, inputs[0], 3, padding=1, device="meta")
+    first = _first(features, inputs)
+    return _started(nn.Sequential(first, Shortcut(), Halves(), Shortcut(), last), rng)
+
+
+def _first(features: Sequence[int], inputs: Sequence[int]) -> nn.Module:
+    """The layer from the features' channels and sides to 32 channels of the inputs' sides."""
+    sides = list(zip(features[1:], inputs[1:], strict=True))
+    if all(a == b for a, b in sides):
+        return nn.Conv2d(features[0], WIDTH, 1, device="meta")
+    kernels, strides, pads = zip(*(side(a, b) for a, b in sides), strict=True)
+    return nn.ConvTranspose2d(features[0], WIDTH, kernels, strides, pads, device="meta")
+
+
+def _started(net: nn.Sequential, rng: torch.Generator) -> nn.Sequential:
+    """The network with numbers."""
     net.to_empty(device="cpu")  # torch's own start would throw the global dice
-    for layer in net:
+    for layer in net.modules():
         _start(layer, rng)
     return net
 
@@ -74,3 +130,16 @@ def _start(layer: nn.Module, rng: torch.Generator) -> None:
             layer.weight.copy_((2 * torch.rand(layer.weight.shape, generator=rng) - 1) * bound)
             if layer.bias is not None:
                 layer.bias.zero_()
+
+
+def unlike_edges(guess: Tensor, x: Tensor) -> Tensor:
+    """Mean square of what the differences of neighbours are off, at full and at half the sides.
+
+    Of inputs (n, *shape), (): what is blurred has none, so an error in them counts twice.
+    """
+    off, parts = as_maps(guess - x), []
+    for _ in range(SCALES):
+        steps = [off.diff(dim=d) for d in (2, 3) if off.shape[d] > 1]
+        parts += [step.square().mean() for step in steps]
+        off = nn.functional.avg_pool2d(off, [min(2, s) for s in off.shape[2:]])
+    return torch.stack(parts).sum() if parts else off.new_zeros(())

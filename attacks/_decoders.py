@@ -9,8 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attacks._decoder_nets import as_maps, table5
+from attacks._decoder_nets import as_maps, deep, table5, unlike_edges
 
+NETWORKS = ("linear", "relu", "conv")  # each is trained beside those before it
+EDGES = 0.1  # weight of the differences of neighbours in the loss of "conv"
 CHUNK = 256  # examples at once where nothing is learnt
 # A decoder believes itself if on held-out examples it beats the class mean by so many standard
 # errors, and by this share of its error (mixing in a constant alone can save some).
@@ -79,6 +81,7 @@ class TrainedDecoder:
     curve: Tensor  # (epochs, 2) training and held-out error of the network after every epoch
     errors: Tensor  # (2,) held-out error of the decoder and of the class mean alone
     accepted: bool  # it is better by a twentieth, and not by chance
+    held: Tensor  # (h,) rows of the attacker's examples that were held out
 
     def __call__(self, features: Tensor, y: Tensor) -> Tensor:
         """The inputs (n, *shape) behind ``features`` (n, ...) of the classes ``y`` (n,)."""
@@ -123,25 +126,26 @@ def train(known: Known, classes: int, how: DecoderSettings, rng: torch.Generator
     are made. Training that diverges ends there; in the first epoch, the curve has no line.
 
     "relu" trains the linear network, too, and is the one of both that errs less on the held-out
-    examples: where features are easily inverted that is the linear one.
+    examples: where features are easily inverted that is the linear one. "conv" trains a deeper one
+    beside these two, whose loss has the differences of neighbours in it.
     """
     n = len(known.y)
     order = torch.randperm(n, generator=rng).to(known.y.device)
     back = min(max(round(how.held_out * n), 1), n - 1)
     held, seen = known.some(order[:back]), known.some(order[back:])
-    made = [_fitted(held, seen, classes, how, False, rng)]
-    if how.network == "relu":
-        made.append(_fitted(held, seen, classes, how, True, rng))
-    return min(made, key=lambda d: float(d.errors[0]) if len(d.curve) else math.inf)
+    networks = NETWORKS[: NETWORKS.index(how.network) + 1]
+    made = [_fitted(held, seen, classes, how, network, rng) for network in networks]
+    best = min(made, key=lambda d: float(d.errors[0]) if len(d.curve) else math.inf)
+    return replace(best, held=order[:back])
 
 
 def _fitted(
-    held: Known, seen: Known, classes: int, how: DecoderSettings, relu: bool, rng: torch.Generator
+    held: Known, seen: Known, classes: int, how: DecoderSettings, network: str, rng: torch.Generator
 ) -> TrainedDecoder:
     """One network, trained on ``seen`` and judged on ``held``."""
-    scaling = _scaling(seen.features, whiten=relu)
+    scaling = _scaling(seen.features, whiten=network != "linear")
     held, seen = (replace(k, features=scaling(k.features)) for k in (held, seen))
-    decoder = _untrained(scaling, seen, classes, relu=relu, rng=rng)
+    decoder = _untrained(scaling, seen, classes, network, rng)
     parameters = list(decoder.net.parameters())
     optimizer = torch.optim.Adam(parameters, lr=how.lr)
     best, kept, curve = math.inf, [p.detach().clone() for p in parameters], []
@@ -150,8 +154,10 @@ def _fitted(
         for i in range(0, len(mixed), how.batch):
             batch = seen.some(mixed[i : i + how.batch])
             optimizer.zero_grad()
-            loss = (decoder.guess(batch.features) - batch.x).square().mean()
-            torch.autograd.backward(loss)
+            guess = decoder.guess(batch.features)
+            loss = (guess - batch.x).square().mean()
+            edges = EDGES * unlike_edges(guess, batch.x) if network == "conv" else 0.0
+            torch.autograd.backward(loss + edges)
             optimizer.step()
             total += float(loss.detach()) * len(batch.y)
         now = float((decoder.bare(held.features) - held.x).square().mean())
@@ -190,14 +196,16 @@ def _scaling(features: Tensor, *, whiten: bool) -> Scaling:
 
 
 def _untrained(
-    scaling: Scaling, seen: Known, classes: int, *, relu: bool, rng: torch.Generator
+    scaling: Scaling, seen: Known, classes: int, network: str, rng: torch.Generator
 ) -> TrainedDecoder:
     """The statistics of the inputs, and an untrained network."""
     x = as_maps(seen.x)
+    sides = (seen.features.shape[1:], x.shape[1:])
+    net = deep(*sides, rng) if network == "conv" else table5(*sides, rng, relu=network == "relu")
     image = bool(((x >= 0) & (x <= 1)).all())
     return TrainedDecoder(
         scaling=scaling,
-        net=table5(seen.features.shape[1:], x.shape[1:], rng, relu=relu).to(x),
+        net=net.to(x),
         level=x.mean((0, 2, 3))[:, None, None],
         spread=x.std((0, 2, 3), correction=0)[:, None, None].clamp(min=1e-6),
         low=0.0 if image else -math.inf,
@@ -207,6 +215,7 @@ def _untrained(
         curve=torch.zeros(0, 2),
         errors=torch.zeros(2),
         accepted=False,
+        held=torch.zeros(0, dtype=torch.int64),
     )
 
 
@@ -218,8 +227,13 @@ def _judged(decoder: TrainedDecoder, held: Known) -> TrainedDecoder:
     decoder = replace(decoder, weight=min(max(weight, 0.0), 1.0))
     guesses = (decoder.mixed(held.features, held.y), mean)
     error, blind = ((x - held.x).square().flatten(1).mean(1) for x in guesses)
-    gain, errors = blind - error, torch.stack([error.mean(), blind.mean()]).cpu()
+    errors = torch.stack([error.mean(), blind.mean()]).cpu()
+    return replace(decoder, errors=errors, accepted=beats(error, blind))
+
+
+def beats(error: Tensor, blind: Tensor) -> bool:
+    """Is the error (n,) of examples below the blind guess's, by a twentieth and not by chance?"""
+    gain = blind - error
     chance = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     less = float(error.mean()) < LESS * float(blind.mean())
-    accepted = less and float(gain.mean()) > SURE * chance
-    return replace(decoder, errors=errors, accepted=accepted)
+    return less and float(gain.mean()) > SURE * chance

@@ -5,7 +5,6 @@ FLea (KDD 2024), Appendix D.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,16 +12,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from attacks import _decoders
-from attacks._decoder_nets import WIDTH
-from attacks._decoders import Known, TrainedDecoder
-from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.federation import Net
-from leakbench.metrics import RECONSTRUCTION
+from attacks._decoders import TrainedDecoder
+from attacks._feature_messages import FromFeatures, Made
+from leakbench.attacking import Guess, Outline, ThreatModel, View
 from leakbench.record import Message
-
-CHUNK = 256  # auxiliary examples at once
-SPEED = 4e10  # operations in a second of two cores, for `seconds`
 
 
 @dataclass(frozen=True)
@@ -33,7 +26,7 @@ class Reading:
     decoder: TrainedDecoder | None  # None where the message is the inputs themselves
 
 
-class Decoder(Attack):
+class Decoder(FromFeatures):
     """Sends auxiliary data through the attacked round's model and learns the way back.
 
     Up to the method's ``layer``. The model is the last one that was broadcast before the victims
@@ -79,25 +72,8 @@ class Decoder(Attack):
     paper: ClassVar[str] = (
         "Dosovitskiy and Brox 2016; FLea, KDD 2024, Section 4.4, Appendix D, Table 5"
     )
-    metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
-    left_out: ClassVar[str] = "their features were made by another round's model"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({"network": "linear"}, {"network": "relu"})
 
-    network: Literal["linear", "relu"] = Field(
-        "relu", description="Table 5 as released; or the better of that and one with ReLUs between"
-    )
-    epochs: int = Field(20, ge=1, le=10_000, description="passes over the auxiliary data, at least")
-    steps: int = Field(
-        600,
-        ge=0,
-        le=1_000_000,
-        description="steps, at least: small auxiliary sets are passed more often",
-    )
-    lr: float = Field(0.001, gt=0, le=1, description="rate of Adam")
-    batch: int = Field(32, ge=1, description="auxiliary examples in a step")
-    held_out: float = Field(
-        0.15, gt=0, lt=1, description="share of the auxiliary data that chooses the epoch"
-    )
     average: int = Field(
         1, ge=1, description="messages of a client whose reconstructions are averaged"
     )
@@ -105,25 +81,13 @@ class Decoder(Attack):
     @property
     def threat(self) -> ThreatModel:
         rounds: Literal["audited", "all"] = "all" if self.average > 1 else "audited"
-        return ThreatModel(
-            kinds=("features", "labels", "model"),
-            rounds=rounds,
-            knows=("aux_data", "method", "facts"),
-            rung="public",
-        )
+        return super().threat.model_copy(update={"rounds": rounds})
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
-        if why:
+        if why or self.average == 1:
             return why
-        method = run.method
-        if not hasattr(method, "layer"):
-            return "the method has no field `layer`, so how its features are made is not known"
-        if not run.holds("aux_data"):
-            return "the run holds no auxiliary data to train a decoder on"
-        if self.average == 1:
-            return ""
-        if getattr(method, "subset", "") != "fixed":
+        if getattr(run.method, "subset", "") != "fixed":
             return (
                 "the method does not share the same examples again (subset=fixed), so there is"
                 " nothing to average: use average=1"
@@ -136,67 +100,21 @@ class Decoder(Attack):
         return ""
 
     def seconds(self, run: Outline) -> float:
-        shape, examples = run.facts.shape, run.auxiliary
-        positions = math.prod(shape[1:])
-        once = 6 * positions * (22 * WIDTH**2)  # forward and twice that backward
-        networks = 2 if self.network == "relu" else 1
-        trained = max(self.epochs * examples, self.steps * self.batch) * networks
-        return len(run.stages) * self.average * trained * once / SPEED
+        return self.average * super().seconds(run)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        trained: dict[tuple[object, ...], TrainedDecoder] = {}
-        return [self._decoded(view, m, trained, rng) for m in self._sent(view)]
+        made: Made = {}
+        return [self._decoded(view, m, made, rng) for m in self._sent(view)]
 
-    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary inputs of each example's class.
-
-        Of all where clients send no labels.
-        """
-        aux = view.know("aux_data")
-        means = _decoders.class_means(aux.x, aux.y, view.facts.classes)
-        out = []
-        for m in self._sent(view):
-            y = self._labels(view, m)
-            if y is None:
-                x = aux.x.mean(0).expand(len(m.payload), *aux.x.shape[1:]).contiguous()
-            else:
-                x = means[y]
-            out.append(Guess(m.sender, m.round, self._tensors(x)))
-        return out
-
-    def _sent(self, view: View) -> list[Message]:
-        """The features that clients sent in this round, each client's last."""
-        sent = view.messages("features", round=view.round)
-        last = {m.sender: m for m in sent if m.sender != "server" and len(m.payload)}
-        return list(last.values())
-
-    def _labels(self, view: View, m: Message) -> Tensor | None:
-        """(n,) int64, the classes that the sender named beside the features."""
-        named = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
-        if not named:
-            return None
-        y: Tensor = named[-1].payload
-        return y if y.shape == (len(m.payload),) and not y.is_floating_point() else None
-
-    def _tensors(self, x: Tensor) -> dict[str, Tensor]:
-        """A guess whose x[j] is about row j of the features."""
-        return {"x": x, "features.rows": torch.arange(len(x))}
-
-    def _decoded(
-        self,
-        view: View,
-        m: Message,
-        trained: dict[tuple[object, ...], TrainedDecoder],
-        rng: torch.Generator,
-    ) -> Guess:
-        newest = self._reading(view, m, trained, rng)
+    def _decoded(self, view: View, m: Message, made: Made, rng: torch.Generator) -> Guess:
+        newest = self._reading(view, m, made, rng)
         if isinstance(newest, str):
             return Guess(m.sender, m.round, failed=newest)
         if not bool(newest.x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the decoder's output is not finite")
         if newest.decoder is None:
             return Guess(m.sender, m.round, self._tensors(newest.x.to(view.dtype)), accepted=True)
-        joined = [newest, *self._earlier(view, m, trained, rng)]
+        joined = [newest, *self._earlier(view, m, made, rng)]
         errors = [float(r.decoder.errors[0]) for r in joined if r.decoder]
         weights = torch.tensor([1 / max(e, 1e-12) for e in errors], dtype=torch.float64)
         shares = (weights / weights.sum()).to(newest.x)
@@ -210,13 +128,7 @@ class Decoder(Attack):
             tensors["averaged"] = torch.tensor(len(joined))
         return Guess(m.sender, m.round, tensors, accepted=newest.decoder.accepted)
 
-    def _earlier(
-        self,
-        view: View,
-        m: Message,
-        trained: dict[tuple[object, ...], TrainedDecoder],
-        rng: torch.Generator,
-    ) -> list[Reading]:
+    def _earlier(self, view: View, m: Message, made: Made, rng: torch.Generator) -> list[Reading]:
         """Up to ``average`` - 1 of the sender's earlier messages, the newest first.
 
         Only those about the same examples.
@@ -232,61 +144,19 @@ class Decoder(Attack):
             same = self._labels(view, e)
             if same is None or not torch.equal(y, same):
                 continue
-            found = self._reading(view, e, trained, rng)
+            found = self._reading(view, e, made, rng)
             if isinstance(found, Reading) and found.decoder and bool(found.x.isfinite().all()):
                 out.append(found)
         return out
 
-    def _reading(
-        self,
-        view: View,
-        m: Message,
-        trained: dict[tuple[object, ...], TrainedDecoder],
-        rng: torch.Generator,
-    ) -> Reading | str:
+    def _reading(self, view: View, m: Message, made: Made, rng: torch.Generator) -> Reading | str:
         """One message decoded, or why it cannot be."""
-        layer = str(view.method.layer)  # type: ignore[attr-defined]
-        if layer == "input":
+        if self._layer(view) == "input":
             return Reading(m.payload, None)
-        to = ("client/*", m.sender)
-        broadcast = view.messages("model", sender="server", round=m.round)
-        models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
-        if not models:
-            return "the model that made the features was not kept"
-        y = self._labels(view, m)
-        key = (*models[-1].name, y is None)
-        if key not in trained:
-            found = self._trained(view, models[-1], layer, rng, labelled=y is not None)
-            if isinstance(found, str):
-                return found
-            trained[key] = found
-        decoder = trained[key]
-        if not len(decoder.curve):
-            return "training the decoder diverged in its first epoch: lower lr"
-        if decoder.strange(m.payload.float()):
-            return "the features are unlike those that the model makes of auxiliary data"
-        if y is None:
-            y = torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
-        return Reading(decoder(m.payload.float(), y), decoder)
-
-    def _trained(
-        self, view: View, model: Message, layer: str, rng: torch.Generator, *, labelled: bool
-    ) -> TrainedDecoder | str:
-        """A decoder of what ``model`` makes of auxiliary data, or why there is none."""
-        aux, net = view.know("aux_data"), Net(view.module, model.payload)
-        private = sorted(net.module.state_dict().keys() - net.weights.keys())
-        if private:
-            return (
-                f"clients keep {private[0]} of the model for themselves, so how their features"
-                " are made is not known"
-            )
-        with torch.no_grad():
-            features = torch.cat([net(x, stop=layer) for x in aux.x.split(CHUNK)])
-        if not bool(features.isfinite().all()):
-            return "the model's features of auxiliary data are not finite"
-        y, classes = (aux.y, view.facts.classes) if labelled else (torch.zeros_like(aux.y), 1)
-        known = Known(features.float(), aux.x.float(), y)
-        with torch.backends.cudnn.flags(
-            enabled=True, deterministic=True, benchmark=False, allow_tf32=False
-        ):
-            return _decoders.train(known, classes, self, rng)
+        extract = self._extractor(view, m)
+        if isinstance(extract, str):
+            return extract
+        decoder = self._decoder(view, m, extract, made, rng)
+        if isinstance(decoder, str):
+            return decoder
+        return Reading(decoder(m.payload.float(), self._classes(view, m)), decoder)

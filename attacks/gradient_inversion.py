@@ -17,12 +17,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _updates
 from attacks._inversion import breaching, check, engines
+from attacks._inversion import labels as class_labels
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
-from leakbench.federation import party
-from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
+from leakbench.federation import Defense, party
+from leakbench.metrics import LABEL_ACCURACY, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
 from leakbench.record import Message
 
+ANY_CLASS = -1  # of an image whose label is not known
 VANISHED = 1e-8  # norm of an update that holds nothing
 # For `seconds`: of a step besides its operations, how many times the net's operations it makes,
 # and how many of these two cores make in a second.
@@ -54,8 +56,17 @@ class GradientInversion(Attack):
 
     about: ClassVar[str] = "images from the gradient that an update is"
     paper: ClassVar[str] = "Zhu et al. 2019; Geiping et al. 2020; FedHide Table 2"
-    metrics: ClassVar[tuple[Metric, ...]] = (*RECONSTRUCTION, P_LEAK, PROTOTYPE_COSINE)
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *RECONSTRUCTION,
+        LABEL_ACCURACY,
+        P_LEAK,
+        PROTOTYPE_COSINE,
+    )
+    variants: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"attacker": "naive"},
+        {"attacker": "joint"},
+        {"attacker": "joint", "labels": "inferred"},
+    )
 
     attacker: Literal["naive", "joint"] = Field(
         "joint", description="private inputs of the loss: replaced by messages, or solved for"
@@ -68,6 +79,13 @@ class GradientInversion(Attack):
         description=(
             "engine=breaching: which of its attacks; analytic: one image of a net whose first"
             " layer is linear, exact"
+        ),
+    )
+    labels: Literal["given", "inferred", "solved"] = Field(
+        "given",
+        description=(
+            "the true ones; those that the last layer's update gives away; or of the likeliest of"
+            " these the ones whose images match best"
         ),
     )
     message: Literal["probe", "update"] = Field(
@@ -111,7 +129,8 @@ class GradientInversion(Attack):
             "identifier",
         )
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
-        return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
+        told: Literal["labels", "sizes"] = "labels" if self.labels == "given" else "sizes"
+        return ThreatModel(kinds=kinds, knows=("method", "facts", told), rung=rung)
 
     @property
     def floor_threat(self) -> ThreatModel:
@@ -122,23 +141,27 @@ class GradientInversion(Attack):
         why = super().obstacle(run)
         if why:
             return why
-        fewest = _updates.fewest(run, probe=probe) if m.optimizer == "sgd" else 0
-        if not fewest and (probe or m.optimizer != "sgd"):
-            return "the update is not a single SGD step, so it is no gradient"
-        if not 0 < fewest <= self._most:
+        if self.labels != "given" and (why := class_labels.obstacle(run)):
+            return why
+        fewest = _updates.fewest(run, probe=probe)
+        if not fewest and probe:
+            return "the update is not a single step, so it is no gradient"
+        if m.optimizer != "sgd" and fewest != 1:
+            return "of several steps of Adam an update does not tell the gradients"
+        if not 0 < fewest <= self._most(m):
             took = "how many examples a local step had cannot be told"
             if fewest:
                 took = f"every update is of {fewest} local steps or more"
-            return f"{took}, and {self._most} at most are replayed"
+            return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
         if self.engine == "breaching":
             return breaching.refusal(run, self, probe=probe)
         return ""
 
-    @property
-    def _most(self) -> int:
-        return 1 if self.engine == "breaching" else self.local_steps
+    def _most(self, method: Defense) -> int:
+        """The most local steps that are replayed."""
+        return 1 if self.engine == "breaching" or method.optimizer != "sgd" else self.local_steps
 
     def stages(self) -> tuple[str, ...]:
         return self.at
@@ -150,12 +173,13 @@ class GradientInversion(Attack):
             run.module()(torch.zeros(1, *run.facts.shape))
         once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
         searches = 5 if self.engine == "auto" else 1
+        searches *= class_labels.TRIED if self.labels == "solved" else 1
         return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
         made: dict[int, Guess] = {}
-        victims: dict[int, Victim] = {}
+        victims: list[tuple[int, Victim]] = []  # an update has one for each label vector tried
         for i, b in enumerate(sent):
             norm = math.sqrt(
                 sum(float(t.double().square().sum()) for t in b.message.payload.values())
@@ -163,20 +187,26 @@ class GradientInversion(Attack):
             if norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
             else:
-                victims[i] = self._victim(view, b, rng)
-        whole = list(victims.values())
+                victims += [(i, victim) for victim in self._victims(view, b, rng)]
+        whole = [victim for _, victim in victims]
         if self.engine == "breaching":
             found = breaching.search(whole, self, rng)
         else:
             found = engines.search(whole, self, self.engine, rng) if whole else []
-        for (i, victim), candidates in zip(victims.items(), found, strict=True):
-            made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
+        nearest: dict[int, float] = {}
+        for (i, victim), candidates in zip(victims, found, strict=True):
+            near = min(c.mismatch for c in candidates)
+            if near <= nearest.get(i, math.inf):
+                nearest[i] = near
+                made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
         return [made[i] for i in range(len(sent))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label.
+        """The mean of the auxiliary images of each label; of all of them where none are given.
 
-        Beside it, for what is matched, an auxiliary image of each (``sample``).
+        That is the nearest a guesser comes who is told as much as the attacker and reads no update.
+        Beside it, for what is matched, as many auxiliary images (``sample``), and for inferred
+        labels the likeliest ones.
         """
         aux, out = view.know("aux_data"), []
 
@@ -185,10 +215,14 @@ class GradientInversion(Attack):
             return own if len(own) else aux.x
 
         for b in self._sent(view):
-            of_label = {y: of(y) for y in set(b.labels.tolist())}
-            means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
-            some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
+            unknown = torch.full((b.examples,), ANY_CLASS)
+            y = unknown if b.labels is None else b.labels
+            of_label = {c: of(c) for c in set(y.tolist())}
+            means = torch.stack([of_label[c].mean(0) for c in y.tolist()])
+            some = {"sample": _some(of_label, y, rng)} if len(means) > 1 else {}
             some |= self._blind_prototype(view, b, rng)
+            guessed = class_labels.blind(view, b, rng) if b.labels is None else None
+            some |= {} if guessed is None else {"labels": guessed}
             out.append(self._guess(b.message, {"x": means, **some}))
         return out
 
@@ -198,7 +232,7 @@ class GradientInversion(Attack):
         """A random direction where the attack solves for a prototype; else nothing."""
         if self.attacker == "naive":
             return {}
-        replay = Replay(view, b.message, rng, sizes=b.sizes, phase=b.loss)
+        replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss)
         found = _prototype(replay.unknown)
         return {k: torch.randn(v.shape, generator=rng).to(v) for k, v in found.items()}
 
@@ -207,7 +241,8 @@ class GradientInversion(Attack):
 
         One of each client, then a second of each, up to ``targets``.
         """
-        found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
+        most = self._most(view.loss_method())
+        found = _updates.shortest(view, probe=self.message == "probe", most=most)
         count: dict[str, int] = {}
         turns = []
         for b in found:
@@ -228,12 +263,13 @@ class GradientInversion(Attack):
         about = {**tensors, "phase": torch.tensor(m.phase)}
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
-    def _victim(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Victim:
+    def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
         seed = int(torch.randint(2**62, (), generator=rng))
         unknown = replayed(view, b, seed, torch.float32).unknown
         private = {k: self._stand_in(view, b.message, k, v) for k, v in unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        return Victim(view, b, b.labels, private, free, seed)
+        tried = class_labels.behind(view, b, self, rng)
+        return [Victim(view, b, y, private, free, seed) for y in tried]
 
     def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
         m, best = victim.behind.message, verdict.best
@@ -242,7 +278,13 @@ class GradientInversion(Attack):
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
         named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
         tensors = {"x": best.x.to(view.dtype), **solved, **named}
+        tensors |= self._named(view, victim.labels)
         return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
+
+    def _named(self, view: View, labels: Tensor) -> dict[str, Tensor]:
+        """The labels that were used, if the attack found them itself, to be scored."""
+        asked = self.labels != "given" and view.loss_method().outputs == "logits"
+        return {"labels": labels} if asked else {}
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
         return Guess(m.sender, m.round, probe=m.probe, failed=why, flags=flags)

@@ -196,7 +196,7 @@ class TestLimits:
         assert not named & {"epsilon", "delta", "eps"}
 
     def test_attacks(self):
-        text, attacks = self.point("The sixteen attacks are passive"), registry.names("attacks")
+        text, attacks = self.point("The seventeen attacks are passive"), registry.names("attacks")
         assert text.split()[1] == IN_WORDS[len(attacks)]
         metrics = {m.name for a in attacks for m in registry.load("attacks", a).metrics}
         assert not [name for name in {*attacks, *metrics} if "member" in name]
@@ -241,7 +241,7 @@ class TestLimits:
         for fields, fits in (
             ({"steps": kind().local_steps}, True),
             ({"steps": kind().local_steps + 1}, False),
-            ({"optimizer": "adam"}, False),
+            ({"optimizer": "adam", "steps": 2}, False),
         ):
             seen = leakbench.Transcript(
                 net, nn.functional.cross_entropy, shape=(4,), batch=1, **fields
@@ -250,6 +250,12 @@ class TestLimits:
             seen.add("update", [torch.ones_like(p) for p in net.parameters()], labels=y)
             assert (obstacle(real, seen) == "") is fits, fields
             assert (obstacle(kind(), seen) == "") is False
+        adam = leakbench.Transcript(
+            net, nn.functional.cross_entropy, shape=(4,), batch=1, optimizer="adam"
+        )
+        adam.add("update", [torch.ones_like(p) for p in net.parameters()], labels=[0])
+        assert "one step of Adam" in text
+        assert not obstacle(real, adam)
 
     def test_probes(self):
         assert "rows made of probes are marked" in self.point("A probe")

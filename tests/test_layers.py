@@ -54,6 +54,7 @@ MAY_OPEN = {
     *(
         "reproduce.prototype_views",
         "reproduce.context_curve",
+        "reproduce.inversion_figure",
         "record.training",
         "record.recorder",
         "record.excerpts",

@@ -68,6 +68,8 @@ def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
     """Why the package cannot attack this run's updates; empty if it can."""
     if len(run.facts.shape) != 3:
         return f"breaching takes images (C, H, W), and inputs are {tuple(run.facts.shape)}"
+    if run.method.optimizer != "sgd":
+        return "breaching matches gradients, and a step of Adam is none: use engine=auto"
     if how.package != ANALYTIC:
         return ""
     if not probe and run.method.batch > 1:

@@ -25,9 +25,10 @@ def _single(values: Values) -> dict[str, Any]:
     """
     for key, several in values.items():
         if len(several) != 1:
-            raise UsageError(
-                f"-s record.{key}: one record policy serves all runs; give a single value."
-            )
+            example = f"[{','.join(map(str, several))}]"
+            hint = f"a list in brackets, -s 'record.{key}={example}'"
+            what = hint if key == "clients" else "a single value"
+            raise UsageError(f"-s record.{key}: one record policy serves all runs; give {what}.")
     return {k: v[0] for k, v in values.items()}
 
 

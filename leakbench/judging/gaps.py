@@ -54,6 +54,20 @@ def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[s
     return tuple(f"{' and '.join(names)} were {why}" for why, names in out.items())
 
 
+def picked(topic: Topic, setting: Setting) -> tuple[str, ...]:
+    """A clause where somebody chose the clients whose updates were recorded whole.
+
+    They are no sample of the others, and may be those that leak least.
+    """
+    if topic.kind != "update":
+        return ()
+    named = {i for r in setting.runs for i in r.spec.get("record", {}).get("clients", ())}
+    everybody = {int(r.meta.get("facts", {}).get("clients", 0)) for r in setting.runs}
+    if not named or everybody == {len(named)}:
+        return ()
+    return (f"{len(named)} of the clients were chosen (record.clients), not drawn",)
+
+
 def _acquits(n: Number) -> bool:
     """May it acquit of what it reads, if it finds nothing?"""
     return not (n.attacker.paper or _client(n) or n.weak) and n.able

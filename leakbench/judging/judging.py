@@ -11,7 +11,7 @@ from leakbench.base.meaning import Meaning, Topic
 from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
-from leakbench.judging.gaps import gaps, unread
+from leakbench.judging.gaps import gaps, picked, unread
 from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
@@ -167,7 +167,12 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         unmeasured=why.unmeasured,
         beside=tuple(n for n in others if n.power and n.power.as_good),
         reads=tuple(sorted({kind for n in own for kind in n.attacker.reads})),
-        gaps=(*gaps(setting, own), *unread(question.topic, setting, own), *why.gone),
+        gaps=(
+            *gaps(setting, own),
+            *unread(question.topic, setting, own),
+            *picked(question.topic, setting),
+            *why.gone,
+        ),
         instead_of="" if meaning.name == question.metric else question.meaning.heading,
     )
     verdict = judge(evidence)

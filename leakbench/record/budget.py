@@ -110,7 +110,8 @@ def fitted(
     for change in lower:
         if size <= LIMIT or policy.name == "all":
             break
-        less = {k: min(v, getattr(policy, k)) for k, v in change.items()}
+        least = {"audited": len(policy.clients)}  # who was chosen stays
+        less = {k: min(max(v, least.get(k, 0)), getattr(policy, k)) for k, v in change.items()}
         policy = policy.model_copy(update=less)
         size = predicted(policy, fed, rounds)
         say(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from leakbench.base.spec import Spec
 from leakbench.record.messages import LARGE
@@ -43,6 +44,34 @@ class Policy(Spec):
     probes: int = Field(
         16, ge=0, le=16, description="single-image updates of each audited client and round"
     )
+    clients: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (),
+        description=(
+            "clients that are audited wherever they take part; what `audited` leaves beside them is"
+            " drawn"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _chosen(self) -> Self:
+        """Each chosen client is one, and there is room for all of them."""
+        twice = sorted({i for i in self.clients if self.clients.count(i) > 1})
+        if twice:
+            raise ValueError(f"clients names {_listed(twice)} more than once; name each once")
+        if self.clients and self.name == "all":
+            raise ValueError("clients chooses among what `all` keeps anyway; leave clients out")
+        if len(self.clients) > self.audited:
+            raise ValueError(
+                f"clients names {len(self.clients)} of which audited = {self.audited} are kept; set"
+                f" audited = {len(self.clients)}, or more"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``clients`` where none is chosen: such a run is called as it always was."""
+        told: dict[str, Any] = dump(self)
+        return {k: v for k, v in told.items() if k != "clients" or v}
 
     def stages(self, rounds: int) -> dict[str, int]:
         """{stage: round}; of two in one round the earlier, but the last is always `final`."""
@@ -101,6 +130,10 @@ class Policy(Spec):
         if size > UPLINK_LIMIT:
             return t in _evenly_spaced(rounds, self.spaced)
         return self.surveys(t, rounds)
+
+
+def _listed(clients: Sequence[int]) -> str:
+    return ", ".join(map(str, clients))
 
 
 @lru_cache(maxsize=16)

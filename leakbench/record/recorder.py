@@ -23,7 +23,7 @@ from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, modal
-from leakbench.record import last_layers
+from leakbench.record import audited, last_layers
 from leakbench.record.messages import Message, round_file, write_messages
 from leakbench.record.policy import Policy
 
@@ -124,10 +124,10 @@ class Recorder(Observer[Federation]):
         """Audited clients are trained apart, by the reference: the real update and the probes."""
         if not self.policy.audits(fed.t, self.rounds):
             return
-        audited, _ = self._audited(fed)
+        whole, _ = self._audited(fed)
         norm = torch.nn.modules.batchnorm._BatchNorm  # one image has no batch statistics
         normed = any(isinstance(m, norm) for m in modal(fed.module))
-        for j in audited:
+        for j in whole:
             rows, batches = todo.rows(j), todo.batches(fed.data, j)
             self._update(fed, name, row(each, j), rows, batches, None)
             if normed or not batches:
@@ -157,13 +157,18 @@ class Recorder(Observer[Federation]):
         return self.policy.keeps_last_layers(fed.t, self.rounds, last_layers.turns(fed))
 
     def _audited(self, fed: Federation) -> tuple[list[int], list[int]]:
-        """The places among the chosen of those whose updates are kept whole, and in part."""
-        order = shared(fed.seed, "audit", round=fed.t).permutation("clients", len(fed.chosen))
+        """The places in the round of those whose updates are kept whole, and in part."""
+        dice = shared(fed.seed, "audit", round=fed.t)
+        order: list[int] = dice.permutation("clients", len(fed.chosen)).tolist()
         if self.policy.name == "all":
-            return sorted(order.tolist()), []
-        many = self.policy.audited if self.policy.audits(fed.t, self.rounds) else 0
+            return sorted(order), []
+        named = audited.places(self.policy, fed.chosen.tolist())
+        order = [*named, *(j for j in order if j not in named)]
+        many = 0
+        if self.policy.audits(fed.t, self.rounds):  # nobody stands in for one who takes no part
+            many = len(named) + self.policy.audited - len(self.policy.clients)
         more = many + last_layers.affordable(fed, self.policy, self.rounds)
-        return sorted(order[:many].tolist()), sorted(order[many:more].tolist())
+        return sorted(order[:many]), sorted(order[many:more])
 
     def _batch(
         self, fed: Federation, rows: list[Tensor], batches: Sequence[Batch]

@@ -71,7 +71,9 @@ def command(spec: RunSpec) -> str:
     for w in spec.wrappers:
         words += ["-w", w.name, *_settings(f"{w.name}.", w.params)]
     usual = Policy().parameters()
-    policy = {k: v for k, v in spec.record.parameters().items() if k != "name" and v != usual[k]}
+    policy = {
+        k: v for k, v in spec.record.parameters().items() if k != "name" and v != usual.get(k)
+    }
     words += _settings("record.", policy)
     for option in ("rounds", "engine", "dtype"):
         words += [f"--{option}", str(getattr(spec, option))]

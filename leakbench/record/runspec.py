@@ -14,6 +14,7 @@ from leakbench.base.spec import Spec, fingerprint
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.engines import resolve
 from leakbench.federation.task import Task
+from leakbench.record import audited
 from leakbench.record.policy import Policy
 
 Params = Mapping[str, Any]
@@ -103,6 +104,7 @@ def make_spec(
             )
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
+    audited.known(record, chosen.facts(method).clients)
     names = [name for name, _ in wrappers]
     wraps = [registry.load("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]
     values = {

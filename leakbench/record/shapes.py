@@ -31,6 +31,7 @@ class _Policy(Shape):
     spaced: Annotated[int, Field(ge=0, le=10_000)] = 0
     audited: Place = 0
     probes: Place = 0
+    clients: Annotated[list[Place], Field(max_length=MANY)] = []
 
 
 class _Spec(Shape):

@@ -29,13 +29,13 @@ from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
 from leakbench.federation.task import TaskData
 from leakbench.federation.utility import METRICS
-from leakbench.record import checkpoint, clearing, private_data, rounds
+from leakbench.record import audited, checkpoint, clearing, private_data, rounds
 from leakbench.record import origin as origins
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
 from leakbench.record.recorder import Recorder
 from leakbench.record.run_json import described
-from leakbench.record.runspec import RunSpec, parts
+from leakbench.record.runspec import Parts, RunSpec, parts
 
 CHECKPOINT_SECONDS = 10.0
 # A method that keeps a model for every client has large ones: training takes so many times as long
@@ -98,6 +98,8 @@ def train(
     except FAULTS as error:  # the method's first round, run to see how much it sends
         raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
     spec = spec.model_copy(update={"record": policy})
+    for sentence in _absent(spec, made):
+        say(sentence)
     folder = runs / spec.folder()
     now = origins.of(spec, data, where)
     if _complete(folder, spec, restart=restart):
@@ -294,6 +296,13 @@ def _unkept(fed: Federation, folder: Path) -> list[dict[str, str]]:
     ]
 
 
+def _absent(spec: RunSpec, made: Parts) -> list[str]:
+    """What the record will lack of the clients that it names, a sentence each."""
+    clients = made.task.facts(made.method).clients
+    gone = audited.lacking(spec.record, made.method, clients, spec.rounds, spec.seed)
+    return audited.told(gone)
+
+
 def _finish(
     fed: Federation,
     spec: RunSpec,
@@ -319,6 +328,8 @@ def _finish(
         if part.is_file():  # not the guesses of an attack, for which `attack` cares
             part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
-    done = {"status": "done", "sent": fed.traffic.table(), "missing": _unkept(fed, folder), **ran}
+    absent = [{"attack": "", "metric": "", "reason": why} for why in _absent(spec, parts(spec))]
+    missing = [*_unkept(fed, folder), *absent]
+    done = {"status": "done", "sent": fed.traffic.table(), "missing": missing, **ran}
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))
     write_sealed(folder / "run.json", {**meta, **done, "files": files})

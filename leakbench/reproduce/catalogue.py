@@ -8,16 +8,17 @@ from leakbench.reproduce import (
     fedaa_names,
     fedaa_variance,
     fedhide,
+    fedhide_inversion,
     fedmetric,
     findings,
     flea,
 )
 from leakbench.reproduce.recipe import Recipe
 
+_FEDHIDE = (fedhide_inversion.RECIPE, *fedhide.RECIPES)
 _FEDAA = (*fedaa.RECIPES, fedaa_variance.RECIPE, fedaa_names.RECIPE)
 RECIPES: dict[str, Recipe] = {
-    r.name: r
-    for r in (*fedhide.RECIPES, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)
+    r.name: r for r in (*_FEDHIDE, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)
 }
 
 

@@ -11,7 +11,13 @@ from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
 from leakbench.base.files import write_csv
 from leakbench.metrics import prototype_pairs
-from leakbench.reproduce import fedaa_figures, flea_figures, labels, prototype_views
+from leakbench.reproduce import (
+    fedaa_figures,
+    flea_figures,
+    inversion_figure,
+    labels,
+    prototype_views,
+)
 from leakbench.reproduce.panels import Settings, error_bars, gained
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe
 from leakbench.reproduce.row import Measurement, Row
@@ -208,5 +214,6 @@ FIGURES: dict[str, Callable[..., list[Path]]] = {
     "fractions": fedaa_figures.fractions,
     "variance": fedaa_figures.variance,
     "names": fedaa_figures.names,
+    "inversion": inversion_figure.draw,
     "scale": _sweep("scale", "s, distance of the shown centre in radii"),
 }

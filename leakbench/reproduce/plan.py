@@ -91,7 +91,7 @@ def plan(
         where, lacking = _resolved(setup, fetch=scale != SCALES[0]) if needed else (setup, "")
         for case in cases:
             why = "" if lacking and there(case, where) else lacking
-            attacks, wanted = tuple(recipe.attacks(case.defense)), case.label in asked
+            attacks, wanted = tuple(recipe.attacks(case.defense, scale)), case.label in asked
             out.append(Planned(case, where, specs(case, where), attacks, why, wanted, each))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)

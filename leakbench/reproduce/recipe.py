@@ -50,6 +50,7 @@ class Measure:
     statistic: Literal["final", "best", "last10"] = "final"
     # Of an attack's number; "" for the end of training.
     stage: Literal["", "untrained", "early", "middle"] = ""
+    probe: bool = False  # of an attack's number: on single-image updates, not on real ones?
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Scale:
     engine: Literal["auto", "loop", "fused"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
     excerpts: bool = False
+    # What its attacks take of time: laid over the parameters that a measure gives them.
+    attacks: Params = field(default_factory=dict)
 
 
 # A data set, what a case asks of it, and the seed of the draw -> measure's key: number.
@@ -113,11 +116,15 @@ class Recipe:
         left = [order.within(labels) for order in self.orders]
         return tuple(order for order in left if order)
 
-    def attacks(self, defense: str) -> list[tuple[str, dict[str, Any]]]:
-        """(attack, parameters) that a run of ``defense`` needs."""
+    def asked(self, m: Measure, scale: str) -> dict[str, Any]:
+        """The parameters of the attack that gives ``m`` at ``scale``."""
+        return {**m.params, **self.scales[scale].attacks}
+
+    def attacks(self, defense: str, scale: str) -> list[tuple[str, dict[str, Any]]]:
+        """(attack, parameters) that a run of ``defense`` needs at ``scale``."""
         out: list[tuple[str, dict[str, Any]]] = []
         for m in self.measures:
-            attack = (m.attack, dict(m.params))
+            attack = (m.attack, self.asked(m, scale))
             if m.attack and (not m.defenses or defense in m.defenses) and attack not in out:
                 out.append(attack)
         return out

@@ -68,7 +68,8 @@ def table(
     Raises:
         BrokenFile: an artifact of a run is missing, changed or damaged.
     """
-    made = {m.key: choices.build(m.attack, dict(m.params)) for m in recipe.measures if m.attack}
+    asked = [m for m in recipe.measures if m.attack]
+    made = {m.key: choices.build(m.attack, recipe.asked(m, scale)) for m in asked}
     attacks = {key: choice.attack.parameters() for key, choice in made.items()}
     out = []
     for p in planned:
@@ -121,7 +122,8 @@ def _claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
     spec = p.specs[0]
     own = {k: v for k, v in spec.defense.params.items() if k == "fraction"}
     fields = dict(spec.task.params) | own | {"rounds": spec.rounds}
-    return claims.find(spec.defense.name, spec.defense.params, p.setup.dataset, metric, fields)
+    asked = (spec.defense.name, spec.defense.params, p.setup.dataset, metric, fields)
+    return claims.find(*asked, stage=m.stage or END[0])
 
 
 def _stand_in(p: Planned) -> set[str]:
@@ -217,7 +219,7 @@ class _OfRuns:
         return out | ({"std": _std(n)} if m.over else {})
 
     def _number(self, m: Measure) -> Number | None:
-        asked = (m.attack, canonical(self.attacks[m.key]), m.metric, False)
+        asked = (m.attack, canonical(self.attacks[m.key]), m.metric, m.probe)
         numbers = self.setting.numbers
         found = [n for n in numbers if (*n.attacker.key, n.metric, n.probe) == asked]
         of_stage = {n.stage: n for n in found}

@@ -113,7 +113,7 @@ def _page(
         "",
         (
             "Proportions are 0 to 1. Ours: value [95 % interval]; ± of ours, where it stands, is"
-            " the standard deviation over prototypes."
+            f" the standard deviation over {_over(recipe)}."
         ),
         "",
     ]
@@ -134,6 +134,10 @@ def _page(
         choices = [f"* {c}" for c in recipe.choices]
         out += ["## What the paper leaves open, decided by us", "", *choices, ""]
     return out + _made(rows)
+
+
+def _over(recipe: Recipe) -> str:
+    return " or ".join(dict.fromkeys(m.over for m in recipe.measures if m.over)) or "prototypes"
 
 
 def _markdown(heads: Mapping[str, str], lines: Sequence[Mapping[str, str]]) -> list[str]:

@@ -37,6 +37,7 @@ from leakbench.scoring.truth import Truth
 CHEAP = {
     "gradient_inversion": {"targets": 1, "at": ["final"], "steps": 8, "restarts": 1},
     "decoder": {"epochs": 1, "steps": 4},
+    "feature_inversion": {"epochs": 1, "steps": 4, "iterations": 1},
     "context": {"samples": 30, "draws": 2, "at": ["final"]},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}

@@ -120,6 +120,7 @@ def runs(tmp_path_factory):
         ("flea", "exposure", {}),
         ("flea", "reidentification", {}),
         ("flea", "decoder", {"epochs": 1, "steps": 4, "network": "linear"}),
+        ("flea", "feature_inversion", {"epochs": 1, "steps": 4, "network": "linear"}),
         ("fedaa", "adversarial_examples", {}),
     ],
 )

@@ -70,9 +70,9 @@ def mlp():
     return drawn(nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
 
 
-def sent(net, x=X, y=Y, loss=F.cross_entropy, change=lambda g: g):
+def sent(net, x=X, y=Y, loss=F.cross_entropy, change=lambda g: g, **fields):
     """What a client sent, in memory."""
-    said = Transcript(net, loss, shape=tuple(x.shape[1:]), batch=len(x), lr=0.1)
+    said = Transcript(net, loss, shape=tuple(x.shape[1:]), batch=len(x), lr=0.1, **fields)
     value = loss(net(x), y)
     found = torch.autograd.grad(value, list(net.parameters()), allow_unused=True)
     both = zip(found, net.parameters(), strict=True)
@@ -281,6 +281,12 @@ ANALYTIC = {
     "message": "update",
     "at": ("final",),
 }
+
+
+def test_a_step_of_adam_is_no_gradient_to_match():
+    attack = GradientInversion(**{**ANALYTIC, "package": "modern"})
+    assert obstacle(attack, sent(lenet())) == ""
+    assert "Adam" in obstacle(attack, sent(lenet(), optimizer="adam"))
 
 
 def test_what_analytic_cannot_do_is_said_before_it_starts():

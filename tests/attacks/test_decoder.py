@@ -169,6 +169,30 @@ class TestNetworks:
         assert torch.equal(flat[0], flat[1])
         assert not torch.equal(flat[0], flat[2])
 
+    @pytest.mark.parametrize(
+        ("features", "inputs"),
+        [((128, 20, 3), (1, 128, 3)), ((16, 32, 32), (3, 32, 32)), ((9, 1, 1), (1, 8, 8))],
+        ids=str,
+    )
+    def test_the_deeper_one_has_the_inputs_sides_and_costs_what_is_said(self, features, inputs):
+        net = _decoder_nets.deep(features, inputs, torch.Generator().manual_seed(0))
+        assert net(torch.zeros(2, *features)).shape == (2, *inputs)
+        shortcuts, halves = (net[1], net[3]), net[2]
+        full, quarter = (
+            sum(p.numel() for layer in some for p in layer.parameters() if p.dim() > 1)
+            for some in (shortcuts, [halves])
+        )
+        said = _decoder_nets.operations("conv") - _decoder_nets.operations("relu")
+        assert said == pytest.approx(full + quarter / 4, rel=0.05)
+
+    def test_edges_that_are_off_count_and_a_level_that_is_off_does_not(self):
+        x = noise(1, 3, 1, 8, 8)
+        assert float(_decoder_nets.unlike_edges(x, x)) == 0
+        assert float(_decoder_nets.unlike_edges(x + 0.3, x)) == pytest.approx(0)
+        blurred = x.mean((2, 3), keepdim=True).expand_as(x)
+        assert float(_decoder_nets.unlike_edges(blurred, x)) > 0.1
+        assert float(_decoder_nets.unlike_edges(x[:, :, :1, :1], x[:, :, :1, :1] + 1)) == 0
+
 
 class TestTraining:
     def test_components_have_variance_one_and_dead_channels_are_left_out(self):
@@ -614,5 +638,20 @@ def test_where_features_are_easily_inverted_relu_is_the_linear_decoder():
     }
     assert torch.equal(made["relu"].errors, made["linear"].errors)
     held, seen = known.some(torch.arange(18)), known.some(torch.arange(18, 120))
-    alone = _decoders._fitted(held, seen, 3, HOW, True, torch.Generator().manual_seed(1))
+    alone = _decoders._fitted(held, seen, 3, HOW, "relu", torch.Generator().manual_seed(1))
     assert float(alone.errors[0]) > 1.2 * float(made["linear"].errors[0])
+
+
+def test_conv_is_the_best_of_the_three():
+    """On the attacker's held-out examples."""
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.rand(120, 1, 8, 8, generator=rng), torch.arange(120) % 3
+    known = _decoders.Known((x - 0.5).abs().expand(-1, 4, -1, -1) + 0.1 * x, x, y)
+    how = SimpleNamespace(**{**vars(HOW), "network": "conv", "lr": 0.01})
+    best = _decoders.train(known, 3, how, torch.Generator().manual_seed(1))
+    dice = torch.Generator().manual_seed(1)
+    order = torch.randperm(120, generator=dice)
+    held, seen = known.some(best.held), known.some(order[18:])
+    alone = [_decoders._fitted(held, seen, 3, how, n, dice) for n in _decoders.NETWORKS]
+    assert float(best.errors[0]) == min(float(d.errors[0]) for d in alone)
+    assert len({float(d.errors[0]) for d in alone}) == 3

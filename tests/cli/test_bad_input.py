@@ -106,6 +106,14 @@ TRAIN = ["train", "-d", "fedgn", *ON_THE_LINE, "--rounds", "2"]
         ([*TRAIN, "--device", "tpu"], "device 'tpu' is not known. Use auto, cpu or cuda."),
         ([*TRAIN, "--dtype", "float8"], "dtype 'float8' is not known."),
         ([*TRAIN, "--record", "some"], "--record: name = 'some'"),
+        (
+            [*TRAIN, "-s", "record.clients=7,2"],
+            "serves all runs; give a list in brackets, -s 'record.clients=[7,2]'.",
+        ),
+        (
+            [*TRAIN, "-s", "record.clients=[2,99]"],
+            "record.clients: there is no client 99; the 10 clients are 0 to 9.",
+        ),
         (["train", "none.toml"], "none.toml does not exist."),
         (
             ["attack", "nowhere"],

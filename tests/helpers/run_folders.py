@@ -57,6 +57,7 @@ def make_run(
     engine: str = "fused",
     rounds: int = 100,
     audited: int | None = None,
+    chosen: Sequence[int] = (),
     **more: Any,
 ) -> Path:
     """A complete run; ``right``: at each evaluation, how many of ``test`` units score 1 (unit i if
@@ -73,7 +74,9 @@ def make_run(
         "seed": seed,
         "engine": engine,
         "dtype": "float32",
-        "record": {"name": "standard"} | ({} if audited is None else {"audited": audited}),
+        "record": {"name": "standard"}
+        | ({} if audited is None else {"audited": audited})
+        | ({"clients": list(chosen)} if chosen else {}),
         "attacks": [],
     }
     installed = _as_installed(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -219,18 +220,29 @@ def test_runs_that_are_not_finished_are_no_sign_of_anything(tmp_path):
     assert two.short == "failed: the loss is not finite"
 
 
-def audited(out: Path, clients: int, k: int, *, seeds: int = 3, **params: int) -> Judged:
+def audited(
+    out: Path, clients: int, k: int, *, seeds: int = 3, chosen: Sequence[int] = (), **params: int
+) -> Judged:
     """``k`` clients of whom a round keeps ``k``: no image is found where all are undefended."""
     names, clusters = images(k)
     zeros, ones = [0.0] * len(names), [1.0] * len(names)
     runs = []
     for seed in range(seeds):
         facts = {"clients": clients, "classes": 10, "dim": 4, "shape": [8, 8]}
-        run = make_run(out, seed=seed, facts=facts, audited=k)
+        run = make_run(out, seed=seed, facts=facts, audited=k, chosen=chosen)
         row = measure("identification", zeros, 0.01, ones, units=names, clusters=clusters)
         add_attack(run, "gradient_inversion", [row], rung="method", params={"seed": 0, **params})
         runs.append(run)
     return found(*runs)
+
+
+def test_clients_that_somebody_chose_acquit_nobody(tmp_path):
+    """They may be those that leak least."""
+    one = audited(tmp_path, 100, 20, chosen=(1, 2))
+    assert one.verdict.word == "cannot tell"
+    assert "2 of the clients were chosen (record.clients), not drawn" in one.sentence
+    everybody = audited(tmp_path / "all", 20, 20, chosen=range(20))
+    assert everybody.verdict.word == "held"
 
 
 def test_what_the_record_would_have_to_hold_is_said(tmp_path):

@@ -1,0 +1,196 @@
+"""What attacks on shared features have in common: messages, the model behind them, a decoder.
+
+The server of FLea: it knows the extractor, and has data of its own to train a decoder on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from attacks import _decoders
+from attacks._decoder_nets import operations
+from attacks._decoders import Known, TrainedDecoder
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.federation import Net
+from leakbench.metrics import RECONSTRUCTION
+from leakbench.record import Message
+
+CHUNK = 256  # auxiliary examples at once
+SPEED = 4e10  # operations in a second of two cores, for `seconds`
+
+Made = dict[tuple[object, ...], TrainedDecoder | str]  # decoders by the model they are for
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """The model that made a message's features, up to the method's layer."""
+
+    name: tuple[object, ...]  # of the broadcast that it came by
+    net: Net
+    layer: str
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The features of inputs (n, *shape), with gradients."""
+        return self.net(x, stop=self.layer)
+
+    def of(self, x: Tensor) -> Tensor:
+        """The same of many inputs, without gradients."""
+        with torch.no_grad():
+            return torch.cat([self(some) for some in torch.split(x, CHUNK)])
+
+
+class FromFeatures(Attack):
+    """An attack on the features that clients send the server, with a decoder of its own.
+
+    The extractor is the last model that was broadcast before the victims sent their features in the
+    attacked round, up to the method's ``layer``. The blind guess is the mean of the auxiliary
+    inputs of each example's class, of all where clients send no labels.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = RECONSTRUCTION
+    left_out: ClassVar[str] = "their features were made by another round's model"
+
+    network: Literal["linear", "relu", "conv"] = Field(
+        "relu",
+        description=(
+            "Table 5 as released; the better of that and one with ReLUs between; or the best of"
+            " both and a deeper one"
+        ),
+    )
+    epochs: int = Field(20, ge=1, le=10_000, description="passes over the auxiliary data, at least")
+    steps: int = Field(
+        600,
+        ge=0,
+        le=1_000_000,
+        description="steps, at least: small auxiliary sets are passed more often",
+    )
+    lr: float = Field(0.001, gt=0, le=1, description="rate of Adam")
+    batch: int = Field(32, ge=1, description="auxiliary examples in a step")
+    held_out: float = Field(
+        0.15, gt=0, lt=1, description="share of the auxiliary data that chooses the epoch"
+    )
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel(
+            kinds=("features", "labels", "model"),
+            rounds="audited",
+            knows=("aux_data", "method", "facts"),
+            rung="public",
+        )
+
+    def obstacle(self, run: Outline) -> str:
+        why = super().obstacle(run)
+        if why:
+            return why
+        if not hasattr(run.method, "layer"):
+            return "the method has no field `layer`, so how its features are made is not known"
+        if not run.holds("aux_data"):
+            return "the run holds no auxiliary data to train a decoder on"
+        return ""
+
+    def seconds(self, run: Outline) -> float:
+        """Of training the decoders of all rounds that are attacked."""
+        positions = math.prod(run.facts.shape[1:])
+        once = 6 * positions * operations(self.network)  # forward and twice that backward
+        trained = max(self.epochs * run.auxiliary, self.steps * self.batch)
+        return len(run.stages) * trained * once / SPEED
+
+    def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
+        """The mean of the auxiliary inputs of each example's class.
+
+        Of all where clients send no labels.
+        """
+        aux = view.know("aux_data")
+        means = _decoders.class_means(aux.x, aux.y, view.facts.classes)
+        out = []
+        for m in self._sent(view):
+            y = self._labels(view, m)
+            if y is None:
+                x = aux.x.mean(0).expand(len(m.payload), *aux.x.shape[1:]).contiguous()
+            else:
+                x = means[y]
+            out.append(Guess(m.sender, m.round, self._tensors(x)))
+        return out
+
+    def _sent(self, view: View) -> list[Message]:
+        """The features that clients sent in this round, each client's last."""
+        sent = view.messages("features", round=view.round)
+        last = {m.sender: m for m in sent if m.sender != "server" and len(m.payload)}
+        return list(last.values())
+
+    def _labels(self, view: View, m: Message) -> Tensor | None:
+        """(n,) int64, the classes that the sender named beside the features."""
+        named = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
+        if not named:
+            return None
+        y: Tensor = named[-1].payload
+        return y if y.shape == (len(m.payload),) and not y.is_floating_point() else None
+
+    def _tensors(self, x: Tensor) -> dict[str, Tensor]:
+        """A guess whose x[j] is about row j of the features."""
+        return {"x": x, "features.rows": torch.arange(len(x))}
+
+    def _layer(self, view: View) -> str:
+        """The stage after which the method's clients share."""
+        return str(view.method.layer)  # type: ignore[attr-defined]
+
+    def _extractor(self, view: View, m: Message) -> Extractor | str:
+        """What made the message, or why that is not known."""
+        to = ("client/*", m.sender)
+        broadcast = view.messages("model", sender="server", round=m.round)
+        models = [e for e in broadcast if e.phase <= m.phase and e.receiver in to]
+        if not models:
+            return "the model that made the features was not kept"
+        net = Net(view.module, models[-1].payload)
+        private = sorted(net.module.state_dict().keys() - net.weights.keys())
+        if private:
+            return (
+                f"clients keep {private[0]} of the model for themselves, so how their features"
+                " are made is not known"
+            )
+        return Extractor(models[-1].name, net, self._layer(view))
+
+    def _classes(self, view: View, m: Message) -> Tensor:
+        """(n,) int64: the labels, or one class for all where none were sent."""
+        y = self._labels(view, m)
+        if y is None:
+            y = torch.zeros(len(m.payload), dtype=torch.int64, device=m.payload.device)
+        return y
+
+    def _decoder(
+        self, view: View, m: Message, extract: Extractor, made: Made, rng: torch.Generator
+    ) -> TrainedDecoder | str:
+        """The decoder of the model that made the message, trained once, or why there is none."""
+        labelled = self._labels(view, m) is not None
+        key = (*extract.name, labelled)
+        if key not in made:
+            made[key] = self._trained(view, extract, rng, labelled=labelled)
+        decoder = made[key]
+        if isinstance(decoder, TrainedDecoder) and decoder.strange(m.payload.float()):
+            return "the features are unlike those that the model makes of auxiliary data"
+        return decoder
+
+    def _trained(
+        self, view: View, extract: Extractor, rng: torch.Generator, *, labelled: bool
+    ) -> TrainedDecoder | str:
+        """A decoder of what the model makes of auxiliary data, or why there is none."""
+        aux = view.know("aux_data")
+        features = extract.of(aux.x)
+        if not bool(features.isfinite().all()):
+            return "the model's features of auxiliary data are not finite"
+        y, classes = (aux.y, view.facts.classes) if labelled else (torch.zeros_like(aux.y), 1)
+        known = Known(features.float(), aux.x.float(), y)
+        with torch.backends.cudnn.flags(
+            enabled=True, deterministic=True, benchmark=False, allow_tf32=False
+        ):
+            decoder = _decoders.train(known, classes, self, rng)
+        if not len(decoder.curve):
+            return "training the decoder diverged in its first epoch: lower lr"
+        return decoder

@@ -1,0 +1,74 @@
+"""Clients that a recording policy names: are there such, and in which audited rounds are they?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from leakbench.base.errors import UsageError
+from leakbench.federation.defense import Defense
+from leakbench.federation.selection import select
+from leakbench.record.policy import Policy
+
+Gone = dict[int, dict[str, int]]  # client -> {stage: round in which it takes no part}
+
+
+def known(policy: Policy, clients: int) -> None:
+    """Does every client that is named exist among ``clients``?
+
+    Raises:
+        UsageError: one does not.
+    """
+    strange = [i for i in policy.clients if i >= clients]
+    if strange:
+        raise UsageError(
+            f"record.clients: there is no client {_listed(strange)}; the {clients} clients are 0 to"
+            f" {clients - 1}."
+        )
+
+
+def places(policy: Policy, chosen: Sequence[int]) -> list[int]:
+    """Where in a round of the clients ``chosen`` those stand that are named and take part."""
+    place = {client: j for j, client in enumerate(chosen)}
+    return [place[i] for i in policy.clients if i in place]
+
+
+def lacking(policy: Policy, method: Defense, clients: int, rounds: int, seed: int) -> Gone:
+    """The clients that are named, and of which audited rounds each is no part.
+
+    Before the first and after the last round everybody is.
+
+    Raises:
+        UsageError: none of them is in any audited round; says how they would be.
+    """
+    if not policy.clients:
+        return {}
+    stages = policy.stages(rounds)
+    out: Gone = {}
+    for stage, t in stages.items():
+        there = select(method, clients, seed=seed, t=t, device="cpu").tolist()
+        for i in policy.clients:
+            if i not in there:
+                out.setdefault(i, {})[stage] = t
+    if len(out) == len(policy.clients) and all(len(gone) == len(stages) for gone in out.values()):
+        raise UsageError(
+            f"record.clients: none of {_listed(policy.clients)} takes part in an audited round"
+            f" ({_listed(stages.values())}); let all clients take part in every round with -s"
+            " fraction=1, or name others."
+        )
+    return out
+
+
+def told(gone: Gone) -> list[str]:
+    """A sentence for each client of which something is lacking."""
+    out = []
+    for i, stages in gone.items():
+        when = ", ".join(f"{t} ({stage})" for stage, t in stages.items())
+        out.append(
+            f"client/{i} was chosen to be audited, but takes no part in round {when}: nothing of it"
+            " is recorded there, and nobody is in its place"
+        )
+    return out
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,42 @@
+"""A statement of a paper that compares two columns of its table, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leakbench.reproduce.orders import Less
+from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.statements import OPEN, Order, Statement, Verdict
+
+
+@dataclass(frozen=True)
+class Below(Order):
+    """In each row of ``those`` the measure is below the measure ``than``, and all of them apart.
+
+    ``words``: what the two are called behind a row's label.
+    """
+
+    than: str = ""
+    words: tuple[str, str] = ("", "")
+    those: tuple[str, ...] = ()
+
+    def labels(self) -> tuple[str, ...]:
+        """The cases it speaks of."""
+        return self.those
+
+    def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
+        """Of one column alone: none."""
+        return OPEN, "it takes two columns"
+
+    def judge(self, rows: Sequence[Row], dataset: str) -> Statement:
+        """The statement on one data set's rows: each pair's two numbers, as two rows' would be."""
+        named = []
+        for measure, word in zip((self.measure, self.than), self.words, strict=True):
+            for r in rows:
+                if r.measure == measure and r.label in self.those:
+                    about = {"label": f"{r.label} ({word})", "measure": self.measure}
+                    named.append(r.model_copy(update=about))
+        lower, upper = self.words
+        pairs = tuple((f"{label} ({lower})", f"{label} ({upper})") for label in self.those)
+        return Less(self.text, self.measure, pairs=pairs).judge(named, dataset)
