@@ -276,7 +276,10 @@ def abreast(case: tuple[str, int, int], laps: int = 3) -> str:
     net = victims(*case, 1)[0][0].replay(torch.float32).module
     weights = sum(p.numel() for p in net.parameters())
     small = weights < 100_000
-    sides = [s for s in SIDES if s <= (4 if weights > MOST else 64 if small else 16)]
+    most = 64 if small else 16
+    if weights > MOST:
+        most = 4
+    sides = [s for s in SIDES if s <= most]
     some, _ = victims(*case, max(sides))
     best = dict.fromkeys(sides, math.inf)
     for _ in range(laps if small else 1):
@@ -387,14 +390,11 @@ def row(case: tuple[str, int, int], names: Sequence[str], steps: int) -> str:
         scores["grey"][seed] = grey(truth)
     cells = []
     for name in ("grey", *names):
-        runs = {
-            s: (
-                v,
-                [f"{s}/{i}" for i in range(len(v))],
-                [f"{s}/{i // case[2]}" for i in range(len(v))],
-            )
-            for s, v in scores[name].items()
-        }
+        runs = {}
+        for seed, found in scores[name].items():
+            images = [f"{seed}/{i}" for i in range(len(found))]
+            batches = [f"{seed}/{i // case[2]}" for i in range(len(found))]
+            runs[seed] = (found, images, batches)
         e = pool(runs, share=False, low=-math.inf, high=math.inf, unit="image")
         cell = f"{e.value:.1f} [{e.low:.1f}, {e.high:.1f}]"
         cells.append(cell if name == "grey" else f"{cell} ({took[name]:.1f})")
