@@ -49,7 +49,7 @@ def search(
     """
     seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
     if how.package == ANALYTIC:
-        return [[_measured(v, x, r) for r, x in enumerate(_divided(v, how))] for v in victims]
+        return [_all_measured(v, _divided(v, how)) for v in victims]
     done, all_of_it = [0], max(len(victims) * how.restarts * how.steps, 1)
 
     def count() -> None:
@@ -59,8 +59,7 @@ def search(
     found = []
     for victim, own in zip(victims, seeds, strict=True):
         dice = [torch.Generator().manual_seed(s) for s in own]
-        ends = [_searched(victim, how, d, count) for d in dice]
-        found.append([_measured(victim, x, r) for r, x in enumerate(ends)])
+        found.append(_all_measured(victim, [_searched(victim, how, d, count) for d in dice]))
     return found
 
 
@@ -153,6 +152,10 @@ def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
     halves = [clear[k::several] for k in range(several)]
     rows = seen[f"{name}.weight"]
     return [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
+
+
+def _all_measured(victim: Victim, ends: Sequence[Tensor]) -> list[Candidate]:
+    return [_measured(victim, x, r) for r, x in enumerate(ends)]
 
 
 def _measured(victim: Victim, x: Tensor, restart: int) -> Candidate:
