@@ -15,8 +15,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from attacks import _matching, _updates
-from attacks._inversion import check, engines, priors
+from attacks import _updates
+from attacks._inversion import breaching, check, engines, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, replayed
@@ -57,7 +57,8 @@ class GradientInversion(Attack):
     All engines match the gradient's direction (a clipped update keeps it). ``auto``: what fits the
     net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
     victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
-    ``breaching``: the package of Geiping et al.; naive only.
+    ``breaching``: the package of Geiping et al., as a cross-check, by the ``package`` that is
+    chosen; naive only.
 
     ``prior`` = decoder: the attacker has images of its own, and learns from them the way back from
     the gradients of this very model, victim by victim; the searches start from what that makes of
@@ -85,6 +86,13 @@ class GradientInversion(Attack):
     engine: Literal["auto", "signed_adam", "lbfgs", "breaching"] = Field(
         "auto", description="the optimiser; auto: what fits the net, the best match kept"
     )
+    package: Literal["invertinggradients", "modern", "analytic"] = Field(
+        "modern",
+        description=(
+            "engine=breaching: which of its attacks; analytic: one image of a net whose first"
+            " layer is linear, exact"
+        ),
+    )
     labels: Literal["given", "inferred", "solved"] = Field(
         "given",
         description=(
@@ -111,7 +119,7 @@ class GradientInversion(Attack):
         ge=0,
         description=(
             "weight of the total variation at first, of images of 32 pixels; it falls on the way"
-            " (breaching: as it is, and to the end)"
+            " (breaching: two thirds of it, or modern one third, which is the package's own, stay)"
         ),
     )
     prior: Literal["none", "decoder"] = Field(
@@ -166,7 +174,8 @@ class GradientInversion(Attack):
             return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
-        return self._untaught(run) if self.prior == "decoder" else ""
+        why = breaching.refusal(run, self, probe=probe) if self.engine == "breaching" else ""
+        return why or (self._untaught(run) if self.prior == "decoder" else "")
 
     def _untaught(self, run: Outline) -> str:
         """Why there can be no decoder; empty where there can."""
@@ -214,13 +223,14 @@ class GradientInversion(Attack):
             )
             if norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
-            elif self.engine == "breaching":
-                made[i] = self._breached(view, b, rng)
             else:
                 victims += [(i, victim) for victim in self._victims(view, b, rng)]
         whole = [victim for _, victim in victims]
         aux = view.know("aux_data") if self.prior == "decoder" else None
-        found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
+        if self.engine == "breaching":
+            found = breaching.search(whole, self, rng)
+        else:
+            found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
         nearest: dict[int, float] = {}
         for (i, victim), candidates in zip(victims, found, strict=True):
             near = min(c.mismatch for c in candidates)
@@ -313,19 +323,6 @@ class GradientInversion(Attack):
         """The labels that were used, if the attack found them itself, to be scored."""
         asked = self.labels != "given" and view.loss_method().outputs == "logits"
         return {"labels": labels} if asked else {}
-
-    def _breached(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
-        m = b.message
-        replay = Replay(view, m, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
-        private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
-        tried = class_labels.behind(view, b, self, rng)
-        ends = [_matching.breached(replay, y, private, self, rng) for y in tried]
-        at = min(range(len(tried)), key=lambda j: ends[j].mismatch)
-        found = ends[at]
-        if not bool(found.x.isfinite().all()):
-            return self._none(m, "the search diverged", found.flags)
-        tensors = {"x": found.x.to(view.dtype), **self._named(view, tried[at])}
-        return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
         return Guess(m.sender, m.round, probe=m.probe, failed=why, flags=flags)

@@ -6,7 +6,6 @@ import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -62,8 +61,8 @@ class OwnLoss(Defense):
         return made
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Somebody's own. An attacker that runs the network itself (breaching) has its own mode."""
-        with training(net.module, self._trains) if isinstance(net, Net) else nullcontext():
+        """Somebody's own, in the mode that the model was in."""
+        with training(net.module, self._trains):
             outputs = net(batch.x)
         if isinstance(self._loss, nn.Module):  # with the weights of classes, say
             self._loss.to(outputs.device, outputs.dtype)

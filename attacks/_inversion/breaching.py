@@ -1,0 +1,168 @@
+"""The package `breaching` as a cross-check: another's search, of the same gradient and loss.
+
+Each victim's loss is the method's own, replayed in the mode that the victim had (BatchNorm by the
+batch's statistics, in training), so any method is attacked that our own engines attack. Private
+inputs are taken as they are. Where the searches end is measured by our own stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attacks._inversion import package
+from attacks._inversion.packaged import VictimLoss, told
+from attacks._inversion.signed_adam import patterned
+from attacks._inversion.stack import Stack
+from attacks._inversion.variation import variation, weight
+from attacks._inversion.victims import Candidate, Settings, Victim
+from leakbench.attacking import Outline
+from leakbench.base import UsageError
+
+ANALYTIC = "analytic"
+PATTERNED = ("modern",)  # those that start from a pattern
+# Of `total_variation`, which at its default of 0.3 makes the package's own weights, to the end.
+SHARES = {"invertinggradients": 2 / 3, "modern": 1 / 3}
+CLEAR = 0.1  # of the largest slope by a bias: units below it say little beside rounding
+
+
+class PackageSettings(Settings, Protocol):
+    """What of the attack's fields is read here."""
+
+    @property
+    def package(self) -> str: ...
+
+
+def search(
+    victims: Sequence[Victim],
+    how: PackageSettings,
+    rng: torch.Generator,
+    tell: Callable[[float], None] = lambda _: None,
+) -> list[list[Candidate]]:
+    """Each victim's candidates, one for every restart; one after another, in single precision.
+
+    ``analytic`` has two at most: every other unit of the layer tells the image anew.
+    """
+    seeds = torch.randint(2**62, (len(victims), how.restarts), generator=rng).tolist()
+    if how.package == ANALYTIC:
+        return [_all_measured(v, _divided(v, how)) for v in victims]
+    done, all_of_it = [0], max(len(victims) * how.restarts * how.steps, 1)
+
+    def count() -> None:
+        done[0] += 1
+        tell(min(done[0] / all_of_it, 1.0))
+
+    found = []
+    for victim, own in zip(victims, seeds, strict=True):
+        dice = [torch.Generator().manual_seed(s) for s in own]
+        found.append(_all_measured(victim, [_searched(victim, how, d, count) for d in dice]))
+    return found
+
+
+def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
+    """Why the package cannot attack this run's updates; empty if it can."""
+    if len(run.facts.shape) != 3:
+        return f"breaching takes images (C, H, W), and inputs are {tuple(run.facts.shape)}"
+    if run.method.optimizer != "sgd":
+        return "breaching matches gradients, and a step of Adam is none: use engine=auto"
+    if how.package != ANALYTIC:
+        return ""
+    if not probe and run.method.batch > 1:
+        return f"analytic tells one image from an update, and a batch has {run.method.batch}"
+    if not first_linear(run.module(), run.facts.shape):
+        return "analytic needs a net whose first layer is linear with a bias"
+    return ""
+
+
+def first_linear(module: nn.Module, shape: Sequence[int]) -> str:
+    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
+    at = next(module.parameters())
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
+    read: list[str] = []
+
+    def follow(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def see(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
+                read.append(name)
+
+        return see
+
+    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
+    was = {m: m.training for m in module.modules()}
+    try:
+        with torch.no_grad():
+            module.eval()(x)
+    finally:
+        for m, training in was.items():
+            m.training = training
+        for hook in hooks:
+            hook.remove()
+    return read[0] if read else ""
+
+
+def _searched(
+    victim: Victim, how: PackageSettings, dice: torch.Generator, count: Callable[[], None]
+) -> Tensor:
+    """Where one search of one victim ends, (B, C, H, W)."""
+    shape, device = victim.shape, victim.replay(torch.float32).device
+    if how.package in PATTERNED:
+        start = patterned(shape, dice)
+    else:
+        start = torch.randn(*shape, generator=dice)
+    tv = SHARES.get(how.package, 0.0) * weight(how.total_variation, shape[1:])
+    config = package.configured(how.package, steps=how.steps, variation=tv, channels=shape[1])
+    features = told(victim) if how.package == "modern" else None
+    loss = VictimLoss(victim, torch.float32)
+    try:
+        return package.solve(
+            loss,
+            loss.gradient,
+            start.to(device),
+            config,
+            generator=dice,
+            features=features,
+            progress=count,
+        )
+    finally:
+        if features is not None:
+            features.hook.remove()
+
+
+def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
+    """The one image that the first layer read: its slopes by weights over those by biases.
+
+    By the package's own division, over the units that say most; with restarts over every other of
+    them and over the rest, which agree where there was one image.
+    """
+    replay = victim.replay(torch.float64)
+    name, seen = first_linear(replay.module, replay.facts.shape), replay.observed()
+    biases = seen.get(f"{name}.bias")
+    if len(victim.labels) != 1 or not name or biases is None:
+        raise UsageError(
+            f"analytic tells one image, of a net whose first layer is linear with a bias; this"
+            f" update is of {len(victim.labels)}. Take package=modern."
+        )
+    clear = (biases.abs() > CLEAR * biases.abs().max()).nonzero().flatten()
+    several = min(how.restarts, 2, len(clear))
+    halves = [clear[k::several] for k in range(several)]
+    rows = seen[f"{name}.weight"]
+    return [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
+
+
+def _all_measured(victim: Victim, ends: Sequence[Tensor]) -> list[Candidate]:
+    return [_measured(victim, x, r) for r, x in enumerate(ends)]
+
+
+def _measured(victim: Victim, x: Tensor, restart: int) -> Candidate:
+    """The candidate with its mismatch, in double precision and without any prior."""
+    stack, x = Stack([victim], torch.float64), x.double()
+    with torch.no_grad():
+        value = float(stack.mismatch(x[None], {}))
+        many = float(variation(x[None]))
+    found = value if math.isfinite(value) else math.inf
+    return Candidate(x, {}, found, many, "breaching", restart)
