@@ -34,6 +34,7 @@ class Found:
     private: dict[str, Tensor] = field(default_factory=dict)  # the private inputs solved for
     accepted: bool = False  # does the attacker believe it?
     flags: tuple[str, ...] = ()
+    mismatch: float = math.inf  # the package's own objective
 
 
 class _Given:
@@ -83,4 +84,4 @@ def breached(
     out = invert(module, replay.observed(), loss, shape, labels, generator=rng, **limits)
     finite = math.isfinite(out.loss)
     flags = () if finite else ("loss_did_not_fall",)
-    return Found(out.image.double(), {}, finite and out.loss < 0.05, flags)
+    return Found(out.image.double(), {}, finite and out.loss < 0.05, flags, out.loss)

@@ -5,21 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from leakbench.attacking import Outline, View
-from leakbench.federation import Defense, Training, trainings
+from leakbench.federation import Defense, Facts, Training, trainings
 from leakbench.record import Message
+
+Rows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class Behind:
-    """An update and what made it."""
+    """An update and what made it.
+
+    An image over several epochs is one example: ``rows`` says which of the examples stood in each
+    local step. Which one of a class it was that came again in another batch of a later epoch
+    cannot be told (``guessed``); the first one of the class is taken, then the next.
+    """
 
     message: Message
-    labels: Tensor  # (B,) of its examples
-    sizes: Sequence[int]  # how many of these each local step had, in order
+    labels: Tensor | None  # (B,) of its examples, each once; None where they are not granted
+    rows: Rows
     loss: str  # the name of the loss
+    guessed: bool = False
+
+    @property
+    def examples(self) -> int:
+        """How many are unknown."""
+        return 1 + max(max(step) for step in self.rows)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many examples each local step had, in order."""
+        return [len(step) for step in self.rows]
 
 
 def first(view: View, *, trained: bool = False) -> list[Message]:
@@ -36,17 +55,58 @@ def first(view: View, *, trained: bool = False) -> list[Message]:
 
 
 def shortest(view: View, *, probe: bool, most: int) -> list[Behind]:
-    """Those of the training with the fewest local steps, of at most ``most``; or its probes."""
-    method, labels, known = view.loss_method(), view.know("labels"), []
+    """Those of the training with the fewest local steps, of at most ``most``; or its probes.
+
+    With the labels where the view grants them, else by the number of examples alone (knowledge
+    "sizes").
+    """
+    method, known = view.loss_method(), []
     made = trainings(method, view.round, last=view.last)
-    losses = {t.phase: t.name for t in made}
+    by_phase = {t.phase: t for t in made}
+    told = "labels" in view.threat.knows
+    labels = view.know("labels") if told else {}
+    count = {k: len(y) for k, y in labels.items()} if told else view.know("sizes")
     for m in view.messages("update", round=view.round, probe=probe):
-        y = labels.get((m.sender, m.round, m.phase, m.probe))  # None: it trained on nothing
-        sizes = [] if y is None else _sizes(method, made, m.phase, len(y), probe=probe)
-        if y is not None and 0 < len(sizes) <= most:
-            known.append(Behind(m, y, sizes, losses[m.phase]))
-    _, phase = min(((len(b.sizes), b.message.phase) for b in known), default=(0, -1))
+        key = (m.sender, m.round, m.phase, m.probe)
+        n = count.get(key, 0)  # none: it trained on nothing
+        sizes = _sizes(method, made, m.phase, n, probe=probe)
+        if 0 < len(sizes) <= most:
+            known.append(_behind(m, sizes, by_phase[m.phase], labels.get(key), view.facts))
+    _, phase = min(((len(b.rows), b.message.phase) for b in known), default=(0, -1))
     return [b for b in known if b.message.phase == phase]
+
+
+def _behind(
+    m: Message, sizes: Sequence[int], training: Training, y: Tensor | None, facts: Facts
+) -> Behind:
+    """``y`` (n,): the labels of all steps, in order, or None."""
+    alone = m.probe is not None or training.steps > 0 or training.epochs == 1
+    # Turned or mirrored anew in each epoch, an image is another one each time.
+    if alone or facts.augmented:
+        places = torch.arange(sum(sizes))
+        return Behind(m, y, _split(places, sizes), training.name)
+    n = sum(sizes) // training.epochs
+    batches = len(sizes) // training.epochs
+    if y is None:
+        places = torch.arange(n).repeat(training.epochs)
+        return Behind(m, None, _split(places, sizes), training.name, guessed=batches > 1)
+    places = torch.cat([_again(y[:n], epoch) for epoch in torch.split(y, n)])
+    open_ = batches > 1 and int(y[:n].bincount().max()) > 1
+    return Behind(m, y[:n], _split(places, sizes), training.name, guessed=open_)
+
+
+def _again(labels: Tensor, epoch: Tensor) -> Tensor:
+    """(n,): which examples, of ``labels`` (n,), stood in an epoch with the labels ``epoch`` (n,).
+
+    Both are the same labels in other orders.
+    """
+    places = torch.empty(len(labels), dtype=torch.long)
+    places[epoch.cpu().argsort(stable=True)] = labels.cpu().argsort(stable=True)
+    return places
+
+
+def _split(places: Tensor, sizes: Sequence[int]) -> Rows:
+    return tuple(tuple(step.tolist()) for step in torch.split(places, list(sizes)))
 
 
 def fewest(run: Outline, *, probe: bool) -> int:

@@ -16,14 +16,22 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _matching, _updates
-from attacks._inversion import check, engines
+from attacks._inversion import check, engines, priors
+from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, replayed
 from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
-from leakbench.federation import party
-from leakbench.metrics import INVERSION_PRECISION, P_LEAK, PROTOTYPE_COSINE, RECONSTRUCTION
+from leakbench.federation import Defense, party
+from leakbench.metrics import (
+    INVERSION_PRECISION,
+    LABEL_ACCURACY,
+    P_LEAK,
+    PROTOTYPE_COSINE,
+    RECONSTRUCTION,
+)
 from leakbench.record import Message
 
+ANY_CLASS = -1  # of an image whose label is not known
 VANISHED = 1e-8  # norm of an update that holds nothing
 # For `seconds`: of a step besides its operations, how many times the net's operations it makes,
 # and how many of these two cores make in a second.
@@ -50,6 +58,10 @@ class GradientInversion(Attack):
     net, see ``attacks._inversion.engines``. ``signed_adam``: with total variation and a box, many
     victims side by side. ``lbfgs``: no prior, for small smooth nets and single images.
     ``breaching``: the package of Geiping et al.; naive only.
+
+    ``prior`` = decoder: the attacker has images of its own, and learns from them the way back from
+    the gradients of this very model, victim by victim; the searches start from what that makes of
+    the victim's gradient (see ``attacks._inversion.priors``).
     """
 
     about: ClassVar[str] = "images from the gradient that an update is"
@@ -57,16 +69,28 @@ class GradientInversion(Attack):
     metrics: ClassVar[tuple[Metric, ...]] = (
         *RECONSTRUCTION,
         INVERSION_PRECISION,
+        LABEL_ACCURACY,
         P_LEAK,
         PROTOTYPE_COSINE,
     )
-    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"attacker": "naive"}, {"attacker": "joint"})
+    variants: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"attacker": "naive"},
+        {"attacker": "joint"},
+        {"attacker": "joint", "labels": "inferred"},
+    )
 
     attacker: Literal["naive", "joint"] = Field(
         "joint", description="private inputs of the loss: replaced by messages, or solved for"
     )
     engine: Literal["auto", "signed_adam", "lbfgs", "breaching"] = Field(
         "auto", description="the optimiser; auto: what fits the net, the best match kept"
+    )
+    labels: Literal["given", "inferred", "solved"] = Field(
+        "given",
+        description=(
+            "the true ones; those that the last layer's update gives away; or of the likeliest of"
+            " these the ones whose images match best"
+        ),
     )
     message: Literal["probe", "update"] = Field(
         "probe", description="single-image updates, or the real ones"
@@ -90,6 +114,9 @@ class GradientInversion(Attack):
             " (breaching: as it is, and to the end)"
         ),
     )
+    prior: Literal["none", "decoder"] = Field(
+        "none", description="what auxiliary images teach: nothing, or where to start"
+    )
     side_by_side: int = Field(
         0, ge=0, description="searches at once; 0: as many as were measured to pay"
     )
@@ -108,33 +135,52 @@ class GradientInversion(Attack):
             "generator",
             "identifier",
         )
+        told: Literal["labels", "sizes"] = "labels" if self.labels == "given" else "sizes"
         rung: Literal["paper", "method"] = "paper" if self.attacker == "naive" else "method"
-        return ThreatModel(kinds=kinds, knows=("method", "facts", "labels"), rung=rung)
+        threat = ThreatModel(kinds=kinds, knows=("method", "facts", told), rung=rung)
+        if self.prior == "none":
+            return threat
+        return threat.model_copy(update={"knows": (*threat.knows, "aux_data"), "rung": "public"})
 
     @property
     def floor_threat(self) -> ThreatModel:
-        return self.threat.model_copy(update={"knows": (*self.threat.knows, "aux_data")})
+        knows = (*self.threat.knows, "aux_data")
+        return self.threat.model_copy(update={"knows": tuple(dict.fromkeys(knows))})
 
     def obstacle(self, run: Outline) -> str:
         m, probe = run.method, self.message == "probe"
         why = super().obstacle(run)
         if why:
             return why
-        fewest = _updates.fewest(run, probe=probe) if m.optimizer == "sgd" else 0
-        if not fewest and (probe or m.optimizer != "sgd"):
-            return "the update is not a single SGD step, so it is no gradient"
-        if not 0 < fewest <= self._most:
+        if self.labels != "given" and (why := class_labels.obstacle(run)):
+            return why
+        fewest = _updates.fewest(run, probe=probe)
+        if not fewest and probe:
+            return "the update is not a single step, so it is no gradient"
+        if m.optimizer != "sgd" and fewest != 1:
+            return "of several steps of Adam an update does not tell the gradients"
+        if not 0 < fewest <= self._most(m):
             took = "how many examples a local step had cannot be told"
             if fewest:
                 took = f"every update is of {fewest} local steps or more"
-            return f"{took}, and {self._most} at most are replayed"
+            return f"{took}, and {self._most(m)} at most are replayed"
         if self.engine == "breaching" and self.attacker == "joint":
             return "breaching solves for images only: use attacker=naive"
+        return self._untaught(run) if self.prior == "decoder" else ""
+
+    def _untaught(self, run: Outline) -> str:
+        """Why there can be no decoder; empty where there can."""
+        if self.engine in ("breaching", "lbfgs"):
+            return f"{self.engine} starts at random: use prior=none, or engine=auto or signed_adam"
+        if not run.holds("aux_data"):
+            return "the run holds no auxiliary data to train a decoder on"
+        if run.auxiliary < priors.LEAST:
+            return f"{run.auxiliary} auxiliary examples are too few: a decoder needs {priors.LEAST}"
         return ""
 
-    @property
-    def _most(self) -> int:
-        return 1 if self.engine == "breaching" else self.local_steps
+    def _most(self, method: Defense) -> int:
+        """The most local steps that are replayed."""
+        return 1 if self.engine == "breaching" or method.optimizer != "sgd" else self.local_steps
 
     def stages(self) -> tuple[str, ...]:
         return self.at
@@ -150,12 +196,18 @@ class GradientInversion(Attack):
             run.module()(torch.zeros(1, *run.facts.shape))
         once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
         searches = 5 if self.engine == "auto" else 1
-        return 2 * len(self.at) * self.targets * self.restarts * searches * self.steps * once
+        searches *= class_labels.TRIED if self.labels == "solved" else 1
+        taught = 0.0
+        if self.prior == "decoder":  # of simple gradients, a third of the operations each
+            count = min(priors.COUNT, run.auxiliary)
+            taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
+        searched = 2 * self.restarts * searches * self.steps * once
+        return len(self.at) * self.targets * (searched + taught)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
         made: dict[int, Guess] = {}
-        victims: dict[int, Victim] = {}
+        victims: list[tuple[int, Victim]] = []  # an update has one for each label vector tried
         for i, b in enumerate(sent):
             norm = math.sqrt(
                 sum(float(t.double().square().sum()) for t in b.message.payload.values())
@@ -165,17 +217,24 @@ class GradientInversion(Attack):
             elif self.engine == "breaching":
                 made[i] = self._breached(view, b, rng)
             else:
-                victims[i] = self._victim(view, b, rng)
-        whole = list(victims.values())
-        found = engines.search(whole, self, self.engine, rng, view.progress) if whole else []
-        for (i, victim), candidates in zip(victims.items(), found, strict=True):
-            made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
+                victims += [(i, victim) for victim in self._victims(view, b, rng)]
+        whole = [victim for _, victim in victims]
+        aux = view.know("aux_data") if self.prior == "decoder" else None
+        found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
+        nearest: dict[int, float] = {}
+        for (i, victim), candidates in zip(victims, found, strict=True):
+            near = min(c.mismatch for c in candidates)
+            if near <= nearest.get(i, math.inf):
+                nearest[i] = near
+                made[i] = self._kept(view, victim, check.judge(victim, candidates, self))
         return [made[i] for i in range(len(sent))]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """The mean of the auxiliary images of each label.
+        """The mean of the auxiliary images of each label; of all of them where none are given.
 
-        Beside it, for what is matched, an auxiliary image of each (``sample``).
+        That is the nearest a guesser comes who is told as much as the attacker and reads no update.
+        Beside it, for what is matched, as many auxiliary images (``sample``), and for inferred
+        labels the likeliest ones.
         """
         aux, out = view.know("aux_data"), []
 
@@ -184,10 +243,14 @@ class GradientInversion(Attack):
             return own if len(own) else aux.x
 
         for b in self._sent(view):
-            of_label = {y: of(y) for y in set(b.labels.tolist())}
-            means = torch.stack([of_label[y].mean(0) for y in b.labels.tolist()])
-            some = {"sample": _some(of_label, b.labels, rng)} if len(means) > 1 else {}
+            unknown = torch.full((b.examples,), ANY_CLASS)
+            y = unknown if b.labels is None else b.labels
+            of_label = {c: of(c) for c in set(y.tolist())}
+            means = torch.stack([of_label[c].mean(0) for c in y.tolist()])
+            some = {"sample": _some(of_label, y, rng)} if len(means) > 1 else {}
             some |= self._blind_prototype(view, b, rng)
+            guessed = class_labels.blind(view, b, rng) if b.labels is None else None
+            some |= {} if guessed is None else {"labels": guessed}
             out.append(self._guess(b.message, {"x": means, **some}))
         return out
 
@@ -197,7 +260,7 @@ class GradientInversion(Attack):
         """A random direction where the attack solves for a prototype; else nothing."""
         if self.attacker == "naive":
             return {}
-        replay = Replay(view, b.message, rng, sizes=b.sizes, phase=b.loss)
+        replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss)
         found = _prototype(replay.unknown)
         return {k: torch.randn(v.shape, generator=rng).to(v) for k, v in found.items()}
 
@@ -206,7 +269,8 @@ class GradientInversion(Attack):
 
         One of each client, then a second of each, up to ``targets``.
         """
-        found = _updates.shortest(view, probe=self.message == "probe", most=self._most)
+        most = self._most(view.loss_method())
+        found = _updates.shortest(view, probe=self.message == "probe", most=most)
         count: dict[str, int] = {}
         turns = []
         for b in found:
@@ -227,12 +291,13 @@ class GradientInversion(Attack):
         about = {**tensors, "phase": torch.tensor(m.phase)}
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
-    def _victim(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Victim:
+    def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
         seed = int(torch.randint(2**62, (), generator=rng))
         unknown = replayed(view, b, seed, torch.float32).unknown
         private = {k: self._stand_in(view, b.message, k, v) for k, v in unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        return Victim(view, b, b.labels, private, free, seed)
+        tried = class_labels.behind(view, b, self, rng)
+        return [Victim(view, b, y, private, free, seed) for y in tried]
 
     def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
         m, best = victim.behind.message, verdict.best
@@ -241,16 +306,25 @@ class GradientInversion(Attack):
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
         named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
         tensors = {"x": best.x.to(view.dtype), **solved, **named}
+        tensors |= self._named(view, victim.labels)
         return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
+
+    def _named(self, view: View, labels: Tensor) -> dict[str, Tensor]:
+        """The labels that were used, if the attack found them itself, to be scored."""
+        asked = self.labels != "given" and view.loss_method().outputs == "logits"
+        return {"labels": labels} if asked else {}
 
     def _breached(self, view: View, b: _updates.Behind, rng: torch.Generator) -> Guess:
         m = b.message
-        replay = Replay(view, m, rng, sizes=b.sizes, phase=b.loss, dtype=torch.float64)
+        replay = Replay(view, m, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
         private = {k: self._stand_in(view, m, k, v) for k, v in replay.unknown.items()}
-        found = _matching.breached(replay, b.labels, private, self, rng)
+        tried = class_labels.behind(view, b, self, rng)
+        ends = [_matching.breached(replay, y, private, self, rng) for y in tried]
+        at = min(range(len(tried)), key=lambda j: ends[j].mismatch)
+        found = ends[at]
         if not bool(found.x.isfinite().all()):
             return self._none(m, "the search diverged", found.flags)
-        tensors = {"x": found.x.to(view.dtype)}
+        tensors = {"x": found.x.to(view.dtype), **self._named(view, tried[at])}
         return self._guess(m, tensors, accepted=found.accepted, flags=found.flags)
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:

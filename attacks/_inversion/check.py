@@ -139,10 +139,12 @@ def faint(victim: Victim) -> bool:
 
 
 def _started_elsewhere(one: Candidate, other: Candidate) -> bool:
-    """A polished candidate is no witness for the one that it was polished from."""
-    if one.restart != other.restart:
-        return True
-    return one.engine != other.engine and {one.engine, other.engine} != {"polished", "signed_adam"}
+    """Did their searches start from images of their own?
+
+    What was polished, or begun at a decoder's guess, is no witness for what it began at. L-BFGS
+    draws starts of its own.
+    """
+    return one.restart != other.restart or (one.engine == "lbfgs") != (other.engine == "lbfgs")
 
 
 def _as_likely(one: Candidate, best: Candidate) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from attacks._inversion import lbfgs, signed_adam
+from attacks._inversion import lbfgs, priors, signed_adam
+from attacks._inversion.check import apart
 from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import variation, weight
 from attacks._inversion.victims import Candidate, Settings, Victim
+from leakbench.federation import Examples
 
 # Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
@@ -32,13 +34,16 @@ def search(
     engine: str,
     rng: torch.Generator,
     tell: Tell = lambda _: None,
+    aux: Examples | None = None,
 ) -> list[list[Candidate]]:
     """Each victim's candidates, one for every search of it.
 
     ``signed_adam``: ``restarts`` searches. ``lbfgs``: up to ``restarts`` from random images, until
     one matches; no prior. ``auto``: where the net is smooth, ``restarts`` of L-BFGS from random
     images, and of whatever these do not agree on, signed Adam, its ends polished by L-BFGS; where
-    it has kinks, signed Adam alone (a polish moved CNNs with ReLUs by 0.2 dB).
+    it has kinks, signed Adam alone (a polish moved CNNs with ReLUs by 0.2 dB). With ``aux`` what
+    the decoder makes of the gradient is a candidate ("decoder"), and each victim's first search
+    starts there and not at random.
 
     Args:
         victims: any; those of one kind are searched side by side.
@@ -46,6 +51,7 @@ def search(
         engine: "auto", "signed_adam" or "lbfgs".
         rng: the attack's dice. A victim's starts do not depend on who is beside it.
         tell: called with the share of the work that is done.
+        aux: the attacker's own examples, where they are a prior.
     """
     seeds = torch.randint(2**62, (len(victims), 2), generator=rng).tolist()
     found: list[list[Candidate]] = [[] for _ in victims]
@@ -59,10 +65,16 @@ def search(
         done.more(1)
     if engine == "lbfgs":
         return found
-    left = [i for i in range(len(victims)) if not _certain(found[i])]
+    left = [i for i in range(len(victims)) if not _certain(victims[i], found[i])]
     done.more(2 * (len(victims) - len(left)))
     for group in _groups(victims, left, how):
-        ended = _adam(victims, group, how, seeds, done)
+        guesses = {}
+        if aux is not None:
+            guesses = {i: priors.guess(victims[i], aux, _dice(sum(seeds[i]))) for i in group}
+        for i, x in guesses.items():
+            free = {k: victims[i].private[k].double() for k in victims[i].free}
+            found[i].append(_measured(victims[i], x.double(), free, "decoder", 0))
+        ended = _adam(victims, group, how, seeds, done, guesses)
         for i in group:
             found[i] += ended[i]
             if i in direct:
@@ -75,8 +87,7 @@ def search(
 def smooth(victim: Victim) -> bool:
     """Has the net no kinks? Then second derivatives help."""
     module = victim.replay(torch.float32).module
-    named = any(isinstance(m, ROUGH) for m in module.modules())
-    return not named and not getattr(module, "rough", False)
+    return not any(isinstance(m, ROUGH) for m in module.modules())
 
 
 class _Share:
@@ -90,13 +101,12 @@ class _Share:
         self.tell(min(self.done / self.of, 1.0))
 
 
-def _certain(found: Sequence[Candidate]) -> bool:
+def _certain(victim: Victim, found: Sequence[Candidate]) -> bool:
     """Do two searches from different starts match exactly, and at one place?"""
     exact = [c for c in found if c.mismatch < EXACT]
     if len(exact) < 2:
         return False
-    apart = (exact[0].x.clamp(0, 1) - exact[1].x.clamp(0, 1)).square().mean()
-    return float(apart) < 1e-4
+    return apart(exact[0].x, exact[1].x, signal=victim.view.facts.signal) < 1e-4
 
 
 def _groups(victims: Sequence[Victim], which: Sequence[int], how: Settings) -> Iterator[list[int]]:
@@ -131,6 +141,7 @@ def _adam(
     how: Settings,
     seeds: Sequence[Sequence[int]],
     done: _Share,
+    guesses: Mapping[int, Tensor],
 ) -> dict[int, list[Candidate]]:
     """Where signed Adam's restarts of each victim of ``group`` end."""
     slots = [(i, r) for i in group for r in range(how.restarts)]
@@ -138,6 +149,8 @@ def _adam(
     for i in group:
         dice = _dice(seeds[i][1])
         starts += [_start(victims[i], dice, patterned=True) for _ in range(how.restarts)]
+        if i in guesses:
+            starts[-how.restarts]["x"] = guesses[i].cpu()
     together = max(_most(victims[group[0]], how), 1)
     out: dict[int, list[Candidate]] = {i: [] for i in group}
     for k in range(0, len(slots), together):
@@ -158,11 +171,17 @@ def _adam(
             weight=weight(how.total_variation, stack.facts.shape),
             box=not stack.facts.signal,
             tell=tell,
+            rates=[_rate(guesses, i, r) for i, r in part],
         )
         for j, (i, r) in enumerate(part):
             inputs = {name: v[j].double() for name, v in free.items()}
             out[i].append(_measured(victims[i], x[j].double(), inputs, "signed_adam", r))
     return out
+
+
+def _rate(guesses: Mapping[int, Tensor], i: int, restart: int) -> float:
+    """The first search of a victim with a guess starts near its end, and is not to leave it."""
+    return signed_adam.NEAR_RATE if i in guesses and restart == 0 else signed_adam.RATE
 
 
 def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
 
 RATE = 0.1  # of a pixel's range
+NEAR_RATE = 0.03  # from a start that is near the images already
 WARM = 20  # steps in which the rate rises
 FALL = 0.02  # of the weight of the total variation, from the first step to the last
 TILE = 4  # pixels a side of a patterned start
@@ -46,6 +47,7 @@ def descend(
     weight: float,
     box: bool,
     tell: Callable[[float], None] = lambda _: None,
+    rates: Sequence[float] = (),
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Where the descent ends from images ``x`` (V, B, *shape) and ``free`` inputs {name: (V, ...)}.
 
@@ -61,11 +63,13 @@ def descend(
         weight: of the total variation beside the mismatch, at the first step.
         box: are images kept in [0, 1]?
         tell: called with the share of the steps that is done.
+        rates: of each victim, at most; ``RATE`` unless given.
 
     Returns:
         images, private inputs, and the last finite mismatch (V,), before the last step.
     """
     moving = {"x": _begun(x), **{f"free/{k}": _begun(v) for k, v in free.items()}}
+    most = torch.tensor(rates or [RATE] * len(x), dtype=x.dtype, device=x.device)
     last = torch.full((len(x),), math.inf, dtype=x.dtype, device=x.device)
     for i in range(steps):
         at = {k: m.at.detach().requires_grad_() for k, m in moving.items()}
@@ -79,9 +83,9 @@ def descend(
         last = torch.where(mismatch.detach().isfinite(), mismatch.detach(), last)
         if not bool(goes.any()):
             break
-        rate = RATE * min((i + 1) / WARM, 1.0) * 0.5 * (1 + math.cos(math.pi * i / steps))
+        share = min((i + 1) / WARM, 1.0) * 0.5 * (1 + math.cos(math.pi * i / steps))
         for m, slope in zip(moving.values(), slopes, strict=True):
-            _step(m, slope, goes, rate, i + 1)
+            _step(m, slope, goes, most * share, i + 1)
         if box:
             moving["x"].at.clamp_(0, 1)
         tell((i + 1) / steps)
@@ -97,7 +101,7 @@ def _begun(t: Tensor) -> _Moving:
     return _Moving(t.clone(), torch.zeros_like(t), torch.zeros_like(t))
 
 
-def _step(m: _Moving, slope: Tensor, goes: Tensor, rate: float, count: int) -> None:
+def _step(m: _Moving, slope: Tensor, goes: Tensor, rate: Tensor, count: int) -> None:
     """One step of Adam on tanh(slope / its root mean square), for the victims that still go."""
     wide = [-1] + [1] * (slope.dim() - 1)
     size = slope.flatten(1).square().mean(1).sqrt().clamp(min=1e-30).view(wide)
@@ -106,7 +110,7 @@ def _step(m: _Moving, slope: Tensor, goes: Tensor, rate: float, count: int) -> N
     m.square.mul_(BETAS[1]).addcmul_(bounded, bounded, value=1 - BETAS[1])
     root = (m.square / (1 - BETAS[1] ** count)).sqrt_().add_(1e-8)
     move = (m.mean / (1 - BETAS[0] ** count)).div_(root)
-    m.at.sub_(torch.where(goes.view(wide), rate * move, 0.0))
+    m.at.sub_(torch.where(goes.view(wide), rate.view(wide) * move, 0.0))
 
 
 def patterned(shape: Sequence[int], rng: torch.Generator) -> Tensor:

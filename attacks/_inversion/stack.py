@@ -38,16 +38,18 @@ class Stack:
     def gradient(self, x: Tensor, free: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """{name: (V, ...)}: what each victim's batch ``x`` (V, B, ...) would have given.
 
+        As far as its update tells (``Replay.compared``).
         ``free``: {name: (V, ...)} of the private inputs that are solved for.
         """
         inputs = {**self.private, **free}
         if len(self.victims) == 1:
             found = self.first.gradient(Batch(x[0], self.labels[0]), _row(inputs, 0))
-            return {k: g[None] for k, g in found.items()}
+            return {k: g[None] for k, g in self.first.compared(found).items()}
 
         def one(each: Tree, images: Tensor, y: Tensor, private: Tree) -> Tree:
             place = {**self._shared, **each}
-            return self.first.at(place).gradient(Batch(images, y), private)
+            there = self.first.at(place)
+            return there.compared(there.gradient(Batch(images, y), private))
 
         found = vmap(one)(self._each, x, self.labels, inputs)
         return dict(found)

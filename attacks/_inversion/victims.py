@@ -65,13 +65,13 @@ class Victim:
         m = self.behind.message
         inputs = tuple((k, tuple(v.shape)) for k, v in sorted(self.private.items()))
         names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
-        return (tuple(self.behind.sizes), self.behind.loss, self.shape, inputs, self.free, names)
+        return (self.behind.rows, self.behind.loss, self.shape, inputs, self.free, names)
 
 
 def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Replay:
     """The loss behind an update; the same ``seed``, the same throws of dice."""
     dice = torch.Generator().manual_seed(seed)
-    return Replay(view, behind.message, dice, sizes=behind.sizes, phase=behind.loss, dtype=dtype)
+    return Replay(view, behind.message, dice, rows=behind.rows, phase=behind.loss, dtype=dtype)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
         labels = view.know("labels")
         tensors = {str(i): y for i, y in enumerate(labels.values())}
         write_tree(folder / "labels.safetensors", tensors, {"of": [list(k) for k in labels]})
+    if "sizes" in knows:
+        about["sizes"] = [[*k, n] for k, n in view.know("sizes").items()]
     if "aux_data" in knows:
         aux = view.know("aux_data")
         write_tree(folder / "aux_data.safetensors", {"x": aux.stored, "y": aux.y}, {})
@@ -148,11 +150,13 @@ class Handout:
         return made.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:
-        """``labels`` or ``aux_data``, where granted.
+        """``labels``, ``sizes`` or ``aux_data``, where granted.
 
         Raises:
             BrokenFile: it is not.
         """
+        if name == "sizes":
+            return {tuple(k): n for *k, n in self.about.get("sizes", ())}
         tree, meta = read_tree(self.folder / f"{name}.safetensors")
         if name == "labels":
             return {tuple(k): tree[str(i)].to(self.device) for i, k in enumerate(meta["of"])}
@@ -160,6 +164,8 @@ class Handout:
 
     def holds(self, name: str) -> bool:
         """Is it there?"""
+        if name == "sizes":
+            return name in self.about
         return (self.folder / f"{name}.safetensors").is_file()
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:

@@ -73,15 +73,18 @@ class Outline:
     def behind(self) -> list[tuple[int, int, int]]:
         """(round, phase, examples) of every kept update that is no probe.
 
-        Of one label or more, from round 1 to the last; empty where no labels are granted.
+        Of one example or more, from round 1 to the last; empty where neither labels nor sizes are
+        granted.
         """
-        if "labels" not in self._threat.knows:
+        if not {"labels", "sizes"} & {*self._threat.knows}:
             return []
         who, out = self._threat.observer, []
-        for (sender, t, phase, probe), y in self._source.known("labels").items():
+        labelled = "labels" in self._threat.knows
+        known = self._source.known("labels" if labelled else "sizes")
+        for (sender, t, phase, probe), behind in known.items():
             its_own = not who.startswith("client/") or sender == who
             if its_own and probe is None and 0 < t <= self.rounds:
-                out.append((t, phase, len(y)))
+                out.append((t, phase, len(behind) if labelled else behind))
         return out
 
     def traffic(self, kind: str) -> Tensor:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from leakbench.attacking import adam_step
+from leakbench.attacking.adam_step import AdamStep
 from leakbench.attacking.view import View
+from leakbench.base.errors import MethodError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.parties import Batch, Client, Net, modal, training
@@ -60,9 +64,14 @@ class Replay:
 
     ``unknown``: every private tensor and draw that the loss really read, "own/prototype" or
     "draw/mix", with a guess of the right shape made by the method's own ``start`` on the attacker's
-    dice. Whoever knows better passes it as ``private``. ``sizes``: the examples of each local SGD
-    step, in order; private inputs and draws are taken as the same in all of them. ``phase``: the
-    name of the loss. ``dtype``: what the attacker computes in; the recording's unless given.
+    dice. Whoever knows better passes it as ``private``. ``sizes``: how many examples each local
+    step had, each step examples of its own; or ``rows``: which of the examples stood in each step,
+    where one stood in several (over epochs it is one unknown). Private inputs and draws are taken
+    as the same in all steps. ``phase``: the name of the loss. ``dtype``: what the attacker computes
+    in; the recording's unless given.
+
+    Raises:
+        MethodError: the method takes steps of Adam, and more than one.
     """
 
     def __init__(
@@ -72,20 +81,30 @@ class Replay:
         rng: torch.Generator,
         *,
         sizes: Sequence[int] = (1,),
+        rows: Sequence[Sequence[int]] = (),
         phase: str = "loss",
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.dtype, self.sizes = dtype or view.dtype, tuple(sizes)
+        self.dtype, self._sent_in = dtype or view.dtype, view.dtype
+        ends = pairwise(accumulate(sizes, initial=0))
+        self.rows = tuple(tuple(r) for r in rows) or tuple(tuple(range(a, b)) for a, b in ends)
         self.message = replace(message, payload=self._cast(message.payload))
         self.method, self.phase = view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, _ in self.module.named_parameters()}
         self.inbox = Inbox(self._received(view))
+        if self.method.optimizer != "sgd" and len(self.rows) > 1:
+            raise MethodError(
+                f"{len(self.rows)} steps of Adam: of one alone the update says what gradient made"
+                " it, so several cannot be replayed."
+            )
         self.index = torch.tensor(party(message.sender), device=self.device)
         self._seed = int(torch.randint(2**40, (), generator=rng))
+        self._places = [torch.tensor(r, device=self.device) for r in self.rows]
+        size = len(self.rows[0])
         self.blank = Batch(
-            torch.zeros(sizes[0], *self.facts.shape, dtype=self.dtype, device=self.device),
-            torch.zeros(sizes[0], dtype=torch.long, device=self.device),
+            torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device),
+            torch.zeros(size, dtype=torch.long, device=self.device),
         )
         me = self._me({}, {}, {})
         me.own, me.state, me.get_data = {}, {}, lambda: self.blank
@@ -104,14 +123,20 @@ class Replay:
         return not writes and self.phase not in self.method.one_by_one
 
     def place(self) -> dict[str, Tensor]:
-        """All that the loss reads besides batch and private inputs: who, what it got, its start."""
-        return flat({"index": self.index, "inbox": dict(self.inbox), "start": self._start})
+        """All that the loss reads besides batch and private inputs: who, what it got, its start.
+
+        And what a step of Adam told, for ``compared``.
+        """
+        told = {} if self.adam is None else self.adam.told
+        place = {"index": self.index, "inbox": dict(self.inbox), "start": self._start}
+        return flat({**place, "adam": told})
 
     def at(self, place: Mapping[str, Tensor]) -> Replay:
         """The same loss at another victim's ``place``; whose may be a stack's under vmap."""
         moved, tree = copy.copy(self), unflat(dict(place))
         moved.index, moved.inbox = tree["index"], Inbox(tree.get("inbox", {}))
         moved._start = tree.get("start", {})
+        moved.adam = None if self.adam is None else self.adam.at(flat(tree.get("adam", {})))
         return moved
 
     def _received(self, view: View) -> dict[str, Tree]:
@@ -200,23 +225,25 @@ class Replay:
         return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The update that the SGD steps on ``batch`` would have sent.
+        """The update that the local steps on ``batch`` would have sent.
 
         Differentiable in the batch and in ``private``.
         """
-        return {k: -self.rate * g for k, g in self.gradient(batch, private).items()}
+        gradient = self.gradient(batch, private)
+        if self.adam is not None:
+            return adam_step.moved(gradient, self.rate)
+        return {k: -self.rate * g for k, g in gradient.items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """D loss / d (each trained tensor that the update holds).
 
         Differentiable in the batch and in ``private``. Of several steps: the sum of their
-        gradients, each at the weights that the one before it led to. ``batch``: the examples of all
-        steps, in order.
+        gradients, each at the weights that the one before it led to. ``batch``: every example once,
+        as ``rows`` numbers them.
         """
         model = self.inbox["model"]
         start = {k: model[k].detach() for k in self.message.payload if k in self.trained}
-        ends = pairwise(accumulate(self.sizes, initial=0))
-        steps = [Batch(batch.x[a:b], batch.y[a:b]) for a, b in ends]
+        steps = [Batch(batch.x[r], batch.y[r]) for r in self._places]
         total = self._slope(start, steps[0], private)
         for step in steps[1:]:
             moved = {k: v - self.rate * total[k] for k, v in start.items()}
@@ -236,9 +263,30 @@ class Replay:
     def observed(self) -> dict[str, Tensor]:
         """The gradient that the recorded update is, of trained tensors only.
 
-        Minus the update over the rate; of several steps the sum of their gradients.
+        Minus the update over the rate; of several steps the sum of their gradients; of a step of
+        Adam what ``AdamStep`` reads off it. To be held against ``compared``.
         """
-        return {k: -v / self.rate for k, v in self.message.payload.items() if k in self.trained}
+        if self.adam is not None:
+            return self.adam.observed
+        return {k: -v / self.rate for k, v in self._update().items()}
+
+    def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of a ``gradient`` is held against ``observed()``; differentiable.
+
+        All of it, as it is, unless the victim took a step of Adam.
+        """
+        return dict(gradient) if self.adam is None else self.adam.compared(gradient)
+
+    @cached_property
+    def adam(self) -> AdamStep | None:
+        """The victim's step, if it was one of Adam."""
+        if self.method.optimizer == "sgd":
+            return None
+        return AdamStep(self._update(), self.inbox["model"], self.rate, self._sent_in)
+
+    def _update(self) -> dict[str, Tensor]:
+        """What was sent of trained tensors."""
+        return {k: v for k, v in self.message.payload.items() if k in self.trained}
 
     @property
     def rate(self) -> float:

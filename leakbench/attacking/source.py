@@ -76,7 +76,7 @@ class Source(Protocol):
         """The public architecture, one's own to change; its numbers say nothing."""
 
     def known(self, name: str) -> Any:
-        """Knowledge that may be granted: aux_data or labels.
+        """Knowledge that may be granted: aux_data, labels or sizes.
 
         Raises:
             UsageError: that is not there.

@@ -333,7 +333,7 @@ class Transcript:
         return copy.deepcopy(self._network)
 
     def known(self, name: str) -> Any:
-        """``labels`` {(sender, round, phase, None): (B,)}, or ``aux_data``.
+        """``labels`` {(sender, round, phase, None): (B,)}, ``sizes`` of these, or ``aux_data``.
 
         Raises:
             UsageError: they were not given.
@@ -341,14 +341,18 @@ class Transcript:
         if not self.holds(name):
             how = {
                 "labels": ": write add('update', ..., labels=y)",
+                "sizes": ": write add('update', ..., labels=y), of which it is told the number",
                 "aux_data": ": write Transcript(..., aux_data=(x, y))",
             }
             raise UsageError(f"this transcript was given no {name}{how.get(name, '')}.")
+        if name == "sizes":
+            return {k: len(y) for k, y in self._labels.items()}
         return self._labels if name == "labels" else self._aux
 
     def holds(self, name: str) -> bool:
-        """Were ``labels`` of an update, or ``aux_data``, given?"""
-        return bool({"labels": self._labels, "aux_data": self._aux}.get(name))
+        """Were ``labels`` of an update (and so ``sizes``), or ``aux_data``, given?"""
+        given = {"labels": self._labels, "sizes": self._labels, "aux_data": self._aux}
+        return bool(given.get(name))
 
     def lacks(self, kinds: Sequence[str], knows: Sequence[str]) -> str:
         """Nothing: what was not given says so when it is asked for."""

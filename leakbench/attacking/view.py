@@ -24,7 +24,9 @@ from leakbench.federation.traffic import party
 from leakbench.record.messages import KINDS, Message
 
 Rung = Literal["paper", "transcript", "method", "public"]
-Knowledge = Literal["method", "facts", "labels", "aux_data", "true_prototypes", "norm_statistics"]
+Knowledge = Literal[
+    "method", "facts", "sizes", "labels", "aux_data", "true_prototypes", "norm_statistics"
+]
 
 
 class ThreatModel(Spec):
@@ -181,8 +183,8 @@ class View:
         """Side knowledge.
 
         ``labels`` {(sender, round, phase, probe): (B,)} of clients whose messages the observer
-        sees, and of rounds that the threat model grants; ``aux_data`` examples, ``method``,
-        ``facts``.
+        sees, and of rounds that the threat model grants; ``sizes`` of the same updates, how many
+        labels these are; ``aux_data`` examples, ``method``, ``facts``.
 
         Raises:
             ThreatViolation: it is not declared.
@@ -199,6 +201,8 @@ class View:
         known = self._recording.known(name)
         if name == "aux_data":
             return self._lent.examples(known)
+        if name == "sizes":
+            return {k: n for k, n in known.items() if self._labelled(*k)}
         return self._lent.labels({k: y for k, y in known.items() if self._labelled(*k)})
 
     def _labelled(self, sender: str, round: int, _phase: int, probe: int | None) -> bool:

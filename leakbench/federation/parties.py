@@ -27,6 +27,7 @@ class Facts:
     dim: int  # width of the network's output: embedding or logits
     shape: tuple[int, ...]  # of one input
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
+    augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
 
 

@@ -114,6 +114,11 @@ class Task(Spec):
         """What local training sees instead of the images ``x`` (*party, B, ...) of a step."""
         return x
 
+    @property
+    def augments(self) -> bool:
+        """Does ``augment`` change anything?"""
+        return type(self).augment is not Task.augment
+
     def defaults(self, method: str) -> dict[str, Any]:
         """The values that this task states for ``method``."""
         return dict(self.tables.get(method, {}))
@@ -150,6 +155,7 @@ class Task(Spec):
             classes=self.classes,
             dim=dim,
             shape=self.shape,
+            augmented=self.augments,
             signal=self.signal,
         )
 

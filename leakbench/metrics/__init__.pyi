@@ -17,6 +17,7 @@ from .images import MSE as MSE
 from .images import PSNR as PSNR
 from .images import RECONSTRUCTION as RECONSTRUCTION
 from .images import SSIM as SSIM
+from .labels import LABEL_ACCURACY as LABEL_ACCURACY
 from .labels import LABEL_OVERLAP as LABEL_OVERLAP
 from .labels import LABEL_SET as LABEL_SET
 from .pictures import PICTURE_NAMES as PICTURE_NAMES

@@ -5,6 +5,8 @@ How many of them it gets right as a multiset, and whether it knows which classes
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch import Tensor
 
@@ -47,6 +49,22 @@ def _set(guess: Guess, answer: Answer) -> list[Score]:
     found, true = (v > 0 for v in _both(guess, answer))
     both, either = int((found & true).sum()), int((found | true).sum())
     return [Score(guess.unit, guess.unit, both / either)]
+
+
+def _right(guess: Guess, answer: Answer) -> list[Score]:
+    """1 or 0 for each example: of a class that was guessed k times, k are right."""
+    found = guess.tensors["labels"].cpu()
+    if found.ndim != 1 or found.is_floating_point():
+        raise ValueError(f"{guess.unit}: labels must be integers (B,), got {tuple(found.shape)}.")
+    true, rows = answer.classes(guess)
+    left = Counter(found.tolist())
+    # Who guesses an example anew in every epoch names its label as often.
+    left = Counter({c: k * len(true) // len(found) for c, k in left.items()})
+    out = []
+    for y, row in zip(true.tolist(), rows.tolist(), strict=True):
+        out.append(Score(f"{guess.unit}/{row}", guess.unit, float(left[y] > 0)))
+        left[y] -= 1
+    return out
 
 
 # A prior is no draw: where all clients score the same on it the floor has no width, so it is
@@ -103,4 +121,32 @@ LABEL_SET = Metric(
 that occur; 1: exactly these.
 
 Of a guess that gives every class a share (the blind one) it is (classes that occur) / K.
+"""
+
+LABEL_ACCURACY = Metric(
+    Meaning(
+        name="label_accuracy",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="image",
+        share=True,
+        title="share of a batch's labels inferred rightly",
+        short="labels inferred",
+        verb="infers the labels of",
+        noun="images",
+        about=(
+            "Share of the images whose label the attacker inferred from the update before it solved"
+            " for them, counted as multisets."
+        ),
+        topic=topics.LABELS,
+        rank=2,
+    ),
+    needs=("labels",),
+    score=_right,
+)
+"""Share of the images behind an update whose label is among those guessed, as multisets.
+
+Of a class that was guessed k times, k of its images count as right, whichever. An image over
+several epochs is one. Floor: the likeliest labels by their frequency in the auxiliary data.
 """

@@ -180,9 +180,10 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     Raises:
         BrokenFile: a file of messages is missing or damaged.
     """
-    if "export" in run.meta and "labels" in knows:
+    batches = next((k for k in ("labels", "sizes") if k in knows), "")
+    if "export" in run.meta and batches:
         return (
-            "this run was exported without the labels of private batches, which the attack is"
+            f"this run was exported without the {batches} of private batches, which the attack is"
             " granted"
         )
     if "excerpt" not in run.meta:
@@ -191,7 +192,7 @@ def lost(run: Run, kinds: Sequence[str], knows: Sequence[str]) -> str:
     files = [n for n in names if n.startswith("transcript/round-")]
     kept = {m["kind"] for n in files for m in _table(run, n)}
     labelled = any(n.startswith("known/round-") for n in names)
-    held = {"aux_data": AUX_DATA in names, "labels": labelled}
+    held = {"aux_data": AUX_DATA in names, "labels": labelled, "sizes": labelled}
     sent = {s["kind"] for s in run.meta["sent"]}
     gone = [f"messages of kind {k}" for k in dict.fromkeys(kinds) if k in sent and k not in kept]
     gone += [k for k in dict.fromkeys(knows) if not held.get(k, True)]

@@ -128,7 +128,7 @@ class Recording:
         return module.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:
-        """What lies in known/ under ``name``: aux_data or labels.
+        """What lies in known/ under ``name``: aux_data, labels, or sizes (how many labels).
 
         Raises:
             UsageError: the run holds nothing of that name, or was exported without it.
@@ -139,6 +139,8 @@ class Recording:
                 self._known[name] = Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
             elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
+            elif name == "sizes" and not self.exported:
+                self._known[name] = {k: len(y) for k, y in self.known("labels").items()}
             else:
                 raise UsageError(
                     f"{self.run.path} holds no knowledge called {name!r}; it has aux_data and"
@@ -147,8 +149,8 @@ class Recording:
         return self._known[name]
 
     def holds(self, name: str) -> bool:
-        """Does it hold ``aux_data``, or ``labels``?"""
-        if name == "labels":
+        """Does it hold ``aux_data``, ``labels``, or ``sizes``?"""
+        if name in ("labels", "sizes"):
             return not self.exported
         return f"known/{name}.safetensors" in self.run.meta["files"]
 

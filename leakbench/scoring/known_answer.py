@@ -67,6 +67,11 @@ class KnownAnswer:
         """``y``, int64."""
         return self._get("y").long()
 
+    def classes(self, guess: Guess) -> tuple[Tensor, Tensor]:
+        """``y``, each example once, and its place (B,)."""
+        y = self.labels()
+        return y, torch.arange(len(y))
+
     def prototypes(self) -> Tensor:
         """``prototypes``, float64."""
         return self._get("prototypes").double()

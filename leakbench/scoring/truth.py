@@ -151,13 +151,21 @@ class Answer:
             if name.endswith(AMONG):
                 kind = name.removesuffix(AMONG)
                 return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
-        phase = guess.tensors.get("phase")
-        x, _, rows = self.batch(None if phase is None else int(phase))
-        first: dict[int, int] = {}
-        for i, r in enumerate(rows.tolist()):
-            first.setdefault(r, i)
-        once = [*first.values()]
+        x, _, rows = self.batch(_phase(guess))
+        once = _once(rows)
         return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
+
+    def classes(self, guess: Guess) -> tuple[Tensor, Tensor]:
+        """The labels (B,) of the examples behind the update that ``guess`` is about, each once.
+
+        And their rows (B,) in the task's data; both int64.
+
+        Raises:
+            BrokenFile: they were not recorded.
+        """
+        entry = self._step(_phase(guess))
+        once = _once(entry["rows"])
+        return entry["y"][once], entry["rows"][once]
 
     def prototypes(self) -> Tensor:
         """(C, dim) float64: every client's true prototype after this round.
@@ -296,6 +304,20 @@ class Answer:
         for c in (data["context"] == data["context"][self.client]).nonzero().flatten().tolist():
             alike[data["rows"][c, : int(data["counts"][c])]] = True
         return alike
+
+
+def _phase(guess: Guess) -> int | None:
+    """The training that it is about, if it says so."""
+    phase = guess.tensors.get("phase")
+    return None if phase is None else int(phase)
+
+
+def _once(rows: Tensor) -> list[int]:
+    """Where each of ``rows`` (k,) stands first."""
+    first: dict[int, int] = {}
+    for i, r in enumerate(rows.tolist()):
+        first.setdefault(r, i)
+    return [*first.values()]
 
 
 def _bytes(x: Tensor) -> bytes:

@@ -72,6 +72,11 @@ class ImageTask(Task):
         x = flip(x, rng) if self.flip else x
         return rotate(x, rng, self.rotation) if self.rotation else x
 
+    @property
+    def augments(self) -> bool:
+        """Is anything mirrored or turned?"""
+        return self.flip or self.rotation > 0
+
     def _shuffled(self, part: str, y: Tensor, *, least: int) -> list[Tensor]:
         """The rows of each class in a named order."""
         rng = shared(0, f"task/{self.source}/{part}")

@@ -36,7 +36,7 @@ EVERY = [
     ("feature_inversion", {"epochs": 1, "steps": 4, "iterations": 1}, "flea"),
     ("adversarial_examples", {}, "fedaa"),
 ]
-KNOWS = ("method", "facts", "labels", "aux_data")
+KNOWS = ("method", "facts", "labels", "sizes", "aux_data")
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,7 @@ def test_a_handout_grants_what_the_view_grants(runs, tmp_path, observer, rounds)
             assert names[0] == names[1]
         assert torch.equal(view.traffic(kind), handed.traffic(kind))
     assert view.know("labels").keys() == handed.know("labels").keys()
+    assert view.know("sizes") == handed.know("sizes")
     assert torch.equal(view.know("aux_data").x, handed.know("aux_data").x)
     assert (view.facts, view.method) == (handed.facts, handed.method)
 

@@ -68,7 +68,7 @@ def test_a_kind_that_is_not_declared_is_named(fedgn):
 
 
 @pytest.mark.parametrize(
-    "what", ["method", "facts", "labels", "aux_data", "true_prototypes", "norm_statistics"]
+    "what", ["method", "facts", "labels", "sizes", "aux_data", "true_prototypes", "norm_statistics"]
 )
 def test_knowledge_that_is_not_declared_is_named(fedgn, what):
     others = tuple({"method", "facts", "labels", "aux_data"} - {what})
@@ -336,6 +336,13 @@ def test_labels_are_there_for_what_was_recorded_and_nothing_else(fedgn):
         for m in seen.messages("update", probe=probe)
     }
     assert names == {k for k in labels if k[1] <= ROUNDS}
+
+
+def test_sizes_are_how_many_labels_could_be_granted(fedgn):
+    labels = view(fedgn, kinds=("update",), knows=("labels",)).know("labels")
+    sizes = view(fedgn, kinds=("update",), knows=("sizes",)).know("sizes")
+    assert sizes == {k: len(y) for k, y in labels.items()}
+    assert set(sizes.values()) - {1}
 
 
 def test_knowledge_that_the_run_does_not_hold_is_said_in_one_sentence(fedgn):

@@ -411,7 +411,7 @@ class TestGradientInversion:
         run = trained(tmp_path, second_epochs=2)
         assert (
             choices.unfit(load(run.path))["gradient_inversion"]
-            == "the update is not a single SGD step, so it is no gradient"
+            == "the update is not a single step, so it is no gradient"
         )
 
     def test_of_single_steps_the_first_trainings_updates_are_inverted(self, tmp_path):

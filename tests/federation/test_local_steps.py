@@ -4,6 +4,7 @@ beside what luck gives.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -213,6 +214,76 @@ class TestReplay:
         assert replay.rate == 0.15
 
 
+class TestEpochs:
+    """Over epochs an image is one unknown."""
+
+    def test_its_images_once_give_the_recorded_update(self, runs):
+        """Eleven images, two epochs of one batch: 11 unknowns, and the update to the last digit."""
+        run = runs["epochs"]
+        view = View(build("gradient_inversion", message="update").threat, again(run), 2)
+        for b in _updates.shortest(view, probe=False, most=8):
+            x, y, rows = recorded(run, b.message.sender, 2, b.message.phase)
+            n = len(rows.unique())
+            assert (b.examples, b.sizes, b.guessed) == (n, [n, n], False)
+            assert b.labels.tolist() == y[:n].tolist()
+            dice = torch.Generator().manual_seed(0)
+            replay = Replay(view, b.message, dice, rows=b.rows, phase=b.loss)
+            made = replay.update(Batch(x[:n], y[:n]), {})
+            for k, v in made.items():
+                assert float((v.detach() - b.message.payload[k]).abs().max()) < 1e-12
+
+    def test_images_of_one_class_each_are_told_in_every_batch(self, tmp_path):
+        """Two batches an epoch: labels say which image came again where, unless two share one."""
+        run = trained(
+            tmp_path,
+            "fedavg",
+            {**SMALL, "split": "iid", "clients": 200},
+            steps=0,
+            epochs=3,
+            batch=3,
+            optimizer="sgd",
+            lr=0.05,
+            fraction=0.1,
+        )
+        view = View(build("gradient_inversion", message="update").threat, again(run), 2)
+        assert view.facts.augmented is False
+        found = _updates.shortest(view, probe=False, most=9)
+        assert found
+        exact = 0
+        for b in found:
+            x, y, rows = recorded(run, b.message.sender, 2, b.message.phase)
+            n = b.examples
+            assert n == len(rows.unique())
+            for step, labels in zip(b.rows, torch.split(y, b.sizes), strict=True):
+                assert b.labels[list(step)].tolist() == labels.tolist()
+            for epoch in torch.split(torch.cat([torch.tensor(r) for r in b.rows]), n):
+                assert sorted(epoch.tolist()) == list(range(n))
+            assert b.guessed == (len(b.labels.unique()) < n)
+            if b.guessed:
+                continue
+            dice = torch.Generator().manual_seed(0)
+            replay = Replay(view, b.message, dice, rows=b.rows, phase=b.loss)
+            made = replay.update(Batch(x[:n], y[:n]), {})
+            far = max(float((made[k].detach() - b.message.payload[k]).abs().max()) for k in made)
+            assert far < 1e-12
+            exact += 1
+        assert exact
+
+    def test_an_image_that_is_turned_anew_is_another_one(self, runs, monkeypatch):
+        run = runs["epochs"]
+        recording = again(run)
+        turned = replace(recording.facts, augmented=True)
+        monkeypatch.setitem(vars(recording), "facts", turned)
+        view = View(build("gradient_inversion", message="update").threat, recording, 2)
+        for b in _updates.shortest(view, probe=False, most=8):
+            assert b.examples == sum(b.sizes) == len(b.labels)
+
+
+def bytes_of(x):
+    """To tell images apart."""
+    return x.double().numpy().tobytes()
+
+
 class TestAttack:
     def test_fedaas_second_update_gives_its_images_away(self, runs):
         """Ten epochs hide what one epoch of a few images then shows."""
@@ -252,9 +323,13 @@ class TestAttack:
         folder, want = attacked(run, steps=3, restarts=1, targets=2), set()
         for unit, g in guesses(folder).items():
             _, y, rows = recorded(run, unit, 2, int(g.tensors["phase"]))
-            assert len(g.tensors["x"]) == len(y) == 2 * len(rows.unique())
+            assert len(y) == 2 * len(rows.unique()) == 2 * len(g.tensors["x"])
             true = Truth(load(run.path)).answer(g).originals(g)
             assert true.rows.tolist() == list(dict.fromkeys(rows.tolist()))
+            # Each guess stands beside one image: none is counted twice, none left out.
+            beside = true.beside(g.tensors["x"], clip=True)
+            assert len(beside) == len(g.tensors["x"])
+            assert {*map(bytes_of, beside)} == {*map(bytes_of, g.tensors["x"])}
             want |= {f"{unit}/{r}" for r in rows.tolist()}
         assert set(units(folder, "mse")) == want
 
@@ -269,14 +344,12 @@ class TestAttack:
             match="every update is of 4 local steps or more, and 1 at most are replayed",
         ):
             attacked(runs["four"], engine="breaching", attacker="naive")
-        adam = trained(tmp_path, "fedavg", steps=1, batch=4, optimizer="adam")
-        for message in ("probe", "update"):
-            assert (
-                obstacle(build("gradient_inversion", message=message), again(adam))
-                == "the update is not a single SGD step, so it is no gradient"
-            )
-        two = obstacle(build("gradient_inversion"), again(runs["epochs"]))
-        assert two == "the update is not a single SGD step, so it is no gradient"
+        adam = trained(tmp_path, "fedavg", steps=2, batch=4, optimizer="adam")
+        why = obstacle(build("gradient_inversion", message="update"), again(adam))
+        assert why == "of several steps of Adam an update does not tell the gradients"
+        for run in (adam, runs["epochs"]):
+            two = obstacle(build("gradient_inversion"), again(run))
+            assert two == "the update is not a single step, so it is no gradient"
 
 
 class TestLuck:

@@ -223,6 +223,8 @@ def test_attacks_that_are_granted_labels_are_refused_with_the_reason(archive, tm
     there = unpacked(archive, tmp_path)
     with pytest.raises(UsageError, match="exported without the labels"):
         api.attack(there, "gradient_inversion")
+    with pytest.raises(UsageError, match="exported without the sizes"):
+        api.attack(there, "gradient_inversion", labels="inferred")
 
 
 def test_of_a_run_that_defends_nothing_the_control_is_its_transcript(tmp_path):

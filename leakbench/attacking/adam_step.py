@@ -1,0 +1,105 @@
+"""What one step of Adam says of the gradient behind it: every sign, and every small number whole.
+
+Adam's first step is lr g / (|g| + 1e-8), which is taken for lr sign(g). What it falls short of the
+sign by is 1e-8 / (|g| + 1e-8), and an update keeps that as far as its rounding lets it: numbers of
+1e-4 and less stand in a float32 update at a rate of 1e-3, all of them in a float64 one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-8  # of leakbench.federation.optimizer
+SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
+MOST, SIGN = "most", "sign"
+PILED = 0.05  # share of numbers that are equally short of the sign: the update was clipped
+
+
+class AdamStep:
+    """One step of Adam as an attacker reads it.
+
+    Args:
+        update: what was sent, {name: tensor}, of the trained tensors alone.
+        received: the weights that the step started at.
+        rate: its learning rate.
+        dtype: in which the client computed.
+
+    ``observed``: the gradient as far as it can be told: its numbers where they can, ± the largest
+    that could be told elsewhere. ``compared`` makes of a gradient what equals that where the
+    gradient is the victim's. Where noise or clipping has moved the steps away from ±lr, both are of
+    soft signs in place of numbers (``rough``).
+    """
+
+    def __init__(
+        self,
+        update: Mapping[str, Tensor],
+        received: Mapping[str, Tensor],
+        rate: float,
+        dtype: torch.dtype,
+    ) -> None:
+        moved = {k: -v / rate for k, v in update.items()}
+        unit = torch.finfo(dtype).eps
+        blur = {k: SURE * unit * (received[k].abs() / rate + 2) for k in moved}
+        self.told: dict[str, Tensor] = {}  # what ``compared`` goes by
+        self.rough = _rough(moved, blur)
+        if self.rough:
+            self.observed = moved
+            return
+        self.observed = {}
+        for k, v in moved.items():
+            short = 1 - v.abs()
+            known, most = short > blur[k], EPSILON * (1 / blur[k] - 1).clamp(min=0)
+            whole = EPSILON * v / torch.where(known, short, torch.ones_like(short))
+            self.observed[k] = torch.where(known, whole, v.sign() * most)
+            # Nothing is cut of what is known.
+            self.told[f"{MOST}/{k}"] = torch.where(known, torch.full_like(most, torch.inf), most)
+            self.told[f"{SIGN}/{k}"] = v.sign()
+
+    def compared(self, gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of ``gradient`` is held against ``observed``; differentiable.
+
+        A number that could not be told is cut at the largest that could be, on the observed side of
+        0 alone: on the other it stays as it is, so that a wrong sign is always felt.
+        """
+        if self.rough:
+            scale = _size(gradient).detach()
+            return {k: g / (g.abs() + scale) for k, g in gradient.items()}
+        return {k: self._cut(k, g) for k, g in gradient.items()}
+
+    def at(self, told: Mapping[str, Tensor]) -> AdamStep:
+        """The same comparison for another victim's ``told``."""
+        other = copy.copy(self)
+        other.told = dict(told)
+        return other
+
+    def _cut(self, name: str, g: Tensor) -> Tensor:
+        most, sign = self.told[f"{MOST}/{name}"], self.told[f"{SIGN}/{name}"]
+        return torch.where(most.isinf(), g, sign * torch.minimum(sign * g, most))
+
+
+def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
+    """The update that one step of Adam makes of ``gradient``."""
+    return {k: -rate * g / (g.abs() + EPSILON) for k, g in gradient.items()}
+
+
+def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:
+    """Is any step longer than Adam's (noise), or are many of one length that is shorter (clipping)?
+
+    Of a whole step no two are alike so far from the sign, as no two gradients are.
+    """
+    if any(bool((v.abs() > 1 + blur[k]).any()) for k, v in steps.items()):
+        return True
+    short = torch.cat([(1 - v.abs()).flatten() for v in steps.values()])
+    piled = float((short <= 1.01 * short.min()).double().mean()) > PILED
+    return piled and float(short.min()) > max(float(b.max()) for b in blur.values())
+
+
+def _size(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Root mean square of all numbers, ()."""
+    count = sum(t.numel() for t in tensors.values())
+    total = torch.stack([t.square().sum() for t in tensors.values()]).sum()
+    return (total / count).sqrt().clamp(min=1e-150)
