@@ -98,7 +98,7 @@ class _Share:
 
     def more(self, amount: float) -> None:
         self.done += amount
-        self.tell(min(self.done / self.of, 1.0))
+        self.tell(min(self.done / max(self.of, 1.0), 1.0))
 
 
 def _certain(victim: Victim, found: Sequence[Candidate]) -> bool:
