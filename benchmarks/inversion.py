@@ -67,9 +67,9 @@ MOST = 2_000_000 if DEVICE == "cpu" else 10**12  # weights beyond which two side
 ROWS = (
     ("lenet", 12, 1, 100),
     ("cnn", 8, 1, 200),
-    ("lenet", 12, 4, 50),
-    ("lenet", 12, 8, 40),
-    ("resnet8", 16, 1, 60),
+    ("lenet", 12, 4, 300),
+    ("lenet", 12, 8, 200),
+    ("resnet8", 16, 1, 150),
 )
 SEEDS = (0, 1, 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,9 +21,11 @@ from leakbench.federation import Examples
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
 # (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
+FEW = 1024  # pixels in a batch up to which L-BFGS is tried without a prior
 MATCHED = 1e-4  # mismatch below which no further start is tried
 EXACT = 1e-8  # mismatch that single precision's rounding explains
-FALLS = (signed_adam.FALL, signed_adam.FALL / 20, 0.0)  # of the prior's weight, while polishing
+# While polishing: the prior's weight, and the share of the steps that it lasts.
+FALLS = ((signed_adam.FALL, 0.5), (signed_adam.FALL / 20, 0.25), (0.0, 0.25))
 ROUGH = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.MaxPool2d, nn.MaxPool1d)
 
 Tell = Callable[[float], None]
@@ -39,11 +42,11 @@ def search(
     """Each victim's candidates, one for every search of it.
 
     ``signed_adam``: ``restarts`` searches. ``lbfgs``: up to ``restarts`` from random images, until
-    one matches; no prior. ``auto``: where the net is smooth, ``restarts`` of L-BFGS from random
-    images, and of whatever these do not agree on, signed Adam, its ends polished by L-BFGS; where
-    it has kinks, signed Adam alone (a polish moved CNNs with ReLUs by 0.2 dB). With ``aux`` what
-    the decoder makes of the gradient is a candidate ("decoder"), and each victim's first search
-    starts there and not at random.
+    one matches; no prior. ``auto``: where the net is smooth, of a single image (and of tiny ones)
+    ``restarts`` of L-BFGS from random ones, and of whatever these do not agree on, signed Adam, its
+    ends polished by L-BFGS; where it has kinks, signed Adam alone (a polish moved CNNs with ReLUs
+    by 0.2 dB). With ``aux`` what the decoder makes of the gradient is a candidate ("decoder"), and
+    each victim's first search starts there and not at random.
 
     Args:
         victims: any; those of one kind are searched side by side.
@@ -61,7 +64,8 @@ def search(
     # Of a victim that is first tried directly and then by signed Adam, the ends are polished, too.
     done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
     for i in direct:
-        found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), more=engine == "auto")
+        if engine == "lbfgs" or _few(victims[i]):
+            found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), more=engine == "auto")
         done.more(1)
     if engine == "lbfgs":
         return found
@@ -88,6 +92,11 @@ def smooth(victim: Victim) -> bool:
     """Has the net no kinks? Then second derivatives help."""
     module = victim.replay(torch.float32).module
     return not any(isinstance(m, ROUGH) for m in module.modules())
+
+
+def _few(victim: Victim) -> bool:
+    """Is it one image, or are they tiny? Of a batch of others L-BFGS alone finds noise."""
+    return len(victim.labels) == 1 or math.prod(victim.shape) <= FEW
 
 
 class _Share:
@@ -230,9 +239,10 @@ def _polished(victim: Victim, best: Candidate, how: Settings) -> Candidate:
     stack = Stack([victim], torch.float64)
     x, free = best.x[None], {k: best.private[k][None] for k in victim.free}
     whole = weight(how.total_variation, stack.facts.shape)
-    for share in FALLS if whole else FALLS[-1:]:
-        box = not stack.facts.signal
-        x, free, end = lbfgs.descend(stack, x, free, steps=how.steps, weight=share * whole, box=box)
+    box = not stack.facts.signal
+    for share, lasts in FALLS if whole else ((0.0, 1.0),):
+        steps = max(round(how.steps * lasts), 1)
+        x, free, end = lbfgs.descend(stack, x, free, steps=steps, weight=share * whole, box=box)
     inputs = {k: v[0] for k, v in free.items()}
     made = measured(victim, x[0], inputs, "polished", best.restart)
     return replace(made, settled=end.converged or made.mismatch < MATCHED)
