@@ -65,7 +65,7 @@ SIDES = (1, 4, 16, 64)
 MOST = 2_000_000 if DEVICE == "cpu" else 10**12  # weights beyond which two sides are enough
 # Net, width, batch, steps of `auto`.
 ROWS = (
-    ("lenet", 12, 1, 100),
+    ("lenet", 12, 1, 200),
     ("cnn", 8, 1, 200),
     ("lenet", 12, 4, 300),
     ("lenet", 12, 8, 200),
