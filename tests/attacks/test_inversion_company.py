@@ -11,9 +11,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from attacks.gradient_inversion import GradientInversion
-from leakbench.attacking import adam_step
+from leakbench.attacking import Replay, adam_step
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import View
+from leakbench.federation import Batch
 from leakbench.scoring.image_distances import psnr
 
 DIGITS = load_digits()
@@ -96,3 +97,24 @@ def test_an_update_that_is_not_finite_fails_alone(labels, bad, monkeypatch):
     assert first.failed == "the update is not finite"
     assert not first.tensors
     assert not second.failed
+
+
+def test_what_a_wrapper_leaves_out_moves_between_the_steps_that_are_replayed():
+    """The last bias is in no update, and every local step after the first starts where it moved."""
+    net, steps, rate = small_net(), 3, 0.5
+    said = Transcript(small_net(), F.cross_entropy, shape=SHAPE, batch=2, steps=steps, lr=rate)
+    start = {k: p.detach().clone() for k, p in net.named_parameters()}
+    for i in range(steps):
+        slope = slopes(net, slice(2 * i, 2 * i + 2))
+        with torch.no_grad():
+            for k, p in net.named_parameters():
+                p -= rate * slope[k]
+    update = {k: p.detach() - start[k] for k, p in net.named_parameters() if k != "3.bias"}
+    said.add("update", update, sender="client/0", labels=LABELS[: 2 * steps])
+    view = View(GradientInversion(message="update").threat, said, 1)
+    (m,) = view.messages("update")
+    replay = Replay(view, m, dice(), sizes=[2] * steps, dtype=torch.float64)
+    batch = Batch(IMAGES[: 2 * steps].double(), LABELS[: 2 * steps])
+    found = replay.gradient(batch, {})
+    assert set(found) == set(update)
+    torch.testing.assert_close(found, replay.observed(), rtol=1e-4, atol=1e-5)
