@@ -134,3 +134,15 @@ def _sizes(
     if probe:
         return [1] if training.once else []
     return training.sizes(examples, method.batch)
+
+
+def in_turns(found: Sequence[Behind], most: int) -> list[Behind]:
+    """At most ``most`` of them: one of each client, then a second of each, in their order."""
+    count: dict[str, int] = {}
+    turns = []
+    for b in found:
+        sender = b.message.sender
+        count[sender] = count.get(sender, 0) + 1
+        turns.append(count[sender])
+    order = sorted(range(len(found)), key=lambda i: (turns[i], i))
+    return [found[i] for i in sorted(order[:most])]

@@ -6,22 +6,19 @@ Zhu et al. 2019; Geiping et al. 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import cycle
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _updates
-from attacks._inversion import breaching, check, engines, priors
+from attacks._inversion import blindly, breaching, check, cost, engines, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
-from attacks._inversion.victims import Victim, replayed
-from leakbench.attacking import Attack, Guess, Metric, Outline, Replay, ThreatModel, View
-from leakbench.federation import Defense, party
+from attacks._inversion.victims import Victim, prototype, replayed, stand_in
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.federation import Defense
 from leakbench.metrics import (
     INVERSION_PRECISION,
     LABEL_ACCURACY,
@@ -31,12 +28,7 @@ from leakbench.metrics import (
 )
 from leakbench.record import Message
 
-ANY_CLASS = -1  # of an image whose label is not known
 VANISHED = 1e-8  # norm of an update that holds nothing
-# For `seconds`: of a step besides its operations, how many times the net's operations it makes,
-# and how many of these two cores make in a second.
-OVERHEAD, GRADIENTS, SPEED = 0.004, 9, 4e10
-PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
 
 class GradientInversion(Attack):
@@ -199,19 +191,7 @@ class GradientInversion(Attack):
         return conditions(run, self.threat, probe=self.message == "probe", labels=labels)
 
     def seconds(self, run: Outline) -> float:
-        taken = _updates.fewest(run, probe=False) if self.message == "update" else 1
-        images = run.method.batch * taken if self.message == "update" else 1
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            run.module()(torch.zeros(1, *run.facts.shape))
-        once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
-        searches = 5 if self.engine == "auto" else 1
-        searches *= class_labels.TRIED if self.labels == "solved" else 1
-        taught = 0.0
-        if self.prior == "decoder":  # of simple gradients, a third of the operations each
-            count = min(priors.COUNT, run.auxiliary)
-            taught = len(priors.NEAR) * (count * once / 3 + priors.SOLVED)
-        searched = 2 * self.restarts * searches * self.steps * once
-        return len(self.at) * self.targets * (searched + taught)
+        return len(self.at) * self.targets * cost.seconds(run, self)
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         sent = self._sent(view)
@@ -230,7 +210,7 @@ class GradientInversion(Attack):
         whole = [victim for _, victim in victims]
         aux = view.know("aux_data") if self.prior == "decoder" else None
         if self.engine == "breaching":
-            found = breaching.search(whole, self, rng)
+            found = breaching.search(whole, self, rng, view.progress)
         else:
             found = engines.search(whole, self, self.engine, rng, view.progress, aux=aux)
         nearest: dict[int, float] = {}
@@ -248,33 +228,11 @@ class GradientInversion(Attack):
         Beside it, for what is matched, as many auxiliary images (``sample``), and for inferred
         labels the likeliest ones.
         """
-        aux, out = view.know("aux_data"), []
-
-        def of(y: int) -> Tensor:
-            own = aux.x[aux.y == y]
-            return own if len(own) else aux.x
-
-        for b in self._sent(view):
-            unknown = torch.full((b.examples,), ANY_CLASS)
-            y = unknown if b.labels is None else b.labels
-            of_label = {c: of(c) for c in set(y.tolist())}
-            means = torch.stack([of_label[c].mean(0) for c in y.tolist()])
-            some = {"sample": _some(of_label, y, rng)} if len(means) > 1 else {}
-            some |= self._blind_prototype(view, b, rng)
-            guessed = class_labels.blind(view, b, rng) if b.labels is None else None
-            some |= {} if guessed is None else {"labels": guessed}
-            out.append(self._guess(b.message, {"x": means, **some}))
-        return out
-
-    def _blind_prototype(
-        self, view: View, b: _updates.Behind, rng: torch.Generator
-    ) -> dict[str, Tensor]:
-        """A random direction where the attack solves for a prototype; else nothing."""
-        if self.attacker == "naive":
-            return {}
-        replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss)
-        found = _prototype(replay.unknown)
-        return {k: torch.randn(v.shape, generator=rng).to(v) for k, v in found.items()}
+        joint = self.attacker == "joint"
+        return [
+            self._guess(b.message, blindly.guess(view, b, rng, joint=joint))
+            for b in self._sent(view)
+        ]
 
     def _sent(self, view: View) -> list[_updates.Behind]:
         """The updates of this round's shortest training.
@@ -283,14 +241,7 @@ class GradientInversion(Attack):
         """
         most = self._most(view.loss_method())
         found = _updates.shortest(view, probe=self.message == "probe", most=most)
-        count: dict[str, int] = {}
-        turns = []
-        for b in found:
-            sender = b.message.sender
-            count[sender] = count.get(sender, 0) + 1
-            turns.append(count[sender])
-        order = sorted(range(len(found)), key=lambda i: (turns[i], i))
-        return [found[i] for i in sorted(order[: self.targets])]
+        return _updates.in_turns(found, self.targets)
 
     def _guess(
         self,
@@ -306,7 +257,7 @@ class GradientInversion(Attack):
     def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
         seed = int(torch.randint(2**62, (), generator=rng))
         unknown = replayed(view, b, seed, torch.float32).unknown
-        private = {k: self._stand_in(view, b.message, k, v) for k, v in unknown.items()}
+        private = {k: stand_in(view, b.message, k, v) for k, v in unknown.items()}
         free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
         tried = class_labels.behind(view, b, self, rng)
         return [Victim(view, b, y, private, free, seed) for y in tried]
@@ -316,7 +267,7 @@ class GradientInversion(Attack):
         if not bool(best.x.isfinite().all()):
             return self._none(m, "the search diverged", verdict.flags)
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
-        named = _prototype({k: v.to(view.dtype) for k, v in best.private.items()})
+        named = prototype({k: v.to(view.dtype) for k, v in best.private.items()})
         tensors = {"x": best.x.to(view.dtype), **solved, **named}
         tensors |= self._named(view, victim.labels)
         return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
@@ -328,38 +279,3 @@ class GradientInversion(Attack):
 
     def _none(self, m: Message, why: str, flags: tuple[str, ...]) -> Guess:
         return Guess(m.sender, m.round, probe=m.probe, failed=why, flags=flags)
-
-    def _stand_in(self, view: View, m: Message, name: str, guess: Tensor) -> Tensor:
-        """The newest message of that name that the victim had sent *before* this loss.
-
-        Where none was kept, the one of this round (one step later); else the guess.
-        """
-        kind = name.rpartition("/")[2]
-        if kind not in view.threat.kinds:
-            return guess
-        said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round]
-        me = party(m.sender)
-        sent = [t for t, sender, _ in view.traffic(kind).tolist() if sender == me and t < m.round]
-        # One that is older still stands in for nothing newer.
-        said.sort(key=lambda e: (e.round in sent[-1:], e.round))
-        if not said or said[-1].payload.shape != guess.shape:
-            return guess
-        return said[-1].payload.to(guess)
-
-
-def _prototype(private: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A client's own prototype among private inputs, "own/prototype" or wherever it keeps it."""
-    kept = [v for k, v in private.items() if k.rpartition("/")[2] == PROTOTYPE]
-    return {PROTOTYPE: kept[0]} if kept else {}
-
-
-def _some(of_label: dict[int, Tensor], labels: Tensor, rng: torch.Generator) -> Tensor:
-    """An example of each of ``labels``, (B, ...).
-
-    Of one label another each time, as long as there are others.
-    """
-    turns = {}
-    for y, have in sorted(of_label.items()):
-        order = torch.randperm(len(have), generator=rng).tolist()
-        turns[y] = cycle(order)
-    return torch.stack([of_label[y][next(turns[y])] for y in labels.tolist()])

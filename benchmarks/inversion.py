@@ -339,7 +339,7 @@ def sides() -> list[str]:
     of = "wall time" if DEVICE == "cuda" else "processor"
     lines += [
         f"Milliseconds ({of}) a step and victim, the least of up to three runs; in brackets how",
-        "many times faster than one at a time. It is where MOST and HEAVY in",
+        "many times faster than one at a time. It is where MOST in",
         "`attacks/_inversion/engines.py` come from.",
         "",
     ]

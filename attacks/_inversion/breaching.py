@@ -7,7 +7,6 @@ inputs are taken as they are. Where the searches end is measured by our own stac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from attacks._inversion import package
+from attacks._inversion.ends import measured
 from attacks._inversion.packaged import VictimLoss, told
 from attacks._inversion.signed_adam import patterned
-from attacks._inversion.stack import Stack
-from attacks._inversion.variation import variation, weight
+from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 from leakbench.attacking import Outline
 from leakbench.base import UsageError
@@ -155,14 +154,4 @@ def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
 
 
 def _all_measured(victim: Victim, ends: Sequence[Tensor]) -> list[Candidate]:
-    return [_measured(victim, x, r) for r, x in enumerate(ends)]
-
-
-def _measured(victim: Victim, x: Tensor, restart: int) -> Candidate:
-    """The candidate with its mismatch, in double precision and without any prior."""
-    stack, x = Stack([victim], torch.float64), x.double()
-    with torch.no_grad():
-        value = float(stack.mismatch(x[None], {}))
-        many = float(variation(x[None]))
-    found = value if math.isfinite(value) else math.inf
-    return Candidate(x, {}, found, many, "breaching", restart)
+    return [measured(victim, x, {}, "breaching", r) for r, x in enumerate(ends)]

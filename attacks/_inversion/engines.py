@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,15 +10,16 @@ from torch import Tensor, nn
 
 from attacks._inversion import lbfgs, priors, signed_adam
 from attacks._inversion.check import apart
+from attacks._inversion.ends import measured
 from attacks._inversion.stack import Stack, stacked
-from attacks._inversion.variation import variation, weight
+from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 from leakbench.federation import Examples
 
 # Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
-MOST = {"cpu": 16, "cuda": 64}
-HEAVY = {"cpu": 2_000_000, "cuda": 20_000_000}  # weights of a net beyond which one goes at a time
+# (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
+MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
 MATCHED = 1e-4  # mismatch below which no further start is tried
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 FALLS = (signed_adam.FALL, signed_adam.FALL / 20, 0.0)  # of the prior's weight, while polishing
@@ -73,7 +73,7 @@ def search(
             guesses = {i: priors.guess(victims[i], aux, _dice(sum(seeds[i]))) for i in group}
         for i, x in guesses.items():
             free = {k: victims[i].private[k].double() for k in victims[i].free}
-            found[i].append(_measured(victims[i], x.double(), free, "decoder", 0))
+            found[i].append(measured(victims[i], x.double(), free, "decoder", 0))
         ended = _adam(victims, group, how, seeds, done, guesses)
         for i in group:
             found[i] += ended[i]
@@ -126,9 +126,9 @@ def _most(victim: Victim, how: Settings) -> int:
         return 1
     if how.side_by_side:
         return how.side_by_side
-    kind = torch.device(replay.device).type
-    heavy = sum(p.numel() for p in replay.module.parameters()) > HEAVY.get(kind, HEAVY["cpu"])
-    return 1 if heavy else MOST.get(kind, MOST["cpu"])
+    size = sum(p.numel() for p in replay.module.parameters())
+    table = MOST.get(torch.device(replay.device).type, MOST["cpu"])
+    return next((count for weights, count in table if size <= weights), 1)
 
 
 def _dice(seed: int) -> torch.Generator:
@@ -175,7 +175,7 @@ def _adam(
         )
         for j, (i, r) in enumerate(part):
             inputs = {name: v[j].double() for name, v in free.items()}
-            out[i].append(_measured(victims[i], x[j].double(), inputs, "signed_adam", r))
+            out[i].append(measured(victims[i], x[j].double(), inputs, "signed_adam", r))
     return out
 
 
@@ -212,7 +212,7 @@ def _from_random(
             stack, begun["x"], {k: begun[k] for k in victim.free}, steps=how.steps
         )
         inputs = {k: v[0] for k, v in free.items()}
-        made = _measured(victim, x[0], inputs, "lbfgs", r)
+        made = measured(victim, x[0], inputs, "lbfgs", r)
         out.append(replace(made, settled=end.converged or made.mismatch < MATCHED))
         if made.mismatch > EXACT if more else made.mismatch < MATCHED:
             break
@@ -234,17 +234,5 @@ def _polished(victim: Victim, best: Candidate, how: Settings) -> Candidate:
         box = not stack.facts.signal
         x, free, end = lbfgs.descend(stack, x, free, steps=how.steps, weight=share * whole, box=box)
     inputs = {k: v[0] for k, v in free.items()}
-    made = _measured(victim, x[0], inputs, "polished", best.restart)
+    made = measured(victim, x[0], inputs, "polished", best.restart)
     return replace(made, settled=end.converged or made.mismatch < MATCHED)
-
-
-def _measured(
-    victim: Victim, x: Tensor, private: dict[str, Tensor], engine: str, restart: int
-) -> Candidate:
-    """The candidate with its mismatch, in double precision and without any prior."""
-    stack = Stack([victim], torch.float64)
-    with torch.no_grad():
-        value = stack.mismatch(x[None], {k: v[None] for k, v in private.items()})
-        many = float(variation(x[None])) if x.dim() == 4 else 0.0
-    found = float(value) if bool(value.isfinite()) else math.inf
-    return Candidate(x.detach(), private, found, many, engine, restart)

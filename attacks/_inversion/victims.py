@@ -12,6 +12,10 @@ from torch import Tensor
 
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
+from leakbench.federation import party
+from leakbench.record import Message
+
+PROTOTYPE = "prototype"  # what methods call it among their private tensors
 
 
 class Settings(Protocol):
@@ -74,6 +78,30 @@ def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Repla
     """The loss behind an update; the same ``seed``, the same throws of dice."""
     dice = torch.Generator().manual_seed(seed)
     return Replay(view, behind.message, dice, rows=behind.rows, phase=behind.loss, dtype=dtype)
+
+
+def stand_in(view: View, m: Message, name: str, guess: Tensor) -> Tensor:
+    """The newest message of that name that the victim had sent *before* this loss.
+
+    Where none was kept, the one of this round (one step later); else the guess.
+    """
+    kind = name.rpartition("/")[2]
+    if kind not in view.threat.kinds:
+        return guess
+    said = [e for e in view.messages(kind, sender=m.sender) if e.round <= m.round]
+    me = party(m.sender)
+    sent = [t for t, sender, _ in view.traffic(kind).tolist() if sender == me and t < m.round]
+    # One that is older still stands in for nothing newer.
+    said.sort(key=lambda e: (e.round in sent[-1:], e.round))
+    if not said or said[-1].payload.shape != guess.shape:
+        return guess
+    return said[-1].payload.to(guess)
+
+
+def prototype(private: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A client's own prototype among private inputs, "own/prototype" or wherever it keeps it."""
+    kept = [v for k, v in private.items() if k.rpartition("/")[2] == PROTOTYPE]
+    return {PROTOTYPE: kept[0]} if kept else {}
 
 
 @dataclass(frozen=True)
