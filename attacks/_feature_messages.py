@@ -6,14 +6,14 @@ The server of FLea: it knows the extractor, and has data of its own to train a d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from attacks import _decoders
+from attacks import _decoders, _shared_inputs
 from attacks._decoder_nets import operations
 from attacks._decoders import Known, TrainedDecoder
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -156,6 +156,25 @@ class FromFeatures(Attack):
                 " are made is not known"
             )
         return Extractor(models[-1].name, net, self._layer(view))
+
+    def _shown(self, view: View, m: Message) -> Guess:
+        """The guess where what is shared are the inputs themselves.
+
+        Where a wrapper changed them on the way, what they most likely were, which is not believed.
+        """
+        x, aux = m.payload.to(view.dtype), view.know("aux_data")
+        signal = view.facts.signal
+        if not bool(x.isfinite().all()):
+            return Guess(m.sender, m.round, failed="the message is not finite")
+        if _shared_inputs.plain(x, aux, signal=signal):
+            return Guess(m.sender, m.round, self._tensors(x), accepted=True)
+        if self._labels(view, m) is None:
+            aux = replace(aux, y=torch.zeros_like(aux.y))
+        classes = view.facts.classes
+        y = self._classes(view, m)
+        found, match = _shared_inputs.restored(x, y, aux, classes, signal=signal)
+        tensors = {**self._tensors(found), "match": match}
+        return Guess(m.sender, m.round, tensors, flags=("loss_did_not_fall",))
 
     def _classes(self, view: View, m: Message) -> Tensor:
         """(n,) int64: the labels, or one class for all where none were sent."""

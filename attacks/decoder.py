@@ -23,7 +23,7 @@ class Reading:
     """What one message was decoded to."""
 
     x: Tensor  # (n, *shape)
-    decoder: TrainedDecoder | None  # None where the message is the inputs themselves
+    decoder: TrainedDecoder
 
 
 class Decoder(FromFeatures):
@@ -34,7 +34,8 @@ class Decoder(FromFeatures):
     mode, so the decoder is trained through the defense. It then decodes every client's features of
     the round; those of other rounds, made by models that are not recorded, are left alone. The
     server is the attacker; a client has the model and the features too, without the senders' names.
-    Where ``layer`` is the input (the control) the guess is the features themselves.
+    Where ``layer`` is the input (the control) the guess is the features themselves; if a wrapper
+    put noise on them, what the inputs most likely were, which is not believed.
 
     From the paper: the network of Table 5, in the released code without any non-linearity
     (``network`` = "linear"); 20 epochs, rate 0.001, mean squared error. "relu" is the stronger
@@ -107,15 +108,15 @@ class Decoder(FromFeatures):
         return [self._decoded(view, m, made, rng) for m in self._sent(view)]
 
     def _decoded(self, view: View, m: Message, made: Made, rng: torch.Generator) -> Guess:
+        if self._layer(view) == "input":
+            return self._shown(view, m)
         newest = self._reading(view, m, made, rng)
         if isinstance(newest, str):
             return Guess(m.sender, m.round, failed=newest)
         if not bool(newest.x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the decoder's output is not finite")
-        if newest.decoder is None:
-            return Guess(m.sender, m.round, self._tensors(newest.x.to(view.dtype)), accepted=True)
         joined = [newest, *self._earlier(view, m, made, rng)]
-        errors = [float(r.decoder.errors[0]) for r in joined if r.decoder]
+        errors = [float(r.decoder.errors[0]) for r in joined]
         weights = torch.tensor([1 / max(e, 1e-12) for e in errors], dtype=torch.float64)
         shares = (weights / weights.sum()).to(newest.x)
         x = torch.einsum("k,k...->...", shares, torch.stack([r.x for r in joined]))
@@ -145,14 +146,12 @@ class Decoder(FromFeatures):
             if same is None or not torch.equal(y, same):
                 continue
             found = self._reading(view, e, made, rng)
-            if isinstance(found, Reading) and found.decoder and bool(found.x.isfinite().all()):
+            if isinstance(found, Reading) and bool(found.x.isfinite().all()):
                 out.append(found)
         return out
 
     def _reading(self, view: View, m: Message, made: Made, rng: torch.Generator) -> Reading | str:
         """One message decoded, or why it cannot be."""
-        if self._layer(view) == "input":
-            return Reading(m.payload, None)
         extract = self._extractor(view, m)
         if isinstance(extract, str):
             return extract

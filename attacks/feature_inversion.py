@@ -92,8 +92,7 @@ class FeatureInversion(FromFeatures):
         rng: torch.Generator,
     ) -> Guess:
         if self._layer(view) == "input":
-            x = m.payload.to(view.dtype)
-            return Guess(m.sender, m.round, self._tensors(x), accepted=True)
+            return self._shown(view, m)
         extract = self._extractor(view, m)
         if isinstance(extract, str):
             return Guess(m.sender, m.round, failed=extract)

@@ -201,7 +201,9 @@ class GradientInversion(Attack):
             norm = math.sqrt(
                 sum(float(t.double().square().sum()) for t in b.message.payload.values())
             )
-            if norm < VANISHED:
+            if not math.isfinite(norm):
+                made[i] = self._none(b.message, "the update is not finite", ())
+            elif norm < VANISHED:
                 made[i] = self._none(b.message, "the update is zero", ("gradient_vanished",))
             else:
                 victims += [(i, victim) for victim in self._victims(view, b, rng)]

@@ -69,7 +69,9 @@ class Victim:
         m = self.behind.message
         inputs = tuple((k, tuple(v.shape)) for k, v in sorted(self.private.items()))
         names = tuple((k, tuple(v.shape)) for k, v in sorted(m.payload.items()))
-        return (self.behind.rows, self.behind.loss, self.shape, inputs, self.free, names)
+        adam = self.replay(torch.float32).adam
+        rough = adam is not None and adam.rough  # a clipped step of Adam is read in another way
+        return (self.behind.rows, self.behind.loss, self.shape, inputs, self.free, names, rough)
 
 
 def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Replay:

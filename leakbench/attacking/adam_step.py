@@ -16,6 +16,7 @@ from torch import Tensor
 EPSILON = 1e-8  # of leakbench.federation.optimizer
 SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown
 MOST, SIGN = "most", "sign"
+UNSURE = 1e-5  # of a step that was clipped: its longest number stands for the sign
 PILED = 0.05  # share of numbers that are equally short of the sign: the update was clipped
 
 
@@ -30,8 +31,8 @@ class AdamStep:
 
     ``observed``: the gradient as far as it can be told: its numbers where they can, ± the largest
     that could be told elsewhere. ``compared`` makes of a gradient what equals that where the
-    gradient is the victim's. Where noise or clipping has moved the steps away from ±lr, both are of
-    soft signs in place of numbers (``rough``).
+    gradient is the victim's. A step that was clipped is made long again; where noise has moved
+    the steps away from ±lr, both are of soft signs in place of numbers (``rough``).
     """
 
     def __init__(
@@ -45,6 +46,10 @@ class AdamStep:
         unit = torch.finfo(dtype).eps
         blur = {k: SURE * unit * (received[k].abs() / rate + 2) for k in moved}
         self.told: dict[str, Tensor] = {}  # what ``compared`` goes by
+        share = _share(moved, blur)
+        if share < 1:
+            moved = {k: v / share for k, v in moved.items()}
+            blur = {k: b.clamp(min=UNSURE) for k, b in blur.items()}
         self.rough = _rough(moved, blur)
         if self.rough:
             self.observed = moved
@@ -87,15 +92,30 @@ def moved(gradient: Mapping[str, Tensor], rate: float) -> dict[str, Tensor]:
 
 
 def _rough(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> bool:
-    """Is any step longer than Adam's (noise), or are many of one length that is shorter (clipping)?
+    """Is any step longer than Adam's (noise), or are many of about one length that is shorter?
 
-    Of a whole step no two are alike so far from the sign, as no two gradients are.
+    The latter are of noise on a clipped step. Of a whole step no two are alike so far from the
+    sign, as no two gradients are.
     """
     if any(bool((v.abs() > 1 + blur[k]).any()) for k, v in steps.items()):
         return True
-    short = torch.cat([(1 - v.abs()).flatten() for v in steps.values()])
-    piled = float((short <= 1.01 * short.min()).double().mean()) > PILED
-    return piled and float(short.min()) > max(float(b.max()) for b in blur.values())
+    short, unsure = _short(steps), max(float(b.max()) for b in blur.values())
+    least = float(short.min())
+    return least > unsure and float((short <= 1.01 * least).double().mean()) > PILED
+
+
+def _share(steps: Mapping[str, Tensor], blur: Mapping[str, Tensor]) -> float:
+    """What is left of steps that were clipped: many are of one length, the longest. Else 1."""
+    short, unsure = _short(steps), max(float(b.max()) for b in blur.values())
+    least = float(short.min())
+    unsure = max(unsure, UNSURE)
+    alike = float((short <= least + unsure).double().mean()) > PILED
+    return 1 - least if alike and unsure < least < 1 else 1.0
+
+
+def _short(steps: Mapping[str, Tensor]) -> Tensor:
+    """(n,): by how much every number is shorter than Adam's longest step."""
+    return torch.cat([(1 - v.abs()).flatten() for v in steps.values()])
 
 
 def _size(tensors: Mapping[str, Tensor]) -> Tensor:

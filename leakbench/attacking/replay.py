@@ -241,15 +241,17 @@ class Replay:
         gradients, each at the weights that the one before it led to. ``batch``: every example once,
         as ``rows`` numbers them.
         """
-        model = self.inbox["model"]
-        start = {k: model[k].detach() for k in self.message.payload if k in self.trained}
+        model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
         steps = [Batch(batch.x[r], batch.y[r]) for r in self._places]
+        # What a wrapper left out of the message moved between the steps all the same.
+        moving = self.trained & model.keys() if len(steps) > 1 else sent
+        start = {k: v.detach() for k, v in model.items() if k in moving}
         total = self._slope(start, steps[0], private)
         for step in steps[1:]:
             moved = {k: v - self.rate * total[k] for k, v in start.items()}
             more = self._slope(moved, step, private)
             total = {k: g + more[k] for k, g in total.items()}
-        return total
+        return {k: g for k, g in total.items() if k in sent}
 
     def _slope(
         self, weights: dict[str, Tensor], batch: Batch, private: Mapping[str, Tensor]

@@ -23,6 +23,10 @@ from leakbench.scoring.truth import Answer
 
 Measure = Callable[[Tensor, Tensor], Tensor]
 
+# Of a guess: what look-alikes are compared with in place of x. The least error lies nearer to the
+# mean of all images than the likeliest image does.
+MATCH = "match"
+
 
 def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
     """The guess, (B, ...) float64, in the order of its originals."""
@@ -65,6 +69,8 @@ def only_images(answer: Answer) -> None:
 
 
 def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Score]:
+    if MATCH in guess.tensors:
+        guess = replace(guess, tensors={**guess.tensors, "x": guess.tensors[MATCH]})
     found, true = _pairs(guess, answer)
     found = found.clamp(0, 1) if clip and not answer.signal else found
     pairs = zip(found, _galleries(answer, true), strict=True)

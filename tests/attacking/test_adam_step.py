@@ -67,14 +67,30 @@ def test_the_victims_own_gradient_compares_as_equal_and_a_wrong_sign_does_not(dt
     assert all(bool((s != 0).all()) for s in slopes)
 
 
-@pytest.mark.parametrize("spoilt", ["noise", "clipped"])
-def test_noise_and_clipping_leave_signs(spoilt):
+@pytest.mark.parametrize("share", [0.9, 0.3, 0.01])
+def test_a_clipped_step_tells_what_the_whole_one_did(share):
+    gradient = gradients(torch.float32)
+    update, weights = step(gradient, torch.float32)
+    clipped = {k: share * v for k, v in update.items()}
+    whole, adam = (AdamStep(u, weights, RATE, torch.float32) for u in (update, clipped))
+    assert not adam.rough
+    own = {k: g.double() for k, g in gradient.items()}
+    for made in (whole, adam):
+        flat = [
+            torch.cat([t.flatten() for t in v.values()])
+            for v in (made.compared(own), made.observed)
+        ]
+        assert float(torch.cosine_similarity(*flat, dim=0)) > 0.99
+
+
+@pytest.mark.parametrize("spoilt", ["noise", "noise and clipped"])
+def test_noise_leaves_signs(spoilt):
     gradient = {"b": gradients(torch.float32)["b"]}
     update, weights = step(gradient, torch.float32)
     rng = torch.Generator().manual_seed(2)
     for k, v in update.items():
         noise = RATE * torch.randn(v.shape, generator=rng, dtype=torch.float64)
-        update[k] = v + 0.3 * noise if spoilt == "noise" else 0.01 * v
+        update[k] = (1.0 if spoilt == "noise" else 0.01) * (v + 0.3 * noise)
     adam = AdamStep(update, weights, RATE, torch.float32)
     assert adam.rough
     own = {k: g.double() for k, g in gradient.items()}

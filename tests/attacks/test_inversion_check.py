@@ -120,6 +120,17 @@ def test_a_single_search_is_never_accepted():
     assert not check.judge(victim, alone, ATTACK).accepted
 
 
+@pytest.mark.parametrize("others", [(), (0.4,)])
+def test_what_no_other_search_confirms_is_open(others):
+    """It fell by half, and that was all: nobody may read it as all that can be found."""
+    victim = victim_of(net(), stepped(gradient(net())))
+    mismatches = (1e-4, *others)
+    found = [Candidate(X.double(), {}, m, 0.0, "signed_adam", r) for r, m in enumerate(mismatches)]
+    verdict = check.judge(victim, found, ATTACK)
+    assert not verdict.accepted
+    assert flags.UNSETTLED & {*verdict.flags}
+
+
 def test_a_blank_is_said_to_be_one_and_never_accepted():
     victim = victim_of(net(), stepped(gradient(net())))
     blank = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
