@@ -22,7 +22,7 @@ from leakbench.federation import Examples
 # (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
 FEW = 1024  # pixels in a batch up to which L-BFGS is tried without a prior
-MATCHED = 1e-4  # mismatch below which no further start is tried
+MATCHED = 1e-4  # mismatch below which a search has settled
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 # While polishing: the prior's weight, and the share of the steps that it lasts.
 FALLS = ((signed_adam.FALL, 0.5), (signed_adam.FALL / 20, 0.25), (0.0, 0.25))
@@ -41,8 +41,8 @@ def search(
 ) -> list[list[Candidate]]:
     """Each victim's candidates, one for every search of it.
 
-    ``signed_adam``: ``restarts`` searches. ``lbfgs``: up to ``restarts`` from random images, until
-    one matches; no prior. ``auto``: where the net is smooth, of a single image (and of tiny ones)
+    ``signed_adam``: ``restarts`` searches. ``lbfgs``: as many, from random images and without
+    any prior. ``auto``: where the net is smooth, of a single image (and of tiny ones)
     ``restarts`` of L-BFGS from random ones, and of whatever these do not agree on, signed Adam, its
     ends polished by L-BFGS; where it has kinks, signed Adam alone (a polish moved CNNs with ReLUs
     by 0.2 dB). With ``aux`` what the decoder makes of the gradient is a candidate ("decoder"), and
@@ -65,7 +65,7 @@ def search(
     done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
     for i in direct:
         if engine == "lbfgs" or _few(victims[i]):
-            found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), more=engine == "auto")
+            found[i] += _from_random(victims[i], how, _dice(seeds[i][0]), exact=engine == "auto")
         done.more(1)
     if engine == "lbfgs":
         return found
@@ -207,11 +207,11 @@ def _start(victim: Victim, dice: torch.Generator, *, patterned: bool) -> dict[st
 
 
 def _from_random(
-    victim: Victim, how: Settings, dice: torch.Generator, *, more: bool
+    victim: Victim, how: Settings, dice: torch.Generator, *, exact: bool
 ) -> list[Candidate]:
-    """L-BFGS from random images, until one matches; ``more``: until one does not, exactly.
+    """L-BFGS from random images, ``restarts`` times; ``exact``: until one does not match exactly.
 
-    What matches exactly from several starts is the only one if these agree.
+    What matches from several starts is the only one if these agree.
     """
     stack, out = Stack([victim], torch.float64), []
     for r in range(how.restarts):
@@ -223,7 +223,7 @@ def _from_random(
         inputs = {k: v[0] for k, v in free.items()}
         made = measured(victim, x[0], inputs, "lbfgs", r)
         out.append(replace(made, settled=end.converged or made.mismatch < MATCHED))
-        if made.mismatch > EXACT if more else made.mismatch < MATCHED:
+        if exact and made.mismatch > EXACT:
             break
     return out
 
