@@ -22,6 +22,7 @@ from leakbench.federation import Examples
 # (weights of the net at most, victims); a larger net goes one at a time. No GPU was measured.
 MOST = {"cpu": ((200_000, 16), (2_000_000, 4)), "cuda": ((20_000_000, 64),)}
 FEW = 1024  # pixels in a batch up to which L-BFGS is tried without a prior
+LONGER = 3  # times the steps of signed Adam before batches are polished, half as long
 MATCHED = 1e-4  # mismatch below which a search has settled
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 # While polishing: the prior's weight, and the share of the steps that it lasts.
@@ -78,7 +79,8 @@ def search(
         for i, x in guesses.items():
             free = {k: victims[i].private[k].double() for k in victims[i].free}
             found[i].append(measured(victims[i], x.double(), free, "decoder", 0))
-        ended = _adam(victims, group, how, seeds, done, guesses)
+        longer = LONGER if engine == "auto" and group[0] in direct else 1
+        ended = _adam(victims, group, how, seeds, done, guesses, longer)
         for i in group:
             found[i] += ended[i]
             if i in direct:
@@ -151,6 +153,7 @@ def _adam(
     seeds: Sequence[Sequence[int]],
     done: _Share,
     guesses: Mapping[int, Tensor],
+    longer: int,
 ) -> dict[int, list[Candidate]]:
     """Where signed Adam's restarts of each victim of ``group`` end."""
     slots = [(i, r) for i in group for r in range(how.restarts)]
@@ -176,7 +179,7 @@ def _adam(
             stack,
             at["x"],
             {k: v for k, v in at.items() if k != "x"},
-            steps=how.steps,
+            steps=how.steps * (1 if _few(victims[group[0]]) else longer),
             weight=weight(how.total_variation, stack.facts.shape),
             box=not stack.facts.signal,
             tell=tell,
@@ -241,7 +244,7 @@ def _polished(victim: Victim, best: Candidate, how: Settings) -> Candidate:
     whole = weight(how.total_variation, stack.facts.shape)
     box = not stack.facts.signal
     for share, lasts in FALLS if whole else ((0.0, 1.0),):
-        steps = max(round(how.steps * lasts), 1)
+        steps = max(round(how.steps * lasts * (1.0 if _few(victim) else 0.5)), 1)
         x, free, end = lbfgs.descend(stack, x, free, steps=steps, weight=share * whole, box=box)
     inputs = {k: v[0] for k, v in free.items()}
     made = measured(victim, x[0], inputs, "polished", best.restart)

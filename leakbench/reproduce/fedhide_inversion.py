@@ -53,7 +53,7 @@ MEASURES = tuple(
 )
 
 RECORD = Policy(clients=tuple(IMAGES.values()), audited=len(IMAGES), probes=1, last=2, spaced=0)
-_FAMILY = ("fedgn", "fedcs", "fedhide")
+_FAMILY = ("fedaws", "fedgn", "fedcs", "fedhide")
 _EVERYBODY = "all clients in every round, not a tenth: so the four take part in the first and last"
 
 

@@ -189,9 +189,9 @@ def test_several_local_steps_of_several_clients(fields, passes):
     found = inverted(seen, restarts=1, steps=400)
     assert [g.unit for g in found] == ["client/0", "client/1"]
     for client, guess in enumerate(found):
-        assert guess.tensors["x"].shape == (2 * passes, 1, 4, 4)
+        assert guess.tensors["x"].shape == (2, 1, 4, 4)  # an image over epochs is one unknown
         assert guess.accepted
-        assert psnr(guess, X[[2 * client, 2 * client + 1] * passes]) > 30
+        assert psnr(guess, X[[2 * client, 2 * client + 1]]) > 30
 
 
 def test_a_loss_with_weights_of_its_own_is_taken_in_the_attackers_precision():

@@ -308,6 +308,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
         "know",
         "loss_method",
         "same_as",
+        "progress",
         "exists",
         "unwritten",
     }

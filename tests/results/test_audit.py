@@ -13,6 +13,7 @@ import torch
 from helpers.run_folders import add_attack, make_run, measure
 from helpers.small_runs import again, build, messages_in, results, trained
 
+from attacks._inversion.victims import stand_in
 from leakbench.attacking.view import View
 from leakbench.base.files import read_sealed
 from leakbench.gate.baseline import Baseline
@@ -151,7 +152,7 @@ def test_naive_does_not_take_a_stale_proxy_for_the_newest(sparse: Any) -> None:
         sent = traffic[(traffic[:, 1] == client) & (traffic[:, 0] < t)][:, 0].tolist()
         kept = {e.round: e for e in view.messages("prototype", sender=m.sender)}
         taken: Message = kept[sent[-1]] if sent[-1] in kept else kept[t]
-        got = attack._stand_in(view, m, "own/prototype", torch.zeros(8))
+        got = stand_in(view, m, "own/prototype", torch.zeros(8))
         assert torch.equal(got, taken.payload)
         seen.add(sent[-1] in kept or not any(r < t for r in kept))
     assert False in seen  # somebody's newest was not kept, an older one was
