@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from leakbench.gate.baseline import GateRow
-    from leakbench.gate.gate import CheckResult
+    from leakbench.gate.outcome import CheckResult
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Literal
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import UTILITY, Baseline, GateRow, load, save
@@ -25,45 +24,20 @@ from leakbench.gate.comparing import (
     weaker,
 )
 from leakbench.gate.lost import lost
+from leakbench.gate.outcome import (
+    CANNOT_TELL,
+    FINE,
+    LEAKS_MORE,
+    ORDER,
+    CheckResult,
+    Comparison,
+    State,
+)
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
 
 __all__ = ["Baseline", "CheckResult", "Comparison", "GateRow", "check", "load", "save", "update"]
 
-FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3
 ENOUGH = 8  # seeds that settle most rows whose draws changed
-State = Literal["leaks more", "loses utility", "cannot tell", "new", "fine"]
-_ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new", "fine")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What is said of one row."""
-
-    name: str
-    state: State
-    reason: str
-    d: float | None = None
-    # One-sided 95 % limits of d; None where nothing was compared.
-    low: float | None = None
-    high: float | None = None
-    now: GateRow | None = None
-    then: GateRow | None = None
-    seeds: int | None = None  # about how many on each side would settle what cannot be told
-
-    @property
-    def line(self) -> str:
-        """One line for the terminal."""
-        return f"{self.state:13} {self.name}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """What `check` or `update` found, and the rows behind it."""
-
-    exit_code: int  # 0 fine, 1 leaks more or utility lost, 3 cannot tell
-    lines: tuple[str, ...]  # what is printed
-    rows: tuple[Comparison, ...] = ()
-    unfinished: tuple[str, ...] = ()  # runs without rows, in words
 
 
 def check(
@@ -98,14 +72,14 @@ def check(
     fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
     not_gated = "not in the baseline, so it is not gated: --update adds it"
     rows += [Comparison(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
-    rows.sort(key=lambda r: (_ORDER.index(r.state), r.name))
+    rows.sort(key=lambda r: (ORDER.index(r.state), r.name))
     count = Counter(r.state for r in rows)
     code = FINE
     if count["leaks more"] or count["loses utility"]:
         code = LEAKS_MORE
     elif count["cannot tell"] or undone or not gated:
         code = CANNOT_TELL
-    counts = ", ".join(f"{count[s]} {s}" for s in _ORDER if count[s])
+    counts = ", ".join(f"{count[s]} {s}" for s in ORDER if count[s])
     total = f"{len(gated)} rows gated: {counts or 'the baseline has no gated row'}"
     lines = (*undone, *(r.line for r in rows), total)
     return CheckResult(code, lines, tuple(rows), tuple(unfinished))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.gate.baseline import UTILITY, GateRow
-from leakbench.gate.gate import CheckResult, Comparison
+from leakbench.gate.outcome import CheckResult, Comparison
 from leakbench.judging.wording import plural
 from leakbench.reporting.commands import more_seeds, training, trains
 from leakbench.reporting.data import Check, CheckRow

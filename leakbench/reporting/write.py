@@ -14,7 +14,7 @@ from leakbench.base import provenance, registry
 from leakbench.base.errors import UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.base.version import __version__
-from leakbench.gate.gate import CheckResult
+from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
 from leakbench.judging.judging import find_questions
 from leakbench.judging.opening import headline

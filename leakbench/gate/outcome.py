@@ -1,0 +1,88 @@
+"""What `leakbench check` found, as values; the words are in ``leakbench.reporting.check``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from leakbench.gate.baseline import GateRow
+
+FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
+State = Literal["leaks more", "loses utility", "cannot tell", "new", "fine"]
+Kept = Literal["breached", "cannot tell", "kept"]
+ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new", "fine")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is said of one row.
+
+    ``name``: what `--accept` takes, SETTING/ATTACK/RUNG/METRIC/STAGE[/probe]. ``d``: how much worse
+    it is, with one-sided 95 % limits ``low`` and ``high``; None where nothing was compared.
+    ``changes``: what of the setting is another one than in the baseline, as in "σ 0.3 -> 0.1".
+    ``end``: it stood at its ceiling (it cannot get worse) or at its floor in the baseline.
+    ``seeds``: about how many on each side would settle what cannot be told. ``more``: the seeds to
+    train for the next look at it; none where seeds do not help or the looks are used up.
+    ``look``: of how many seeds now it was judged.
+    """
+
+    name: str
+    state: State
+    reason: str
+    d: float | None = None
+    low: float | None = None
+    high: float | None = None
+    now: GateRow | None = None
+    then: GateRow | None = None
+    seeds: int | None = None
+    changes: tuple[str, ...] = ()
+    end: Literal["", "ceiling", "floor"] = ""
+    more: tuple[int, ...] = ()
+    look: int | None = None
+
+    @property
+    def line(self) -> str:
+        """One line for the terminal."""
+        return f"{self.state:13} {self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class LimitOutcome:
+    """What is said of one limit (`p_leak<=0.2`) on one setting: its worst row decides.
+
+    ``value``, ``low``, ``high``: that row's number, with one-sided limits at the level that the
+    limit is judged with. ``rows``: how many rows were held against it.
+    """
+
+    limit: str
+    setting: str
+    state: Kept
+    reason: str
+    name: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    row: GateRow | None = None
+    rows: int = 0
+    more: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """One line for the terminal."""
+        return f"{self.state:13} {self.setting}: {self.limit}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What `check` or `update` found, and the rows behind it.
+
+    ``lines``: one for each row and limit, the most urgent first. ``notes``: what is said of the
+    whole, such as that there is no baseline. ``unfinished``: runs without rows, in words.
+    """
+
+    exit_code: int
+    lines: tuple[str, ...]
+    rows: tuple[Comparison, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    limits: tuple[LimitOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
