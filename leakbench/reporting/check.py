@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.gate.outcome import CheckResult, Comparison
+from leakbench.gate.row import UTILITY, GateRow
 from leakbench.judging.wording import plural
 from leakbench.reporting.commands import more_seeds, training, trains
 from leakbench.reporting.data import Check, CheckRow
