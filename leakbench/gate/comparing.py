@@ -230,7 +230,7 @@ def moved(now: GateRow, then: GateRow) -> float:
 
 
 def further(a: float, b: float, now: GateRow, then: GateRow) -> float:
-    """On the scale of differences, how much more ``a`` leaks than ``b``, both of the rows' metric."""
+    """How much more ``a`` leaks than ``b``, on the scale of the rows' differences."""
     if _logarithms(now, then):
         a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
     return a - b if then.worse == "up" else b - a
