@@ -5,7 +5,8 @@
 Every baseline has 20 mixed rows, which `leakbench.gate.gate.check` compares as it does in a build.
 Once nothing changed, and once four of the twenty rows, one of each kind, are worse by two margins.
 "Paired": the same seeds on both sides, with everything drawn anew but the clients; "other": other
-seeds. With looks half as many baselines. Writes results/gate/simulation.csv, simulation.md and figures.
+seeds. With looks half as many baselines. Writes results/gate/simulation.csv, of which
+gate_tables.py makes tables and figures.
 """
 
 from __future__ import annotations
