@@ -39,6 +39,7 @@ class GateRow(Spec):
 
     model_config = ConfigDict(strict=False)
 
+    called: str = Field(default="", description="the user's name of the setting, where it has one")
     task: str
     defense: str
     defense_params: dict[str, Any] = Field(description="all parameters")

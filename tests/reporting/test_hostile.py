@@ -26,8 +26,9 @@ from leakbench.record import folders
 from leakbench.record.columns import TABLES
 from leakbench.record.folders import load
 from leakbench.reporting import write
+from leakbench.reporting.check_data import Check, CheckRow
 from leakbench.reporting.commands import recorded
-from leakbench.reporting.data import Check, CheckRow, Picture
+from leakbench.reporting.data import Picture
 from leakbench.reporting.png import Images
 from leakbench.results.tables import collect
 from reports import latex, markdown

@@ -17,8 +17,10 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
-from leakbench.reporting.check import heading, told
-from leakbench.reporting.data import Check, CheckRow, Clients, ReportData
+from leakbench.reporting.check_data import Check, CheckRow
+from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import told
+from leakbench.reporting.data import Clients, ReportData
 from reports import latex, markdown
 from reports.html import render
 
