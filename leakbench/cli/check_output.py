@@ -28,7 +28,7 @@ LINES = 20  # of a summary, before the table of all rows
 
 
 @dataclass(frozen=True)
-class Outputs:
+class CheckOutputs:
     """What was asked for.
 
     ``as_json``: fields on stdout in place of lines; ``quiet``: only what is not fine, and the
@@ -45,7 +45,10 @@ class Outputs:
     undecided: Undecided = "fail"
 
 
-def show(check: Check, result: CheckResult, outputs: Outputs, console: Console) -> None:
+Outputs = CheckOutputs  # as callers know it; an attack has a class of this name
+
+
+def show(check: Check, result: CheckResult, outputs: CheckOutputs, console: Console) -> None:
     """Print what a check said, and write the files that were asked for.
 
     In a GitHub workflow also annotations (on stderr where stdout is JSON), and the job's summary,
@@ -81,7 +84,7 @@ def summary(check: Check) -> bytes:
 
 
 def _print(
-    check: Check, result: CheckResult, outputs: Outputs, code: int, console: Console
+    check: Check, result: CheckResult, outputs: CheckOutputs, code: int, console: Console
 ) -> None:
     marks = github.marks(check, outputs.undecided) if github.here() else []
     if outputs.as_json:

@@ -23,6 +23,7 @@ ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
 _FINGERPRINT = re.compile(r"\b(\w[\w.]*)-[0-9a-f]{8}\b")
 _MARK = re.compile(r" #[0-9a-f]{4}$")
+_SAME = re.compile(r"^unchanged:? ")
 _NUMBER = re.compile(r"[-+]?\d[\w.+-]*")
 
 
@@ -83,7 +84,7 @@ class _Words:
         setting = self._setting(c.now, c.then)
         changes = tuple(self._change(text, one) for text in c.changes)
         where = f"{setting} ({_several(changes)})" if changes else setting
-        why = _why(c.reason, known=c.d is not None and c.state != "fine")
+        why = _why(c.reason, known=c.d is not None or c.state == "new")
         return CheckRow(
             verdict=c.state,
             row=f"{where}: {attack_words(one)}",
@@ -146,8 +147,12 @@ class _Words:
 
 def _why(reason: str, *, known: bool) -> str:
     """The reason, without the numbers that are told apart where they are ``known``."""
-    told = reason.partition("; ")[2] if known else reason
-    return _FINGERPRINT.sub(r"\1", one_line(told)).removesuffix(".")
+    told = one_line(reason)
+    if known:
+        numbers, _, rest = told.partition("; ")
+        # "unchanged: the same guesses" has none.
+        told = rest if _NUMBER.search(numbers) else _SAME.sub("", told)
+    return _FINGERPRINT.sub(r"\1", told).removesuffix(".")
 
 
 def _kind(c: Comparison, why: str) -> str:

@@ -32,7 +32,7 @@ class CheckLine:
 
     ``where``: setting and attack; ``value``: from what to what; ``moved``: by how much; ``why``: a
     reason beside the numbers; ``more``: how many further rows it is true of; ``refs``: the names of
-    all of them; ``command``: what answers it.
+    all of them; ``command``: what answers it; ``limit``: the limit that it speaks of.
     """
 
     verdict: str
@@ -43,6 +43,7 @@ class CheckLine:
     command: str = ""
     more: int = 0
     refs: tuple[str, ...] = ()
+    limit: str = ""
 
     @property
     def text(self) -> str:
@@ -94,11 +95,11 @@ def every_line(check: Check) -> list[CheckLine]:
 
 def text_lines(check: Check, *, quiet: bool = False, verbose: bool = False) -> list[str]:
     """What a terminal shows before the heading: all that is not fine, and what settles it."""
-    found = every_line(check) if verbose else not_fine(check)
     out = [f"note: {note}" for note in check.notes if not quiet]
-    for line, said in first_said(found):
-        out.append(line.text)
+    out += [line.text for line in every_line(check) if verbose]
+    for line, said in first_said(not_fine(check)):
         settle = () if quiet or said else how_to_settle(line)
+        out += [line.text] * (not verbose)
         out += ["  " + ": ".join(settle)] * bool(settle)
     return [on_one_line(text) for text in out]
 
@@ -115,7 +116,8 @@ def limit_line(limit: CheckLimit) -> CheckLine:
     """One limit: as in "breached: release: p_leak<=0.2: unmix: 0.53 (at least 0.41)"."""
     where = ": ".join(t for t in (limit.setting, limit.limit, limit.attack) if t)
     value, refs = limit_text(limit), (limit.ref,) * bool(limit.ref)
-    return CheckLine(limit.verdict, where, value, "", limit.why, limit.command, refs=refs)
+    known = (limit.verdict, where, value, "", limit.why, limit.command)
+    return CheckLine(*known, refs=refs, limit=limit.limit)
 
 
 def told(row: CheckRow) -> str:

@@ -49,10 +49,13 @@ def _cells(line: CheckLine, said: bool | None) -> list[str]:
     told = ": ".join([*settle[:1], *(markdown_code(c, cell=True) for c in settle[1:])])
     why, others = markdown_plain(line.why).removesuffix("."), markdown_plain(line.others)
     parts = [t for t in (why, others, told) if t]
+    compared = "compared over units and seeds" * bool(line.moved)
+    # Neither a limit nor a run without rows is compared with anything.
+    alone = "" if line.limit or not line.value else "not compared"
     return [
         f"**{markdown_plain(line.verdict)}**",
         markdown_plain(line.where),
         markdown_plain(line.value),
-        markdown_plain(line.moved or "not compared"),
-        ". ".join(parts) or "compared over units and seeds",
+        markdown_plain(line.moved) or alone,
+        ". ".join(parts) or compared,
     ]

@@ -271,7 +271,9 @@ def test_the_baselines_place_is_relative_to_the_checkout(shown, tmp_path, monkey
     (run,) = json.loads(Path("s").read_text())["runs"]
     at = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert at == "ci/a%23b.json"
-    assert "\x1b" not in run["results"][0]["message"]["text"]
+    for text in (r["message"]["text"] for r in run["results"]):
+        assert "\x1b" not in text
+        assert "](" not in text
 
 
 # GitHub
@@ -306,6 +308,7 @@ def test_a_workflow_gets_annotations_and_a_summary(shown, workflow):
     assert "| **breached** | release: p\\_leak&lt;=0.2: prototype averaging | 0.53 (at" in text
     assert text.count("<details>") == text.count("</details>") == 1
     assert "the baseline is old" in text
+    assert "not compared" not in text  # every row was; a limit and a run are none
 
 
 def test_json_stays_json_in_a_workflow(shown, workflow):

@@ -10,7 +10,7 @@ from leakbench.gate import CheckResult, Comparison, GateRow
 from leakbench.gate.outcome import LimitOutcome
 from leakbench.metrics.prototypes import P_LEAK
 
-EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp;\x1b[31m\u202e \x00\ufffe"
+EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\u202e \x00\ufffe"
 
 
 def row(value=0.6, attack="cascade", **more: Any) -> GateRow:

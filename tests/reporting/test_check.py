@@ -243,6 +243,7 @@ def test_rows_at_their_ceiling_are_fine_and_counted_apart():
         " worse."
     )
     told = [line.text for line in every_line(check)]
+    assert ", unchanged; the same guesses, byte for byte; at its ceiling" in told[1]
     assert told[1].endswith("; at its ceiling in the baseline, so it cannot get worse")
     assert told[2].endswith("; at its floor in the baseline, so it cannot get better")
 
@@ -254,8 +255,7 @@ def test_new_rows_are_one_line_for_each_setting_and_come_last():
     ]
     check = check_of(found(*new, undecided()), ())
     assert check.lines[1] == (
-        "new: release: best real attacker: P_leak 0.32 now; 0.6; not in the baseline; and 2 more"
-        " rows"
+        "new: release: best real attacker: P_leak 0.32 now; not in the baseline; and 2 more rows"
     )
     assert len(check.lines) == 2
     assert [x.verdict for x in urgent(check_of(found(*new, compared()), ()))] == ["leaks more"]
@@ -321,7 +321,9 @@ def test_a_terminal_shows_what_settles_each_thing_once(quiet):
     assert [line.split(": ")[0] for line in hints] == (
         [] if quiet else ["  If that is meant", "  To settle it"]
     )
-    assert len(text_lines(check, verbose=True, quiet=True)) == 4
+    every = text_lines(check, verbose=True, quiet=quiet)
+    assert [line for line in every if line in hints] == hints
+    assert len(every) == len(text) + 1
 
 
 def test_names_of_strangers_stand_on_one_line():
