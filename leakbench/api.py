@@ -20,12 +20,13 @@ from leakbench.record.folders import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-    from leakbench.gate.baseline import GateRow
     from leakbench.gate.outcome import CheckResult
+    from leakbench.gate.row import GateRow
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 
 Runs = Iterable[Run | str | Path]
+DEFAULT_BASELINE = "leakage.json"
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,12 @@ def verify(
 
 
 def check(
-    runs: Runs | Tables, *, baseline: str | Path = "leakage.json", named: Sequence[str] = ()
+    runs: Runs | Tables,
+    *,
+    baseline: str | Path | None = None,
+    named: Sequence[str] = (),
+    limits: Sequence[str] = (),
+    allow_new: bool = False,
 ) -> CheckResult:
     """Compare ``runs`` with a committed baseline.
 
@@ -301,42 +307,56 @@ def check(
 
     Args:
         runs: run folders, or what ``tables`` read of them.
-        baseline: the file.
+        baseline: the file; None: leakage.json, which need not be there where limits are given.
         named: names or patterns (`*`) of rows that are gated, too.
+        limits: texts such as "p_leak<=0.2", beside those in the file.
+        allow_new: rows that the baseline does not have may pass.
 
     Raises:
-        UsageError: there is no baseline, or a named row is in neither side.
+        UsageError: there is no baseline, a named row is in neither side, a limit is not well formed
+            or speaks of no row, or two settings bear one name.
+        BrokenFile: an artifact or the baseline is damaged.
     """
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
 
+    path = Path(DEFAULT_BASELINE if baseline is None else baseline)
+    absent = baseline is None and limits and not path.exists()
+    then = _baseline.Baseline(()) if absent else _baseline.load(path)
     rows, unfinished = _gated(runs)
-    then = _baseline.load(Path(baseline))
-    return gate.check(rows, then, named=named, unfinished=unfinished)
+    return gate.check(
+        rows, then, named=named, limits=limits, allow_new=allow_new, unfinished=unfinished
+    )
 
 
 def update(
     runs: Runs | Tables,
     *,
-    baseline: str | Path = "leakage.json",
+    baseline: str | Path | None = None,
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
+    limits: Sequence[str] = (),
+    looks: Sequence[int] = (),
 ) -> CheckResult:
     """Write the baseline from ``runs`` (folders, or what ``tables`` read of them).
 
-    Where a row is worse than before, or of less, and ``accept`` does not name it, nothing is
-    written and ``.exit_code`` is 1; it is 3 where a run failed or is not finished.
+    Where a row is worse than before, or of less, and ``accept`` does not name it, or where a limit
+    is breached, nothing is written and ``.exit_code`` is 1; it is 3 where a run failed or is not
+    finished. ``looks``: after how many seeds a row may be looked at.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
+        BrokenFile: an artifact or the baseline is damaged.
     """
     from leakbench.gate import baseline as _baseline
-    from leakbench.gate import gate
+    from leakbench.gate.update import update as _update
 
-    path = Path(baseline)
+    path = Path(DEFAULT_BASELINE if baseline is None else baseline)
     then = _baseline.load(path) if path.exists() else None
     rows, unfinished = _gated(runs)
-    fresh, result = gate.update(rows, then, accept=accept, named=named, unfinished=unfinished)
+    fresh, result = _update(
+        *(rows, then), accept=accept, named=named, limits=limits, looks=looks, unfinished=unfinished
+    )
     if fresh is not None:
         _baseline.save(path, fresh)
     return result

@@ -461,7 +461,7 @@ def test_keys_of_json_files(tmp_path):
     """Every key of a run.json, an attack.json and a baseline's row is described, and every header
     of a file.
     """
-    from leakbench.gate.baseline import GateRow
+    from leakbench.gate.row import GateRow
 
     run = leakbench.train("fedgn", out=tmp_path, **TINY)
     attacked = leakbench.attack(run, "prototype_leakage").path

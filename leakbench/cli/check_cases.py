@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakbench.reporting.check_data import Check
-from leakbench.reporting.check_lines import FAILING, CheckLine, how_to_settle, limit_line, row_line
+from leakbench.reporting.check_lines import (
+    ALLOWED,
+    FAILING,
+    CheckLine,
+    how_to_settle,
+    limit_line,
+    row_line,
+)
 
 Undecided = Literal["fail", "warn"]
 Came = Literal["failed", "undecided", "warned", "passed"]
@@ -43,9 +50,8 @@ def cases_of(check: Check, undecided: Undecided = "fail") -> list[CheckCase]:
         name = f"{limit.limit} on {limit.setting}"
         cases.append(_case(name, limit.setting, limit_line(limit), doubt))
     for row in check.rows:
-        allowed: Came = "warned" if check.exit == 0 else doubt
-        of_new = allowed if row.verdict == "new" else doubt
-        cases.append(_case(row.ref, row.setting, row_line(row), of_new))
+        came: Came = "warned" if row.kind == ALLOWED else doubt
+        cases.append(_case(row.ref, row.setting, row_line(row), came))
     return cases + _unexplained(check, cases, doubt)
 
 

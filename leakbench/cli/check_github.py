@@ -14,7 +14,7 @@ from pathlib import Path
 from leakbench.base.printable_text import one_line
 from leakbench.cli.check_cases import Undecided
 from leakbench.reporting.check_data import Check
-from leakbench.reporting.check_lines import FAILING, CheckLine, how_to_settle, not_fine
+from leakbench.reporting.check_lines import ALLOWED, FAILING, CheckLine, how_to_settle, not_fine
 
 MOST = 10  # annotations of a level that GitHub shows of one step
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -44,7 +44,7 @@ def harmless_json(text: str) -> str:
 
 def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
     """A workflow command for each thing that is not fine, the most urgent first."""
-    levels = [(_level(line, check, undecided), line) for line in not_fine(check)]
+    levels = [(_level(line, undecided), line) for line in not_fine(check)]
     left = Counter(level for level, _ in levels)
     shown, out = Counter[str](), []
     for level, line in levels:
@@ -60,10 +60,10 @@ def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
     return out
 
 
-def _level(line: CheckLine, check: Check, undecided: Undecided) -> str:
+def _level(line: CheckLine, undecided: Undecided) -> str:
     if line.verdict in FAILING:
         return "error"
-    if line.verdict == "new" and check.exit == 0:
+    if line.kind == ALLOWED:
         return "notice"
     return "error" if undecided == "fail" else "warning"
 

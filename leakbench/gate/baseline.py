@@ -1,231 +1,53 @@
 """`leakage.json`: what leaked when somebody last looked, reviewed like code.
 
-Its rows are sorted, one line per seed's scores.
+It is small and sorted: a line for every number, below its setting. What only a machine reads (unit
+scores, hashes, sketches) lies beside it in `leakage.units.json`, and the one is bound to the other.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import SCHEMA, read_json, write_bytes
+from leakbench.base.files import read_json, write_bytes
 from leakbench.base.meaning import Meaning
-from leakbench.base.spec import Spec, canonical, fingerprint
-from leakbench.results.number import Configuration
-from leakbench.statistics.intervals import Estimate
+from leakbench.base.spec import canonical
+from leakbench.gate import units_file
+from leakbench.gate.naming import by_name, labelled
+from leakbench.gate.row import UTILITY, GateRow
+from leakbench.gate.sketch import Sketch, sketch
 
-UTILITY = "utility"
-ROUNDING = 1e-6  # of values that are means of what was rounded to single precision
-ALWAYS_GATED = frozenset({"cascade", "any_attack", UTILITY})
-
-
-class GateRow(Spec):
-    """One number of one setting with all that is needed to compare it.
-
-    Its seeds are pooled, its units kept apart.
-
-    The utility of a setting is a row too: ``attack`` "utility", ``rung`` "", ``stage`` "final",
-    ``guesses`` the SHA-256 of the final model, ``truths`` that of the test data, units the test
-    units, which are the same in every seed.
-    """
-
-    model_config = ConfigDict(strict=False)
-
-    called: str = Field(default="", description="the user's name of the setting, where it has one")
-    task: str
-    defense: str
-    defense_params: dict[str, Any] = Field(description="all parameters")
-    wrappers: list[dict[str, Any]] = Field(
-        default=[], description="name and params of each, in order"
-    )
-    attack: str = Field(description="an attack's name, cascade, any_attack or utility")
-    attack_params: dict[str, Any] = Field(
-        default={}, description="all parameters; of cascade, any_attack and utility none"
-    )
-    rung: str
-    metric: str
-    stage: str
-    probe: bool = False
-
-    worse: Literal["up", "down"] = Field(
-        description=(
-            "the direction that counts against the method: `leaks`, or where utility is lost"
-        )
-    )
-    share: bool = Field(description="units score 0 or 1, ties and failures between")
-    range: tuple[float | None, float | None] = Field(
-        description="smallest and largest score; null where there is none"
-    )
-    unit: str
-    value: float = Field(description="over all seeds, with its 95 % interval")
-    low: float
-    high: float
-    scores: dict[int, dict[str, float]] = Field(description="seed -> unit -> score")
-    clusters: dict[str, str] = Field(
-        default={}, description="unit -> cluster, of the units that are not their own"
-    )
-    failed: dict[int, int] = Field(
-        default={}, description="seed -> units on which the attack failed"
-    )
-    unsettled: dict[int, int] = Field(
-        default={}, description="seed -> units on which the search is open, beside the failed ones"
-    )
-    control: float | None = Field(
-        default=None, description="where nothing is defended; null in older files"
-    )
-    control_low: float | None = None
-    control_high: float | None = None
-    entered: dict[int, list[str]] | None = Field(
-        default=None,
-        description=(
-            "seed -> attack folders that cascade or any_attack is made from; null in older files"
-        ),
-    )
-    flags: list[str] = Field(default=[], description="flags of the row and of its setting")
-    guesses: dict[int, list[str]] = Field(
-        default={}, description="seed -> SHA-256 of every guess file that the row is made from"
-    )
-    code: dict[str, str] = Field(
-        default={},
-        description=(
-            "attack folder -> digest of the code that guessed and scored; empty in older files"
-        ),
-    )
-    truths: dict[int, list[str]] = Field(
-        default={}, description="seed -> SHA-256 of every truth file that it was scored with"
-    )
-    version: int = Field(default=1, description="the metric's")
-    setting: dict[str, Any] = Field(
-        default={}, description="rounds and the task's parameters; empty in older files"
-    )
-    record: dict[str, Any] = Field(
-        default={}, description="what was kept of the messages; empty in older files"
-    )
-    engine: str
-    dtype: str
-    run_schema: int = SCHEMA
-    margin: float | None = Field(
-        default=None, ge=0, description="how much worse matters; null: the metric's default"
-    )
-    named: bool = Field(default=False, description="gated although not by default")
-    utility: float | None = Field(
-        default=None, description="the setting's final utility, beside a leakage"
-    )
-    provenance: dict[str, Any] = {}
-    meaning: Meaning | None = Field(
-        default=None, exclude=True, description="the metric's; stands in the file once for all rows"
-    )
-
-    n: int | None = Field(default=None, exclude=True, description="units, where no score is known")
-
-    @property
-    def configuration(self) -> Configuration:
-        """Whose number it is."""
-        return Configuration(
-            task=self.task, defense=self.defense, params=self.defense_params, wrappers=self.wrappers
-        )
-
-    @property
-    def estimate(self) -> Estimate:
-        """Value and interval; how that was made is not recorded."""
-        n, sizes = self.n, [len(units) for units in self.scores.values()]
-        if n is None:  # test units are the same in every seed
-            n = max(sizes, default=0) if self.attack == UTILITY else sum(sizes)
-        return Estimate(self.value, self.low, self.high, n, self.unit, "")
-
-    @property
-    def has_units(self) -> bool:
-        """Are its unit scores known? A report's tables hold none."""
-        return all(self.scores.values())
-
-    @property
-    def means(self) -> Meaning:
-        """The metric's meaning, or what the row itself says of it."""
-        if self.meaning is not None:
-            return self.meaning
-        about = {
-            "direction": self.worse,
-            "low": self.range[0],
-            "high": self.range[1],
-            "share": self.share,
-            "unit": self.unit,
-            "version": self.version,
-        }
-        return Meaning.recorded(self.metric, about)
-
-    @property
-    def is_utility(self) -> bool:
-        """Is it what the setting is good for, and no leakage?"""
-        return self.attack == UTILITY
-
-    @property
-    def allowed(self) -> float | None:
-        """How much worse does not matter: the row's own margin, else its metric's, or None."""
-        known = None if self.meaning is None else self.meaning.matters
-        return known if self.margin is None else self.margin
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What makes two rows the same row, in the order in which the file is sorted."""
-        setting = canonical([self.defense_params, self.wrappers])
-        return (
-            *(self.task, self.defense, setting, self.attack, canonical(self.attack_params)),
-            *(self.rung, self.metric, self.stage, canonical(self.probe)),
-        )
-
-    @property
-    def name(self) -> str:
-        """What `--accept` and messages call it.
-
-        That is task/defense-xxxxxxxx/attack[-xxxxxxxx]/rung/metric/stage[/probe].
-        """
-        shown = fingerprint([self.defense, self.defense_params, self.wrappers])
-        setting = f"{self.task}/{self.defense}-{shown}"
-        if self.is_utility:
-            return f"{setting}/utility/{self.metric}"
-        attack = self.attack
-        if attack not in ALWAYS_GATED:
-            attack = self.attacked_by
-        return f"{setting}/{attack}/{self.rung}/{self.metric}/{self.stage}" + "/probe" * self.probe
-
-    @property
-    def attacked_by(self) -> str:
-        """The name of the folder of the attack, which is also its name in ``entered``."""
-        return f"{self.attack}-{fingerprint(self.attack_params)}"
-
-    @property
-    def joins(self) -> bool:
-        """Is it `cascade` or `any_attack`?"""
-        return self.attack in ALWAYS_GATED and not self.is_utility
-
-    @property
-    def mean(self) -> float:
-        """The value that the scores give; of a utility the mean of the seeds' values."""
-        seeds = list(self.scores.values())
-        if self.is_utility:
-            seeds = [{"": math.fsum(units.values()) / len(units)} for units in seeds]
-        every = [x for units in seeds for x in units.values()]
-        return math.fsum(every) / len(every)
-
-    @property
-    def gated(self) -> bool:
-        """The cascade, any_attack, the utility, and what was named."""
-        return self.named or self.attack in ALWAYS_GATED
+BASELINE_SCHEMA = 2
+ROUNDING = 1e-5  # of values that are written with six digits
+_DIGITS = 6
+_SAME = (  # of all rows of a setting, as a rule
+    *("called", "task", "defense", "defense_params", "wrappers", "setting", "record"),
+    *("engine", "dtype", "run_schema", "provenance"),
+)
+_UNSAID = ("utility",)  # it has a row of its own
+_NAMED = ("rung", "metric", "stage", "probe", "attack")  # what a row's name says
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The rows of a leakage.json, sorted by key."""
+    """The rows of a leakage.json, sorted by key.
+
+    ``limits``: texts such as "p_leak<=0.2", held at every check. ``looks``: after how many seeds a
+    row may be looked at; none: once, at whatever there is.
+    """
 
     rows: tuple[GateRow, ...]
+    limits: tuple[str, ...] = ()
+    looks: tuple[int, ...] = ()
 
     @property
     def metrics(self) -> dict[str, Meaning]:
@@ -234,34 +56,34 @@ class Baseline:
         return dict(sorted(known, key=lambda item: item[0]))
 
     @classmethod
-    def of(cls, rows: Iterable[GateRow]) -> Baseline:
-        """Sorted.
+    def of(
+        cls, rows: Iterable[GateRow], limits: Sequence[str] = (), looks: Sequence[int] = ()
+    ) -> Baseline:
+        """Sorted, with the names of settings and attacks; those that have names keep them.
 
         Raises:
-            UsageError: two rows have the same key.
+            UsageError: two rows have the same name.
         """
-        kept = sorted(rows, key=lambda r: r.key)
-        for one, two in pairwise(kept):
-            if one.key == two.key:
-                text = (
-                    "runs that differ only in rounds, engine or dtype cannot be in one check. Give"
-                    " fewer runs."
-                )
-                raise UsageError(f"two rows are called {one.name}: {text}")
-        return cls(tuple(kept))
+        every = list(rows)
+        known = {r.configuration.key: r.label for r in every if r.label}
+        named = [r if r.label else None for r in every]
+        fresh = iter(labelled([r for r in every if not r.label], known))
+        kept = sorted((r or next(fresh) for r in named), key=lambda r: r.key)
+        by_name(kept)
+        return cls(tuple(kept), tuple(limits), tuple(looks))
 
     def by_name(self) -> dict[str, GateRow]:
         """{name: row}."""
-        return {r.name: r for r in self.rows}
+        return by_name(self.rows)
 
 
 def load(path: Path) -> Baseline:
-    """A leakage.json; an empty one is a baseline without rows.
+    """A leakage.json with what lies beside it; an empty one is a baseline without rows.
 
     Raises:
         UsageError: there is none.
-        BrokenFile: it is damaged, has two rows of one key, a value that its scores do not give, or
-            a newer schema.
+        BrokenFile: it is damaged, has two rows of one name, a value that its scores do not give, is
+            not of the units beside it, or has a newer schema.
     """
     try:
         if path.is_file() and not path.read_text(encoding="utf-8").strip():
@@ -271,33 +93,99 @@ def load(path: Path) -> Baseline:
     if not path.exists():
         raise UsageError(
             f"no baseline {path}. Write one with `leakbench check RUN... --baseline {path}"
-            " --update`, and commit it."
+            " --update`, and commit it with the file of units beside it."
         )
-    value = read_json(path)
-    rows = value.get("rows", []) if isinstance(value, dict) else None
-    known = value.get("metrics", {}) if isinstance(value, dict) else None
-    if not isinstance(rows, list) or not isinstance(known, dict):
-        lacking = "no list of rows" if not isinstance(rows, list) else "metrics is no object"
-        raise BrokenFile(
-            f"{path} is damaged ({lacking}). Take it from version control, or write it again"
-            " with --update."
-        )
+    value = read_json(path, BASELINE_SCHEMA)
+    if not isinstance(value, dict):
+        raise _damaged(path, "it is no object")
     try:
-        metrics = {name: Meaning.recorded(name, about) for name, about in known.items()}
-        read = [GateRow.model_validate_json(json.dumps(r), strict=True) for r in rows]
-        found = Baseline.of(r.model_copy(update={"meaning": metrics.get(r.metric)}) for r in read)
+        found = _read(path, value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "a row"
-        raise BrokenFile(
-            f"{path} is damaged ({where}: {problem['msg']}). Take it from version control, or write"
-            " it again."
-        ) from None
-    except (UsageError, ValueError) as error:
-        raise BrokenFile(f"{path} is damaged ({error})") from None
+        raise _damaged(path, f"{where}: {problem['msg']}") from None
+    except BrokenFile:
+        raise
+    except (UsageError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _damaged(path, str(error)) from None
     for row in found.rows:
         _adds_up(path, row)
     return found
+
+
+def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
+    """Both files; those of schema 1 were one, with a flat list of rows."""
+    metrics = {n: Meaning.recorded(n, about) for n, about in value.get("metrics", {}).items()}
+    sketches: Mapping[str, Any] = {}
+    if "settings" in value:
+        beside = units_file.beside(path)
+        units = units_file.load(beside, str(value.get("units")), path)
+        sketches = units.sketches
+        flat = list(_flat(value["settings"], units.rows, metrics))
+    else:
+        flat = [{"fields": row} for row in _listed(value, "rows")]
+    rows = []
+    for one in flat:
+        row = GateRow.model_validate_json(json.dumps(one["fields"]), strict=True)
+        hashes = {sha for told in (row.guesses, row.truths) for of in told.values() for sha in of}
+        known = {sha: sketches[sha] for sha in hashes & sketches.keys()}
+        about = {"meaning": metrics.get(row.metric), "sketches": known}
+        named = {"label": one.get("label", ""), "tag": one.get("tag", "")}
+        rows.append(row.model_copy(update={**about, **named}))
+    limits, looks = _listed(value, "limits"), _listed(value, "looks")
+    if not all(isinstance(x, str) for x in limits):
+        raise ValueError("limits: expected texts such as 'METRIC<=0.2'")
+    whole = all(isinstance(k, int) and not isinstance(k, bool) for k in looks)
+    if not whole or looks != sorted(set(looks)) or min(looks, default=2) < 2:
+        raise ValueError("looks: expected rising numbers of seeds from 2 on, such as [5, 8, 12]")
+    return Baseline.of(rows, limits, looks)
+
+
+def _listed(value: Mapping[str, Any], key: str) -> list[Any]:
+    found = value.get(key, [])
+    if not isinstance(found, list):
+        raise ValueError(f"no list of {key}" if key == "rows" else f"{key} is no list")
+    return found
+
+
+def _flat(
+    settings: Mapping[str, Any], units: Mapping[str, Any], metrics: Mapping[str, Meaning]
+) -> Iterable[dict[str, Any]]:
+    """Every row as one object: what its setting, its name, its line and its units say."""
+    lacking = set(units)
+    for label, setting in settings.items():
+        seeds = set[str]()
+        for short, line in setting["rows"].items():
+            name = f"{label}/{short}"
+            if name not in units:
+                raise ValueError(f"{name} has no units in the file beside it")
+            lacking.discard(name)
+            seeds |= units[name]["scores"].keys()
+            tag, said = _said(short)
+            if said["metric"] in metrics:
+                said |= _known(metrics[said["metric"]], utility=tag == UTILITY)
+            yield {
+                "label": label,
+                "tag": tag,
+                "fields": {**setting["about"], **said, **line, **units[name]},
+            }
+        if sorted(map(int, seeds)) != setting["seeds"]:
+            raise ValueError(f"{label}: its seeds are not those of the units beside it")
+    if lacking:
+        raise ValueError(f"{min(lacking)} stands only in the file of units beside it")
+
+
+def _said(short: str) -> tuple[str, dict[str, Any]]:
+    """The attack's name in it, and what a row's name within its setting says."""
+    parts = short.split("/")
+    if parts[0] == UTILITY and len(parts) == 2:
+        return UTILITY, {"attack": UTILITY, "rung": "", "metric": parts[1], "stage": "final"}
+    if len(parts) not in (4, 5) or parts[4:] not in ([], ["probe"]):
+        raise ValueError(f"{short!r} is no name of a row: expected ATTACK/RUNG/METRIC/STAGE")
+    tag, rung, metric, stage = parts[:4]
+    probe = len(parts) == 5
+    attack = tag.partition(":")[0]
+    return tag, {"attack": attack, "rung": rung, "metric": metric, "stage": stage, "probe": probe}
 
 
 def _adds_up(path: Path, row: GateRow) -> None:
@@ -307,36 +195,103 @@ def _adds_up(path: Path, row: GateRow) -> None:
         and row.has_units
         and not math.isclose(row.value, row.mean, rel_tol=ROUNDING, abs_tol=ROUNDING)
     ):
-        raise BrokenFile(
-            f"{path} is damaged (the value of {row.name} is {row.value:.6g}, its scores give"
-            f" {row.mean:.6g}). Take it from version control, or write it again with --update."
+        raise _damaged(
+            path, f"the value of {row.name} is {row.value:.6g}, its scores give {row.mean:.6g}"
         )
 
 
+def _damaged(path: Path, why: str) -> BrokenFile:
+    return BrokenFile(
+        f"{path} is damaged ({why}). Take it from version control, or write it again with --update."
+    )
+
+
 def save(path: Path, baseline: Baseline) -> None:
-    """Write it in one step.
+    """Write both files, each in one step, the units first.
 
     Raises:
         UsageError: the place cannot be written.
+        BrokenFile: a file of the runs cannot be read.
     """
-    rows = ",\n".join(_text(r.parameters()) for r in baseline.rows)
-    known = {name: meaning.parameters() for name, meaning in baseline.metrics.items()}
+    sketches: dict[str, Sketch] = {}
+    for row in baseline.rows:
+        sketches |= row.sketches
+        for sha, files in row.files.items():
+            if sha not in sketches:
+                sketches[sha] = sketch(files)
+    body = units_file.text({r.name: r for r in baseline.rows}, sketches)
+    settings: dict[str, list[GateRow]] = defaultdict(list)
+    for row in baseline.rows:
+        settings[row.label].append(row)
+    told = ",\n".join(_setting(label, settings[label]) for label in sorted(settings))
+    known = {name: _about(meaning) for name, meaning in baseline.metrics.items()}
     metrics = ",\n".join(f"  {json.dumps(k)}: {canonical(v)}" for k, v in known.items())
-    text = f' "metrics": {{\n{metrics}\n }},\n "rows": [\n{rows}\n ],\n "schema": {SCHEMA}\n'
-    write_bytes(path, f"{{\n{text}}}\n".encode())
+    limits = ",\n".join(f"  {json.dumps(limit)}" for limit in baseline.limits)
+    fields = [
+        f' "limits": [\n{limits}\n ]' if limits else ' "limits": []',
+        f' "looks": {json.dumps(baseline.looks)}',
+        f' "metrics": {{\n{metrics}\n }}',
+        f' "schema": {BASELINE_SCHEMA}',
+        f' "settings": {{\n{told}\n }}',
+        f' "units": "{hashlib.sha256(body).hexdigest()}"',
+    ]
+    write_bytes(units_file.beside(path), body)
+    write_bytes(path, ("{\n" + ",\n".join(fields) + "\n}\n").encode())
 
 
-def _text(row: Mapping[str, Any]) -> str:
-    """A row with one line per field, and one per seed of the scores: a diff shows what moved."""
+def _setting(label: str, rows: Sequence[GateRow]) -> str:
+    """A setting: what all its rows say, and a line for each."""
+    told = [_line(r) for r in rows]
+    about = {}
+    for key in _SAME:
+        values = {canonical(t.get(key)) for t in told}
+        if len(values) == 1 and key in told[0]:
+            about[key] = told[0][key]
     lines = []
-    for key in sorted(row):
-        value = row[key]
-        text = json.dumps(value, sort_keys=True, allow_nan=False)
-        if key == "scores":
-            seeds = [
-                f"    {json.dumps(s)}: {json.dumps(value[s], sort_keys=True, allow_nan=False)}"
-                for s in sorted(value, key=int)
-            ]
-            text = "{\n" + ",\n".join(seeds) + "\n   }"
-        lines.append(f"   {json.dumps(key)}: {text}")
-    return "  {\n" + ",\n".join(lines) + "\n  }"
+    for row, fields in sorted(zip(rows, told, strict=True), key=lambda both: both[0].short):
+        own = {k: v for k, v in fields.items() if k not in about}
+        lines.append(f"    {json.dumps(row.short)}: {_text(own)}")
+    said = ",\n".join(f"    {json.dumps(k)}: {_text(about[k])}" for k in sorted(about))
+    body = ",\n".join(lines)
+    seeds = sorted({seed for row in rows for seed in row.scores})
+    about_it = f'   "about": {{\n{said}\n   }},\n'
+    inner = f'{about_it}   "rows": {{\n{body}\n   }},\n   "seeds": {json.dumps(seeds)}'
+    return f"  {json.dumps(label)}: {{\n{inner}\n  }}"
+
+
+def _line(row: GateRow) -> dict[str, Any]:
+    """What stands in the reviewed file: no units, nothing that is as it is by default."""
+    defaults = {name: field.default for name, field in GateRow.model_fields.items()}
+    kept = {}
+    known = {} if row.meaning is None else _known(row.meaning, utility=row.is_utility)
+    for key, value in row.parameters().items():
+        if key in units_file.FIELDS or key in (*_NAMED, *_UNSAID):
+            continue
+        if value == (known[key] if key in known else defaults[key]):
+            continue
+        kept[key] = float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+    return kept
+
+
+def _known(meaning: Meaning, *, utility: bool) -> dict[str, Any]:
+    """What the metric says of its rows, so that they need not."""
+    other = {"up": "down", "down": "up"}[meaning.direction]
+    return {
+        "worse": other if utility else meaning.direction,
+        "share": meaning.share,
+        "range": [meaning.low, meaning.high],
+        "unit": meaning.unit,
+        "version": meaning.version,
+    }
+
+
+def _about(meaning: Meaning) -> dict[str, Any]:
+    """A metric without what is as it is by default."""
+    fields = type(meaning).model_fields
+    needed = ("low", "high", "unit", "share", "version")
+    told = meaning.parameters()
+    return {k: v for k, v in told.items() if k in needed or v != fields[k].default}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from leakbench.base.errors import UsageError
-from leakbench.gate.baseline import UTILITY, Baseline, GateRow, load, save
+from leakbench.gate.attacked import extra, other_attack
+from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparing import (
     blocked,
     difference,
-    fewer_units,
-    moved,
-    other_code,
+    end_of,
+    nearly,
     outdated,
     unchanged,
     weaker,
 )
+from leakbench.gate.limits import held, merged
+from leakbench.gate.looking import next_seeds, sides
 from leakbench.gate.lost import lost
+from leakbench.gate.naming import Matched, matched
 from leakbench.gate.outcome import (
     CANNOT_TELL,
     FINE,
@@ -31,13 +34,41 @@ from leakbench.gate.outcome import (
     ORDER,
     CheckResult,
     Comparison,
+    Kept,
+    LimitOutcome,
     State,
 )
-from leakbench.statistics.differences import FEWEST_SEEDS, Difference, holm, judge, seeds_to_settle
-
-__all__ = ["Baseline", "CheckResult", "Comparison", "GateRow", "check", "load", "save", "update"]
+from leakbench.gate.row import GateRow
+from leakbench.statistics.differences import (
+    FEWEST_SEEDS,
+    LEVEL,
+    Difference,
+    holm,
+    judge,
+    seeds_to_settle,
+)
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
+SAME = "unchanged: the same guesses, byte for byte"
+NEARLY = "unchanged up to rounding: the same guesses and scores but for their last digits"
+CEILING = "at its ceiling in the baseline: it cannot get worse"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A row at one look."""
+
+    difference: Difference
+    share: float  # of the level
+    seeds: int
+
+
+@dataclass(frozen=True)
+class _Compared:
+    now: GateRow
+    then: GateRow
+    margin: float
+    looks: tuple[_Look, ...]
 
 
 def check(
@@ -45,6 +76,8 @@ def check(
     then: Baseline,
     *,
     named: Sequence[str] = (),
+    limits: Sequence[str] = (),
+    allow_new: bool = False,
     unfinished: Sequence[str] = (),
 ) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
@@ -54,147 +87,194 @@ def check(
         then: the baseline.
         named: names or patterns (`*`) of rows to gate beside the cascade, any_attack, the utility
             and those the baseline names.
+        limits: texts such as "p_leak<=0.2", beside the baseline's own.
+        allow_new: rows that the baseline does not have may pass.
         unfinished: runs that have no rows because they failed or are not finished, in words.
 
     Raises:
-        UsageError: a name fits no row, or two rows have the same key.
+        UsageError: a name fits no row, a limit speaks of none, or two rows or settings now have one
+            name.
     """
     undone = tuple(f"{'cannot tell':13} {said}" for said in unfinished)
-    if not then.rows:
+    limits = merged(then.limits, limits)
+    if not then.rows and not limits:
         empty = "cannot tell: the baseline has no rows. Write them with --update."
         return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished))
-    here, there = Baseline.of(now).by_name(), then.by_name()
-    _known(named, here | there)
-    gated = [n for n, r in there.items() if r.gated or _fits(n, named)]
-    rows = _judge_all(
-        {n: (here.get(n), there[n]) for n in gated}, {n: lost(there[n], here, there) for n in gated}
-    )
-    fresh = [n for n, r in here.items() if n not in there and (r.gated or _fits(n, named))]
-    not_gated = "not in the baseline, so it is not gated: --update adds it"
-    rows += [Comparison(n, "new", f"{here[n].value:.4g}; {not_gated}", now=here[n]) for n in fresh]
+    both = matched(now, then.rows)
+    here, there = both.here, both.there
+    known_names(named, here | there)
+    gated = [n for n, r in there.items() if r.gated or fits(n, named)]
+    rows = _judge_all(gated, both, then.looks)
+    if then.rows:
+        rows += _fresh([n for n, r in here.items() if r.gated or fits(n, named)], both, allow_new)
     rows.sort(key=lambda r: (ORDER.index(r.state), r.name))
+    told = held(limits, here, there, then.looks) if here or there else ()
     count = Counter(r.state for r in rows)
+    kept = Counter(o.state for o in told)
     code = FINE
-    if count["leaks more"] or count["loses utility"]:
+    if count["leaks more"] or count["loses utility"] or kept["breached"]:
         code = LEAKS_MORE
-    elif count["cannot tell"] or undone or not gated:
+    elif (
+        count["cannot tell"]
+        or kept["cannot tell"]
+        or undone
+        or not (gated or told)
+        or (count["new"] and not allow_new)
+    ):
         code = CANNOT_TELL
+    return CheckResult(
+        code,
+        (*undone, *_lines(rows, told), _total(gated, count, kept)),
+        tuple(rows),
+        tuple(unfinished),
+        told,
+        tuple(_notes(rows, then)),
+    )
+
+
+def _lines(rows: Sequence[Comparison], limits: Sequence[LimitOutcome]) -> list[str]:
+    urgent = [o.line for o in limits if o.state != "kept"]
+    return [*urgent, *(r.line for r in rows), *(o.line for o in limits if o.state == "kept")]
+
+
+def _total(gated: Sequence[str], count: Counter[State], kept: Counter[Kept]) -> str:
     counts = ", ".join(f"{count[s]} {s}" for s in ORDER if count[s])
     total = f"{len(gated)} rows gated: {counts or 'the baseline has no gated row'}"
-    lines = (*undone, *(r.line for r in rows), total)
-    return CheckResult(code, lines, tuple(rows), tuple(unfinished))
+    held_to = ", ".join(f"{n} {state}" for state, n in sorted(kept.items()))
+    return f"{total}; limits: {held_to}" if held_to else total
 
 
-def update(
-    now: Sequence[GateRow],
-    then: Baseline | None,
-    *,
-    accept: Sequence[str] = (),
-    named: Sequence[str] = (),
-    unfinished: Sequence[str] = (),
-) -> tuple[Baseline | None, CheckResult]:
-    """The new baseline, or None where a gated row would be worse and is not accepted.
+def _notes(rows: Sequence[Comparison], then: Baseline) -> list[str]:
+    """What is said of the whole."""
+    out = []
+    if not then.rows:
+        out.append("no baseline: these runs are held to the limits alone")
+    of: dict[str, list[Comparison]] = {}
+    for r in rows:
+        if r.then is not None and not r.then.is_utility:
+            of.setdefault(r.then.label, []).append(r)
+    for setting, own in of.items():
+        if all(r.then is not None and end_of(r.then) == "ceiling" for r in own):
+            out.append(
+                f"{setting}: every gated leakage was at its ceiling in the baseline, so that no"
+                " change can leak more by this gate; gate a row with room, with --gate"
+            )
+    return out
 
-    Worse: `check` says so, or the value moved against the method by more than half the margin,
-    however sure that is (else a string of updates, each too small to be sure of, lets anything
-    through); or the row would say less than before: of fewer seeds, units or attacks. None, too,
-    where a run failed or is not finished: its rows would be missing without a word. Margins and
-    names written into the file stay. Rows that these runs do not have stay, unless ``accept`` names
-    them.
 
-    Raises:
-        UsageError: there is nothing to write, a name fits no row, or two rows have the same key.
-    """
-    if unfinished:
-        undone = tuple(f"{'refused':13} {said}" for said in unfinished)
-        return None, CheckResult(CANNOT_TELL, undone, unfinished=tuple(unfinished))
-    fresh = Baseline.of(now)
-    if not fresh.rows:
-        raise UsageError(
-            "these runs have no rows to put into a baseline. Run `leakbench attack` on them first."
-        )
-    old, here = (then or Baseline(())).by_name(), fresh.by_name()
-    _known([*accept, *named], here | old)
-    verdict = check(now, then, named=named) if then and then.rows else CheckResult(FINE, ())
-    judged = {r.name: r for r in verdict.rows}
-    lines = []
-    for name in sorted(old.keys() & here.keys()):
-        gated = old[name].gated or _fits(name, named)
-        if not gated or _fits(name, accept):
+def _fresh(names: Sequence[str], both: Matched, allowed: bool) -> list[Comparison]:
+    """Rows that only these runs have."""
+    out = []
+    for name in names:
+        if name in both.there:
             continue
-        sure = name in judged and judged[name].state in ("leaks more", "loses utility")
-        if sure or moved(here[name], old[name]) > (old[name].allowed or 0) / 2:
-            move = f"{old[name].value:.4g} -> {here[name].value:.4g}"
-            lines.append(
-                f"refused       {name}: {move} is worse than the baseline. If that is meant:"
-                f" --update --accept {name}"
-            )
-        elif less := _says_less(name, here, old, [n for n in old if _fits(n, accept)]):
-            lines.append(
-                f"refused       {name}: {less}. If that is meant: --update --accept {name}"
-            )
-    if lines:
-        return None, CheckResult(LEAKS_MORE, tuple(lines), verdict.rows)
-    rows = []
-    for name, row in here.items():
-        before = old.get(name, row)
-        by_name = row.named or before.named or _fits(name, named)
-        rows.append(row.model_copy(update={"margin": before.allowed, "named": by_name}))
-    kept = [r for n, r in old.items() if n not in here and not _fits(n, accept)]
-    lines = [
-        f"kept          {r.name}: not among these runs; --accept {r.name} drops it" for r in kept
-    ]
-    lines.append(f"{len(rows)} rows written, {len(kept)} kept")
-    return Baseline.of([*rows, *kept]), CheckResult(FINE, tuple(lines), verdict.rows)
+        row = both.here[name]
+        known = any(r.label == row.label for r in both.there.values())
+        what = "row" if known else "setting"
+        said = "it is let pass by --allow-new" if allowed else "--update adds it"
+        why = f"{row.value:.4g}; a new {what}, not in the baseline: {said}"
+        out.append(Comparison(name, "new", why, now=row))
+    return out
 
 
-def _says_less(
-    name: str, here: Mapping[str, GateRow], old: Mapping[str, GateRow], accepted: Sequence[str]
-) -> str:
-    """Of how many seeds, units or attacks fewer the row would be, or nothing."""
-    now, then = here[name], old[name]
-    seeds, had = len(now.scores), len(then.scores)
-    if seeds < had:
-        return f"{seeds} of {had} seeds would be left of it"
-    fewer = "" if then.is_utility else fewer_units(now, then)
-    return fewer or lost(then, here, old, accepted)
-
-
-def _judge_all(
-    pairs: Mapping[str, tuple[GateRow | None, GateRow]], lost: Mapping[str, str]
-) -> list[Comparison]:
-    """Every gated row; Holm's levels are shared among those that are compared.
-
-    ``lost``: {name: why the row is of fewer attacks}.
-    """
+def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -> list[Comparison]:
+    """Every gated row; Holm's levels are shared among those that are compared."""
     rows: list[Comparison] = []
-    compared: dict[str, tuple[Difference, float, GateRow, GateRow]] = {}
-    for name, (now, then) in pairs.items():
-        reason = _undecided(now, then, lost[name])
-        if now is None or reason:
-            rows.append(Comparison(name, "cannot tell", reason, now=now, then=then))
-        elif unchanged(now, then):
-            same = "unchanged: the same guesses, byte for byte"
-            rows.append(_fine(Comparison(name, "fine", same, 0.0, 0.0, 0.0, now, then)))
-        elif other := other_code(now, then):
-            why = (
-                f"{then.value:.4g} -> {now.value:.4g}, but {other} ran with other code than in the"
-                " baseline: the attack may have changed, and not the method. Make the baseline's"
-                " runs again with this code, or if it is meant, --update"
-            )
-            rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
-        elif then.allowed is None:
-            why = f"{then.metric} has no margin: write one into the baseline"
-            rows.append(Comparison(name, "cannot tell", why, now=now, then=then))
-        elif (d := difference(now, then)) is None:
+    compared: dict[str, _Compared] = {}
+    for name in gated:
+        now, then = both.here.get(name), both.there[name]
+        said = _without_comparing(name, now, then, both)
+        if said is not None:
+            rows.append(said)
+            continue
+        assert now is not None  # noqa: S101 (a row that is missing was said so)
+        found = []
+        for share, part, count in sides(now, then, looks):
+            d = difference(part, then)
+            found += [_Look(d, share, count)] if d else []
+        if not found or then.allowed is None:
             why = _too_few(now, then)
-            rows.append(Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH))
+            more = next_seeds(now, then, looks)
+            rows.append(
+                Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH, more=more)
+            )
         else:
-            compared[name] = d, then.allowed, now, then
-    levels = holm([d.p() for d, *_ in compared.values()])
-    for (name, parts), level in zip(compared.items(), levels, strict=True):
-        rows.append(_fine(_say(name, *parts, level)))
-    return rows
+            compared[name] = _Compared(now, then, then.allowed, tuple(found))
+    for name, (state, look, level) in judge_looks(compared).items():
+        row = compared[name]
+        said = _say(name, state, look, level, row)
+        if said.state == "cannot tell":
+            said = replace(said, more=next_seeds(row.now, row.then, looks))
+        rows.append(_fine(_accused(said, both)))
+    return [
+        replace(r, changes=_changes(r, both), end=end_of(r.then) if r.then else "") for r in rows
+    ]
+
+
+def judge_looks(compared: Mapping[str, _Compared]) -> dict[str, tuple[State, _Look, float]]:
+    """{name: (what may be said, the look that says it, its level)}.
+
+    At each look Holm's procedure over all that have reached it, at the look's share of the level.
+    One look that finds more leakage is enough; else one that finds none.
+    """
+    out: dict[str, tuple[State, _Look, float]] = {}
+    most = max((len(c.looks) for c in compared.values()), default=0)
+    for j in range(most):
+        names = [n for n, c in compared.items() if len(c.looks) > j]
+        at = {n: compared[n].looks[j] for n in names}
+        share = min(look.share for look in at.values())
+        levels = holm([at[n].difference.p() for n in names], LEVEL * share)
+        for name, level in zip(names, levels, strict=True):
+            look = at[name]
+            state: State = judge(look.difference, compared[name].margin, level, LEVEL * look.share)
+            before = out[name][0] if name in out else "cannot tell"
+            if before == "cannot tell" or (state == "leaks more" and before != state):
+                out[name] = state, look, level
+    return out
+
+
+def _without_comparing(
+    name: str, now: GateRow | None, then: GateRow, both: Matched
+) -> Comparison | None:
+    """What is said of a row before any statistics, or None."""
+    if now is None:
+        why = "no such row now: run the same defenses and attacks"
+        return Comparison(name, "cannot tell", why, then=then)
+    sure = Comparison(name, "fine", "", 0.0, 0.0, 0.0, now, then)
+    open_ = Comparison(name, "cannot tell", "", now=now, then=then)
+    if why := blocked(now, then) or lost(then, both.here, both.there, swapped=both.swapped):
+        return replace(open_, reason=why)
+    if unchanged(now, then):
+        return _fine(replace(sure, reason=SAME))
+    if nearly(now, then):
+        return _fine(replace(sure, reason=NEARLY))
+    if why := other_attack(now, then, both):
+        return replace(open_, reason=why)
+    if then.allowed is None:
+        return replace(open_, reason=f"{then.metric} has no margin: write one into the baseline")
+    if end_of(then) == "ceiling":
+        moved = f"{then.value:.4g} -> {now.value:.4g}"
+        return Comparison(name, "fine", f"{moved}, {CEILING}", now=now, then=then)
+    return None
+
+
+def _changes(row: Comparison, both: Matched) -> tuple[str, ...]:
+    one = row.then or row.now
+    return both.changes.get(one.label, ()) if one else ()
+
+
+def _accused(row: Comparison, both: Matched) -> Comparison:
+    """The same, but an attack that did not run in the baseline proves nothing of the method."""
+    if row.state != "leaks more" or row.now is None or row.then is None:
+        return row
+    more = extra(row.now, row.then, both)
+    if not more:
+        return row
+    why = (
+        f"{row.reason}; but {more} attacked it, too, and did not in the baseline. Run only the"
+        " same attacks, or if it is meant, --update"
+    )
+    return replace(row, state="cannot tell", reason=why)
 
 
 def _fine(row: Comparison) -> Comparison:
@@ -205,16 +285,9 @@ def _fine(row: Comparison) -> Comparison:
     if row.state != "fine" or row.now is None or row.then is None:
         return row
     why = outdated(row.now)
-    if not why and not unchanged(row.now, row.then):
+    if not why and row.reason not in (SAME, NEARLY):
         why = weaker(row.now, row.then)
     return replace(row, state="cannot tell", reason=f"{row.reason}; {why}") if why else row
-
-
-def _undecided(now: GateRow | None, then: GateRow, lost: str) -> str:
-    """Why a row cannot be judged, or nothing."""
-    if now is None:
-        return "no such row now: run the same defenses and attacks"
-    return blocked(now, then) or lost
 
 
 def _too_few(now: GateRow, then: GateRow) -> str:
@@ -223,10 +296,9 @@ def _too_few(now: GateRow, then: GateRow) -> str:
     return f"{there}; {least}"
 
 
-def _say(
-    name: str, d: Difference, margin: float, now: GateRow, then: GateRow, level: float
-) -> Comparison:
-    state, low, high = judge(d, margin, level), d.lower(), d.upper()
+def _say(name: str, state: State, look: _Look, level: float, row: _Compared) -> Comparison:
+    d, margin, now, then = look.difference, row.margin, row.now, row.then
+    low, high = d.lower(), d.upper()
     k, m = d.seeds
     seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
     moved = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}]"
@@ -236,19 +308,25 @@ def _say(
         text += f"; about {more} seeds on each side would settle it"
     elif state == "cannot tell":
         text += "; more than 200 seeds would be needed to settle it"
-    shown: State = "loses utility" if state == "leaks more" and then.attack == UTILITY else state
-    return Comparison(name, shown, text, d.d, low, high, now, then, more)
+    shown: State = "loses utility" if state == "leaks more" and then.is_utility else state
+    return Comparison(name, shown, text, d.d, low, high, now, then, more, look=look.seeds)
 
 
-def _fits(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, p) for p in patterns)
+def fits(name: str, patterns: Iterable[str]) -> bool:
+    """Is it one of these names, or does a pattern (`*`) fit it?"""
+    return any(name == p or fnmatchcase(name, p) for p in patterns)
 
 
-def _known(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:
+def known_names(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:
+    """Every pattern fits a row.
+
+    Raises:
+        UsageError: one fits none.
+    """
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in rows):
+        if not any(fits(name, [pattern]) for name in rows):
             near = get_close_matches(pattern, rows, n=1, cutoff=0.3)
             guess = f" Did you mean {near[0]!r}?" if near else ""
             raise UsageError(
-                f"no row is called {pattern!r}.{guess} `leakbench check` prints their names."
+                f"no row is called {pattern!r}.{guess} `leakbench check -v` prints their names."
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from leakbench.gate.baseline import GateRow
+from leakbench.gate.row import GateRow
 from leakbench.results.number import when
 
 
@@ -16,6 +16,7 @@ def lost(
     here: Mapping[str, GateRow],
     there: Mapping[str, GateRow],
     accepted: Iterable[str] = (),
+    swapped: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
     """Why a row says less than it did then, or "".
 
@@ -24,11 +25,13 @@ def lost(
         here: every row now, by name.
         there: every row of the baseline, by name.
         accepted: names of rows of the baseline whose attacks may be missing.
+        swapped: (SETTING, an attack's folder then) -> now, where its parameters changed.
     """
     now = here.get(then.name)
     if now is None or then.is_utility:
         return ""
     dropped = {there[name].attacked_by for name in accepted}
+    dropped |= {old for setting, old in swapped or {} if setting == then.label}
     return (_attacks(now, then, here, there, dropped) if then.joins else "") or _seeds(
         now, then, here
     )
@@ -89,8 +92,7 @@ def _entered(now: GateRow) -> set[str] | None:
 
 def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> str:
     """Which seeds were trained now and are in the baseline, but have no number now."""
-    mine = now.configuration.key
-    gained = [r for r in here.values() if r.is_utility and r.configuration.key == mine]
+    gained = [r for r in here.values() if r.is_utility and r.label == now.label]
     trained = {seed for r in gained for seed in r.scores}
     lacking = sorted(trained & then.scores.keys() - now.scores.keys())
     if not lacking:
@@ -101,4 +103,4 @@ def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> str:
 
 def _asked(r: GateRow) -> tuple[object, ...]:
     """One question, as in the cascade."""
-    return r.task, r.defense, r.defense_params, r.wrappers, r.metric, r.probe, when(r.stage)
+    return r.label, r.metric, r.probe, when(r.stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.gate.baseline import GateRow
+from leakbench.gate.row import GateRow
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
 State = Literal["leaks more", "loses utility", "cannot tell", "new", "fine"]
@@ -43,7 +43,8 @@ class Comparison:
     @property
     def line(self) -> str:
         """One line for the terminal."""
-        return f"{self.state:13} {self.name}: {self.reason}"
+        told = f" ({', '.join(self.changes)})" if self.changes else ""
+        return f"{self.state:13} {self.name}{told}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from leakbench.base.files import SCHEMA, digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
-from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.gate.row import UTILITY, GateRow
 from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
+from leakbench.record.placing import GUESS
 from leakbench.results import paired
 from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
 from leakbench.results.settings import Setting, policy
@@ -75,15 +77,16 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         clusters=clusters,
         failed=failed,
         unsettled={m.run.seed: paired.unsettled(m) for m in seeds},
+        floor=number.floor.value,
         control=number.control.value,
         control_low=number.control.low,
         control_high=number.control.high,
         entered=_entered(number),
-        record=policy(setting.one),
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         code=_code(seeds),
         truths={m.run.seed: [_truth(m.run)] for m in seeds},
+        files=_files(seeds),
     )
 
 
@@ -91,6 +94,7 @@ def _utility(setting: Setting, final: Utility) -> GateRow:
     """The model's and the test data's hashes stand for guess and truth."""
     runs = [e.run for e in setting.evaluated]
     models = {r.seed: inside(r.path, _FINAL_MODEL) for r in runs}
+    kept = {seed: (digest(path), path) for seed, path in models.items() if path.is_file()}
     return GateRow(
         **_setting(setting, runs),
         **_meaning(final.meaning),
@@ -104,7 +108,8 @@ def _utility(setting: Setting, final: Utility) -> GateRow:
         high=final.value.high,
         scores={e.run.seed: _scores(e) for e in setting.evaluated},
         flags=sorted(final.flags),
-        guesses={seed: [digest(path)] for seed, path in models.items() if path.is_file()},
+        guesses={seed: [sha] for seed, (sha, _) in kept.items()},
+        files={sha: (path,) for sha, path in kept.values()},
         truths={r.seed: [r.meta["test_data"]] for r in runs if r.meta.get("test_data")},
     )
 
@@ -141,9 +146,21 @@ def _code(seeds: Sequence[Measured]) -> dict[str, str]:
 
 def _truth(run: Run) -> str:
     """One hash for all that is true of a run: of its truth files' own hashes."""
-    listed = {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
-    text = canonical(listed)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(canonical(_truths(run)).encode()).hexdigest()
+
+
+def _truths(run: Run) -> dict[str, str]:
+    return {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
+
+
+def _files(seeds: Sequence[Measured]) -> dict[str, tuple[Path, ...]]:
+    """Where guesses and truths lie, by the hashes that stand for them."""
+    out = {}
+    for m in seeds:
+        out[_truth(m.run)] = tuple(inside(m.run.path, name) for name in sorted(_truths(m.run)))
+        for folder, sha in m.guesses.items():
+            out[sha] = (inside(m.run.path, f"attacks/{folder}/{GUESS}"),)
+    return out
 
 
 def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
@@ -151,11 +168,13 @@ def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
     task = {f"task.{k}": v for k, v in spec["task"]["params"].items()}
     made = {name: _distinct(runs, name) for name in ("commit", "device")}
     return {
+        "called": getattr(setting, "called", ""),
         "task": c.task,
         "defense": c.defense,
         "defense_params": c.params,
         "wrappers": c.wrappers,
         "setting": {"rounds": spec["rounds"], **task},
+        "record": policy(setting.one),
         "engine": "|".join(_distinct(runs, "engine")),
         "dtype": "|".join(_distinct(runs, "dtype")),
         "run_schema": max(int(r.meta.get("schema", SCHEMA)) for r in runs),

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from leakbench.base.printable_text import one_line
-from leakbench.gate.baseline import UTILITY, GateRow
 from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
+from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import WORST_FIRST, urgent
+from leakbench.reporting.check_lines import ALLOWED, WORST_FIRST, urgent
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting
@@ -23,6 +23,7 @@ ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
 _FINGERPRINT = re.compile(r"\b(\w[\w.]*)-[0-9a-f]{8}\b")
 _MARK = re.compile(r" #[0-9a-f]{4}$")
+_MOVED = re.compile(r"^[-+.\w]+ -> [-+.\w]+, (but )?")
 _SAME = re.compile(r"^unchanged:? ")
 _NUMBER = re.compile(r"[-+]?\d[\w.+-]*")
 
@@ -147,8 +148,9 @@ class _Words:
 
 def _why(reason: str, *, known: bool) -> str:
     """The reason, without the numbers that are told apart where they are ``known``."""
-    told = one_line(reason)
+    told = _MOVED.sub("", one_line(reason))
     if known:
+        told = one_line(reason)
         numbers, _, rest = told.partition("; ")
         # "unchanged: the same guesses" has none.
         told = rest if _NUMBER.search(numbers) else _SAME.sub("", told)
@@ -157,7 +159,9 @@ def _why(reason: str, *, known: bool) -> str:
 
 def _kind(c: Comparison, why: str) -> str:
     """Of a setting, rows of one verdict and one kind are one thing that happened."""
-    if c.state == "new" or (c.d is not None and c.state != "cannot tell"):
+    if c.state == "new":
+        return ALLOWED if "--allow-new" in c.reason else c.state
+    if c.d is not None and c.state != "cannot tell":
         return c.state
     if c.d is not None and (c.more or c.seeds or not why or "seeds" in why):
         return "undecided"

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from leakbench.gate.baseline import GateRow
 from leakbench.gate.outcome import Comparison, LimitOutcome
+from leakbench.gate.row import GateRow
 from leakbench.reporting.commands import more_seeds, training, trains
 from leakbench.results.settings import Setting
 

@@ -7,7 +7,7 @@ one thing: the worst of them gives the numbers, the others are counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakbench.base.printable_text import on_one_line
 from leakbench.judging.wording import plural
@@ -16,7 +16,7 @@ from leakbench.results.number import ANY, CASCADE
 
 WORST_FIRST = ("breached", "leaks more", "loses utility", "cannot tell", "new", "fine", "kept")
 FAILING = WORST_FIRST[:3]
-URGENT = WORST_FIRST[:4]
+ALLOWED = "allowed"  # the kind of a new row that nobody minds
 ENDS = {
     "ceiling": "at its ceiling in the baseline, so it cannot get worse",
     "floor": "at its floor in the baseline, so it cannot get better",
@@ -32,7 +32,8 @@ class CheckLine:
 
     ``where``: setting and attack; ``value``: from what to what; ``moved``: by how much; ``why``: a
     reason beside the numbers; ``more``: how many further rows it is true of; ``refs``: the names of
-    all of them; ``command``: what answers it; ``limit``: the limit that it speaks of.
+    all of them; ``command``: what answers it; ``limit``: the limit that it speaks of; ``kind``: as
+    of its rows.
     """
 
     verdict: str
@@ -44,6 +45,7 @@ class CheckLine:
     more: int = 0
     refs: tuple[str, ...] = ()
     limit: str = ""
+    kind: str = ""
 
     @property
     def text(self) -> str:
@@ -81,8 +83,8 @@ def not_fine(check: Check) -> list[CheckLine]:
 
 
 def urgent(check: Check) -> list[CheckLine]:
-    """The same without new rows, unless they may be what keeps the check from passing."""
-    return [x for x in not_fine(check) if x.verdict in URGENT or check.exit == 3]
+    """The same without new rows that are let pass."""
+    return [line for line in not_fine(check) if line.kind != ALLOWED]
 
 
 def every_line(check: Check) -> list[CheckLine]:
@@ -109,7 +111,8 @@ def row_line(row: CheckRow) -> CheckLine:
     end = "" if "ceiling" in row.why or "floor" in row.why else ENDS.get(row.end, "")
     why = "; ".join(t for t in (row.why.removesuffix("."), end) if t)
     numbers = (value_text(row), moved_text(row))
-    return CheckLine(row.verdict, row.row, *numbers, why, row.command, refs=(row.ref,))
+    told = (row.verdict, row.row, *numbers, why, row.command)
+    return CheckLine(*told, refs=(row.ref,), kind=row.kind)
 
 
 def limit_line(limit: CheckLimit) -> CheckLine:
@@ -199,15 +202,11 @@ def _together(rows: Sequence[CheckRow]) -> CheckLine:
     """Rows of one thing that happened: the worst speaks."""
     worst = max(rows, key=_badness)
     line, others = row_line(worst), [r for r in rows if r is not worst]
-    return CheckLine(
-        line.verdict,
-        line.where,
-        line.value,
-        line.moved,
-        line.why,
-        _one_command([worst.command, *(r.command for r in others)]),
-        len(others),
-        (worst.ref, *(r.ref for r in others)),
+    return replace(
+        line,
+        command=_one_command([worst.command, *(r.command for r in others)]),
+        more=len(others),
+        refs=(worst.ref, *(r.ref for r in others)),
     )
 
 

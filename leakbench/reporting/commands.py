@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leakbench.gate.baseline import GateRow
+from leakbench.gate.row import GateRow
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 

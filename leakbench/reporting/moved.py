@@ -15,7 +15,6 @@ from pydantic import Field, computed_field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
-from leakbench.gate.baseline import GateRow
 from leakbench.gate.comparing import (
     BLOCKING,
     OUTDATED,
@@ -26,6 +25,8 @@ from leakbench.gate.comparing import (
     weaker,
 )
 from leakbench.gate.lost import lost
+from leakbench.gate.naming import labelled
+from leakbench.gate.row import GateRow
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.intervals import Estimate
@@ -119,6 +120,7 @@ def against(
         then: every number of the other report.
         names: ``Configuration.key`` -> name, of the settings of these runs.
     """
+    now, then = _labelled(now, then)
     here, there = {r.key: r for r in now}, {r.key: r for r in then}
     names = _names([*then, *now], names)
     pairs = [(row, there[key]) for key, row in here.items() if key in there]
@@ -136,6 +138,14 @@ def against(
         only_now=_only(here, there, names),
         only_then=_only(there, here, names),
     )
+
+
+def _labelled(
+    now: Sequence[GateRow], then: Sequence[GateRow]
+) -> tuple[list[GateRow], list[GateRow]]:
+    """Both sides with the same names for the same settings, whatever their users call them."""
+    every = labelled([r.model_copy(update={"called": ""}) for r in [*now, *then]])
+    return every[: len(now)], every[len(now) :]
 
 
 def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, str]:

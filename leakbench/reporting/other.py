@@ -10,7 +10,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import MEANINGS
-from leakbench.gate.baseline import UTILITY, GateRow
+from leakbench.gate.row import UTILITY, GateRow
 from leakbench.gate.rows import gate_rows
 from leakbench.record import columns
 from leakbench.record.columns import Row

@@ -109,7 +109,7 @@ def compare(
     pairs = _pairs(a, b)
     if pairs:
         d = _differences(a, b, pairs)
-        over_units = _paired(d, _spread(d, block), independent, bounded)
+        over_units = _paired(d, spread_of(d, block), independent, bounded)
         over_seeds = one_sample(Spread.of(_means(d)))
         return Difference(_mean(d), True, (len(d), len(d)), over_units, over_seeds)
     a, b = _trimmed(a, len(b)), _trimmed(b, len(a))
@@ -118,11 +118,20 @@ def compare(
     return Difference(_mean(a) - _mean(b), False, (len(a), len(b)), over_units, over_seeds)
 
 
-def judge(difference: Difference, margin: float, alpha: float = LEVEL) -> State:
-    """What may be said, ``alpha`` being the level that Holm leaves to this row's lower limit."""
+def judge(
+    difference: Difference, margin: float, alpha: float = LEVEL, fine: float = LEVEL
+) -> State:
+    """What may be said.
+
+    Args:
+        difference: of the row.
+        margin: how much worse does not matter.
+        alpha: the level that Holm leaves to this row's lower limit.
+        fine: the level of its upper limit.
+    """
     if difference.lower(alpha) > 0 and difference.d > margin / 2:
         return "leaks more"
-    return "fine" if difference.upper() < margin else "cannot tell"
+    return "fine" if difference.upper(fine) < margin else "cannot tell"
 
 
 def holm(ps: Sequence[float], level: float = LEVEL) -> list[float]:
@@ -191,7 +200,7 @@ def _paired(d: Scores, spread: Spread, independent: bool, bounded: bool) -> Boun
 
 def _unpaired(a: Scores, b: Scores, block: Block, independent: bool, bounded: bool) -> Bound | None:
     """Over units: Newcombe for shares, and where bounded scores are alike; else Welch."""
-    one, two = _spread(a, block), _spread(b, block)
+    one, two = spread_of(a, block), spread_of(b, block)
     if independent or (bounded and one.alike() and two.alike()):
         # A metric that counts against the method when it falls comes negated: 1 - p for p.
         whole = 1.0 if min(one.mean, two.mean) < 0 else 0.0
@@ -200,7 +209,8 @@ def _unpaired(a: Scores, b: Scores, block: Block, independent: bool, bounded: bo
     return two_sample(one, two) if min(one.count, two.count) > 1 else None
 
 
-def _spread(side: Scores, block: Block) -> Spread:
+def spread_of(side: Scores, block: Block) -> Spread:
+    """Mean of all scores, and how sure it is; ``block``: the cluster of a seed's unit."""
     cells = [(x, block(seed, u)) for seed, units in side.items() for u, x in units.items()]
     return Spread.of([x for x, _ in cells], [c for _, c in cells])
 

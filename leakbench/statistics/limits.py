@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from leakbench.statistics.intervals import by_cluster, jackknife, t_quantile
 
 _ALIKE = 1e-12
+_TIE = 1e-9  # a sum of ties misses a whole number by rounding
 _LEAST = 1e-30  # below it scipy's quantile of Student's distribution may be plus infinity
+
+
+def smallest_level(holds: Callable[[float], bool]) -> float:
+    """The smallest level at which a limit does what is asked: 1 where that is above 1/2.
+
+    0 where it is under 1e-30. ``holds`` is false up to some level, and true from there on.
+    """
+    if not holds(0.5):
+        return 1.0
+    if holds(_LEAST):
+        return 0.0
+    small, large = math.log(_LEAST), math.log(0.5)
+    for _ in range(50):
+        middle = (small + large) / 2
+        if holds(math.exp(middle)):
+            large = middle
+        else:
+            small = middle
+    return math.exp(large)
 
 
 class Bound(ABC):
@@ -30,18 +50,7 @@ class Bound(ABC):
 
         1 where that is above 1/2, 0 where it is under 1e-30.
         """
-        if self.lower(0.5) <= 0:
-            return 1.0
-        if self.lower(_LEAST) > 0:
-            return 0.0
-        small, large = math.log(_LEAST), math.log(0.5)
-        for _ in range(50):
-            middle = (small + large) / 2
-            if self.lower(math.exp(middle)) > 0:
-                large = middle
-            else:
-                small = middle
-        return math.exp(large)
+        return smallest_level(lambda alpha: self.lower(alpha) > 0)
 
     @abstractmethod
     def scaled(self, factor: float) -> Self:
@@ -108,6 +117,48 @@ class Newcombe(Bound):
         z = -_normal(alpha)
         here, there = wilson(self.now, self.n, z)[side > 0], wilson(self.then, self.m, z)[side < 0]
         return self.now - self.then + side * math.hypot(self.now - here, self.then - there)
+
+
+@dataclass(frozen=True)
+class Exact(Bound):
+    """Clopper-Pearson limits of one share; ties count as fractions, rounded outwards."""
+
+    hits: float
+    n: int
+
+    def scaled(self, factor: float) -> Exact:
+        """The same share of ``factor`` times as many."""
+        return Exact(self.hits * factor, round(self.n * factor))
+
+    def _limit(self, alpha: float, side: int) -> float:
+        from scipy.special import betaincinv
+
+        if side < 0:
+            k = math.floor(self.hits + _TIE)
+            return 0.0 if k <= 0 else float(betaincinv(k, self.n - k + 1, alpha))
+        k = math.ceil(self.hits - _TIE)
+        return 1.0 if k >= self.n else float(betaincinv(k + 1, self.n - k, 1 - alpha))
+
+
+@dataclass(frozen=True)
+class Arcsine(Bound):
+    """Student's limits of shares' mean on the arcsine scale, where their spread is alike."""
+
+    pivot: Pivot
+
+    @classmethod
+    def of(cls, shares: Sequence[float]) -> Arcsine:
+        """Of numbers in [0, 1]."""
+        turned = [math.asin(math.sqrt(min(max(p, 0.0), 1.0))) for p in shares]
+        return cls(one_sample(Spread.of(turned)))
+
+    def scaled(self, factor: float) -> Arcsine:
+        """Of ``factor`` times as many."""
+        return Arcsine(self.pivot.scaled(factor))
+
+    def _limit(self, alpha: float, side: int) -> float:
+        turned = self.pivot.lower(alpha) if side < 0 else self.pivot.upper(alpha)
+        return math.sin(min(max(turned, 0.0), math.pi / 2)) ** 2
 
 
 def wilson(share: float, n: float, z: float) -> tuple[float, float]:

@@ -157,12 +157,16 @@ def test_undecided_fails_or_warns(shown, tmp_path, how, code, tag):
 
 def test_new_rows_are_green_only_where_they_are_allowed(shown, tmp_path):
     file = tmp_path / "junit.xml"
-    rows = [compared("new", None, then=None, reason="0.6; not in the baseline"), fine()]
-    shown(found(*rows), junit=file)
+    why = "0.6; a new setting, not in the baseline: {}".format
+    new = compared("new", None, then=None, reason=why("--update adds it"))
+    shown(found(new, fine()), junit=file)
     assert [came for _, came in cases(file)] == ["error", ""]
-    out, _ = shown(found(*rows, code=0), junit=file)
+    new = replace(new, reason=why("it is let pass by --allow-new"))
+    out, _ = shown(found(new, fine(), code=0), junit=file)
     assert [came for _, came in cases(file)] == ["skipped", ""]
     assert out[-1] == "Check passed: the one row is fine; 1 new."
+    shown(found(new, compared(), code=1), junit=file)
+    assert [came for _, came in cases(file)] == ["failure", "skipped"]
 
 
 # JUnit

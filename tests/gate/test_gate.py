@@ -3,63 +3,14 @@
 import json
 
 import pytest
+from helpers.gate_rows import row, scores, utility
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.federation.utility import METRICS
-from leakbench.gate.baseline import Baseline, GateRow, load, save
-from leakbench.gate.gate import check, update
-from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
+from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.gate import check
+from leakbench.gate.row import GateRow
+from leakbench.gate.update import update
 from leakbench.statistics.differences import compare
-
-MEANINGS = {
-    **{m.name: m.meaning for m in (P_LEAK, LPIPS, MSE, SAMPLES_TO_90)},
-    "accuracy": METRICS["accuracy"].meaning,
-}
-
-
-def scores(p, seeds=range(20), units=100, start=0):
-    """{seed: {unit: 0 or 1}} with exactly a share p of ones in each seed, on other units each
-    time.
-    """
-    ones = round(p * units)
-    return {
-        s: {f"client/{i}": float((i + 7 * s + start) % units < ones) for i in range(units)}
-        for s in seeds
-    }
-
-
-def row(p=0.2, **kept):
-    """A cascade row; ``p`` its share, the guesses named after it."""
-    units = kept.pop("scores", None) or scores(p)
-    fields = {
-        "task": "digits",
-        "defense": "fedgn",
-        "defense_params": {"sigma": 0.1},
-        "attack": "cascade",
-        "rung": "transcript",
-        "metric": "p_leak",
-        "stage": "final",
-        "worse": "up",
-        "share": True,
-        "range": (0.0, 1.0),
-        "unit": "client",
-        "value": sum(x for u in units.values() for x in u.values()) / sum(map(len, units.values())),
-        "low": 0.0,
-        "high": 1.0,
-        "scores": units,
-        "control": 1.0,
-        "record": {"name": "standard", "last": 200},
-        "guesses": {s: [f"guess {p} {s}"] for s in units},
-        "truths": {s: ["truth"] for s in units},
-        "engine": "fused",
-        "dtype": "float32",
-    }
-    fields |= kept
-    return GateRow(**fields, meaning=MEANINGS.get(fields["metric"]))
-
-
-def utility(p=0.9, **kept):
-    return row(p, attack="utility", rung="", metric="accuracy", worse="down", **kept)
 
 
 def verdict(now, then, **kept):
@@ -185,17 +136,22 @@ def test_exit_1_goes_before_3():
     assert (got.exit_code, [r.state for r in got.rows]) == (1, ["leaks more", "cannot tell"])
 
 
-def test_a_new_row_is_listed_and_does_not_gate():
-    got = verdict([row(), row(0.9, defense="fedaws")], row())
-    assert got.exit_code == 0
+def test_a_new_row_cannot_be_told_unless_it_is_allowed():
+    now = [row(), row(0.9, defense="fedaws")]
+    got = verdict(now, row())
+    assert got.exit_code == 3
     assert [r.state for r in got.rows] == ["new", "fine"]
+    assert "a new setting, not in the baseline: --update adds it" in got.lines[0]
+    allowed = verdict(now, row(), allow_new=True)
+    assert allowed.exit_code == 0
+    assert [r.state for r in allowed.rows] == ["new", "fine"]
 
 
 def test_only_the_default_rows_and_named_ones_are_gated():
     kept = {"attack": "prototype_leakage", "attack_params": {"seed": 0}, "rung": "paper"}
     now, then = [row(), row(0.9, **kept)], [row(), row(0.1, **kept)]
     assert verdict(now, then).exit_code == 0
-    assert verdict(now, then, named=["*/prototype_leakage-*"]).exit_code == 1
+    assert verdict(now, then, named=["*/prototype_leakage/*"]).exit_code == 1
     assert verdict(now, [then[0], then[1].model_copy(update={"named": True})]).exit_code == 1
     with pytest.raises(UsageError, match=r"no row is called 'digits/fedgm\*'"):
         verdict(now, then, named=["digits/fedgm*"])
@@ -214,7 +170,7 @@ def test_an_unknown_metric_without_a_range_needs_a_margin():
 
 
 def test_two_rows_of_one_key_are_refused():
-    with pytest.raises(UsageError, match="two rows are called digits/fedgn-"):
+    with pytest.raises(UsageError, match="two rows are called digits/fedgn/"):
         verdict([row(), row(0.3)], row())
 
 
@@ -260,9 +216,11 @@ def test_the_file_is_sorted_readable_and_comes_back_the_same(tmp_path):
     save(path, Baseline.of(rows))
     assert load(path) == Baseline.of(reversed(rows))
     value = json.loads(path.read_text())
-    assert [r["defense"] for r in value["rows"]] == ["fedaws", "fedgn", "fedgn"]
-    # A seed's scores are one line.
-    assert sum('    "13": {' in line for line in path.read_text().splitlines()) == 3
+    assert list(value["settings"]) == ["digits/fedaws", "digits/fedgn"]
+    # A row is one line, and no unit is in it.
+    told = path.read_text()
+    assert sum('"value": ' in line for line in told.splitlines()) == 3
+    assert "client/1" not in told
     first = path.read_bytes()
     save(path, Baseline.of(rows[::-1]))
     assert path.read_bytes() == first
@@ -320,7 +278,7 @@ def test_an_attack_that_was_changed_makes_a_method_neither_worse_nor_better(now)
     """One that was mended must not fail a method, nor one that was weakened pass it."""
     got = verdict(row(now, code=OTHER), row(0.2, code=CODE))
     assert (got.exit_code, got.rows[0].state) == (3, "cannot tell")
-    assert f"0.2 -> {now}, but prototype_leakage-1 ran with other code" in got.lines[0]
+    assert f"0.2 -> {now}, but prototype_leakage ran with other code" in got.lines[0]
     # Which code it was is not known of older files: then it accuses, and does not acquit.
     got = verdict(row(now, code=OTHER), row(0.2)).rows[0]
     assert got.state == ("leaks more" if now > 0.2 else "cannot tell")

@@ -7,6 +7,9 @@ from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
 from leakbench.base.errors import BrokenFile
+from leakbench.federation.utility import METRICS
+from leakbench.gate.baseline import load
+from leakbench.metrics import P_LEAK
 from leakbench.record.folders import find
 from leakbench.reporting.check import check_of
 from leakbench.reporting.moved import against
@@ -60,7 +63,7 @@ def test_an_attack_that_entered_by_its_units_may_not_be_dropped(tmp_path, rung):
     got = checked(now, then)
     assert got.exit_code == 3
     assert states(got)["any_attack"] == "cannot tell"
-    assert any("strong-" in line and "was not run now" in line for line in got.lines)
+    assert any("/strong/" in line and "was not run now" in line for line in got.lines)
     word, why = words(now, then)["any_attack"]
     assert word == "cannot tell"
     assert "was not run now" in why
@@ -93,9 +96,9 @@ def test_update_drops_an_attack_only_if_it_is_accepted(tmp_path):
     now, before = find([made(tmp_path / "b", weak)]), file.read_bytes()
     got = api.update(now, baseline=file)
     assert got.exit_code == 1
-    assert "strong-" in got.lines[0]
+    assert "/strong/" in got.lines[0]
     assert file.read_bytes() == before
-    assert api.update(now, baseline=file, accept=["*/strong-*"]).exit_code == 0
+    assert api.update(now, baseline=file, accept=["*/strong/*"]).exit_code == 0
     assert api.check(now, baseline=file).exit_code == 0
 
 
@@ -237,18 +240,23 @@ def test_an_attack_whose_code_nobody_knows_is_not_fine(tmp_path):
     assert any("attacked by other code than what is installed" in line for line in got.lines)
 
 
-OLD = ("control", "control_low", "control_high", "entered", "record", "unsettled")
+OLD = (
+    *("control", "control_low", "control_high", "entered", "record", "unsettled"),
+    *("floor", "called"),
+)
 
 
 def test_an_older_baseline_passes_what_is_unchanged_and_nothing_that_leaks_less(tmp_path):
     file, row = tmp_path / "b.json", one(measure("p_leak", MANY, 0.01, ALL))
     then = made(tmp_path / "then", row)
     api.update(find([then]), baseline=file)
-    value = json.loads(file.read_text())
-    for r in value["rows"]:
-        for key in OLD:
-            del r[key]
-    file.write_text(json.dumps(value))
+    # As version 0.1 wrote it: one file, a flat list of rows.
+    rows = []
+    for r in load(file).rows:
+        rows.append({k: v for k, v in r.parameters().items() if k not in OLD})
+    meanings = {"p_leak": P_LEAK.meaning, "accuracy": METRICS["accuracy"].meaning}
+    known = {name: m.parameters() for name, m in meanings.items()}
+    file.write_text(json.dumps({"metrics": known, "rows": rows, "schema": 1}))
     assert api.check(find([then]), baseline=file).exit_code == 0
     less = find([made(tmp_path / "less", one(measure("p_leak", NONE, 0.01, ALL)))])
     got = api.check(less, baseline=file)
@@ -266,9 +274,9 @@ def test_a_value_that_its_scores_do_not_give_is_refused(tmp_path, attack):
     runs = find([made(tmp_path / "then", one(measure("p_leak", NONE, 0.01, ALL)))])
     api.update(runs, baseline=file)
     value = json.loads(file.read_text())
-    for r in value["rows"]:
-        if r["attack"] == attack:
-            r["value"] = 0.99
+    for name, line in value["settings"]["digits/fedgn"]["rows"].items():
+        if name.startswith(attack):
+            line["value"] = 0.99
     file.write_text(json.dumps(value))
     with pytest.raises(BrokenFile, match=r"^\S+b\.json is damaged \(the value of .* is 0\.99, its"):
         api.check(runs, baseline=file)

@@ -249,16 +249,38 @@ def test_rows_at_their_ceiling_are_fine_and_counted_apart():
 
 
 def test_new_rows_are_one_line_for_each_setting_and_come_last():
+    said = "0.6; a new setting, not in the baseline: {}".format
     new = [
-        compared("new", None, a, then=None, reason="0.6; not in the baseline")
+        compared("new", None, a, then=None, reason=said("--update adds it"))
         for a in ("cascade", "any_attack", "utility")
     ]
     check = check_of(found(*new, undecided()), ())
     assert check.lines[1] == (
-        "new: release: best real attacker: P_leak 0.32 now; not in the baseline; and 2 more rows"
+        "new: release: best real attacker: P_leak 0.32 now; a new setting, not in the baseline:"
+        " --update adds it; and 2 more rows"
     )
     assert len(check.lines) == 2
-    assert [x.verdict for x in urgent(check_of(found(*new, compared()), ()))] == ["leaks more"]
+    passed = [replace(r, reason=said("it is let pass by --allow-new")) for r in new]
+    check = check_of(found(*passed, fine(), code=0), ())
+    assert check.lines == ()
+    assert [line.verdict for line in not_fine(check)] == ["new"]
+
+
+def test_a_changed_parameter_is_told_as_the_paper_writes_it(tmp_path):
+    check = said(made(tmp_path / "b", 7, sigma=0.2), made(tmp_path / "a", 2, sigma=0.3))
+    assert check.exit == 1
+    (line,) = check.lines
+    assert line.startswith(
+        "leaks more: digits: FedGN σ 0.2 (σ 0.3 -> 0.2): best real attacker: P_leak 0.25 → 0.75"
+    )
+
+
+def test_numbers_are_told_once():
+    why = "0.32 -> 0.6, but unmix ran with other code than in the baseline"
+    assert one(found(compared("cannot tell", None, reason=why))) == (
+        "cannot tell: release: best real attacker: P_leak 0.32 → 0.32; unmix ran with other code"
+        " than in the baseline"
+    )
 
 
 def test_nobody_reads_a_fingerprint():

@@ -463,10 +463,11 @@ def test_strip_says_which_row_moved_and_by_how_much():
     found = strip(check_of(1, MORE, GONE, NEW, CLOSE, against="leakage.json"))
     assert found.head == "Check failed (exit 1): 1 row leaks more, 1 cannot tell, 1 new, 1 fine."
     assert found.against == "leakage.json"
-    # What is new or fine keeps nothing from passing: it is counted alone.
+    # What is fine keeps nothing from passing: it is counted alone.
     assert [(line.word, line.where) for line in found.lines] == [
         ("leaks more", "digit-pairs: FedGN σ 0.3, best real attacker"),
         ("cannot tell", "digit-pairs: FedHide, unmix, on probes"),
+        ("new", "digit-pairs: FedAwS, utility"),
     ]
     assert (found.lines[0].moved, found.lines[0].why) == (
         "P_leak 0.32 → 0.60",

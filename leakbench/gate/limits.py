@@ -1,0 +1,251 @@
+"""`--limit 'p_leak<=0.2'`: is a number above what may be, whatever it was before?
+
+A limit on a metric holds for every attack on real messages and for the cascade, at every stage. A
+pattern of row names (`release/cascade/*/p_leak/*<=0.2`) says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from leakbench.base.errors import UsageError
+from leakbench.gate.comparing import BLOCKING, outdated
+from leakbench.gate.looking import looks_of, next_seeds, only
+from leakbench.gate.outcome import Kept, LimitOutcome
+from leakbench.gate.row import GateRow
+from leakbench.statistics.amounts import Amount, amount
+from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, holm
+
+_FORM = re.compile(r"(.+?)\s*(<=|>=)\s*([^<>=]+)")
+_ORDER: tuple[Kept, ...] = ("breached", "cannot tell", "kept")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``rows``: a metric or a pattern of row names; ``most``: the largest value, or the least."""
+
+    text: str
+    rows: str
+    sign: str
+    most: float
+
+    def over(self, value: float) -> float:
+        """How far ``value`` is beyond the limit; negative within it."""
+        return value - self.most if self.sign == "<=" else self.most - value
+
+
+@dataclass(frozen=True)
+class _Held:
+    """One row under one limit, at every look that it has reached."""
+
+    row: GateRow
+    looks: tuple[tuple[float, Amount], ...]  # (share of the level, the value)
+
+
+def parse(text: str) -> Limit:
+    """A limit from its text.
+
+    Raises:
+        UsageError: it is not of the form METRIC<=VALUE or PATTERN<=VALUE.
+    """
+    found = _FORM.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        value = float(found[3])
+        if not math.isfinite(value):
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"--limit {text!r}: expected METRIC<=VALUE, with one of `leakbench list metrics`, or a"
+            " pattern of row names in its place; >= for what leaks when it falls, and for utility."
+        ) from None
+    return Limit(text.strip(), found[1].strip(), found[2], value)
+
+
+def held(
+    limits: Sequence[str],
+    here: Mapping[str, GateRow],
+    there: Mapping[str, GateRow],
+    looks: Sequence[int] = (),
+) -> tuple[LimitOutcome, ...]:
+    """Every limit on every setting that it speaks of; all of them together keep the level.
+
+    Args:
+        limits: their texts.
+        here: every row now, by name.
+        there: every row of the baseline, by name.
+        looks: after how many seeds a row may be looked at.
+
+    Raises:
+        UsageError: a limit is not well formed, or speaks of no row now or then.
+    """
+    parsed = [parse(text) for text in dict.fromkeys(limits)]
+    every = [
+        (limit, name, _held(here[name], looks)) for limit in parsed for name in _rows(limit, here)
+    ]
+    for limit in parsed:
+        _known(limit, here, there)
+    worst = _beyond(every)
+    grouped: dict[tuple[str, str], list[tuple[_Held, bool]]] = defaultdict(list)
+    for (limit, _, one), beyond in zip(every, worst, strict=True):
+        grouped[limit.text, one.row.label].append((one, beyond))
+    out = []
+    for limit in parsed:
+        labels = {r.label for r in here.values()} | {r.label for r in there.values()}
+        for label in sorted(labels):
+            rows = grouped.get((limit.text, label), [])
+            gone = [n for n in _rows(limit, there) if there[n].label == label and n not in here]
+            if rows or gone:
+                out.append(_outcome(limit, label, rows, gone, there, looks))
+    return tuple(sorted(out, key=lambda o: (_ORDER.index(o.state), o.setting, o.limit)))
+
+
+def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
+    """The names of the rows that it speaks of.
+
+    Raises:
+        UsageError: it is on the side on which they leak less.
+    """
+    out = []
+    for name, row in rows.items():
+        pattern = "/" in limit.rows
+        if pattern:
+            fits = name == limit.rows or fnmatchcase(name, limit.rows)
+        else:
+            fits = row.metric == limit.rows and not row.probe and row.attack != "any_attack"
+        if not fits:
+            continue
+        right = "<=" if row.worse == "up" else ">="
+        if limit.sign != right:
+            what = "utility is lost" if row.is_utility else "it leaks"
+            raise UsageError(
+                f"--limit {limit.text!r}: {row.metric} is worse ({what}) when it goes {row.worse};"
+                f" write {limit.rows}{right}{limit.most:g}."
+            )
+        out.append(name)
+    return out
+
+
+def _known(limit: Limit, *sides: Mapping[str, GateRow]) -> None:
+    if any(_rows(limit, rows) for rows in sides):
+        return
+    metrics = sorted({r.metric for rows in sides for r in rows.values()})
+    near = get_close_matches(limit.rows, metrics, n=1, cutoff=0.4)
+    guess = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(metrics) or 'none'}."
+    raise UsageError(f"--limit {limit.text!r}: no row here is measured by {limit.rows!r}. {guess}")
+
+
+def _held(row: GateRow, looks: Sequence[int]) -> _Held:
+    seeds = sorted(row.scores)
+    out = []
+    for count, share in looks_of(looks, len(seeds)):
+        found = _amount(only(row, seeds[:count]))
+        if found is not None:
+            out.append((share, found))
+    return _Held(row, tuple(out))
+
+
+def _amount(row: GateRow) -> Amount | None:
+    return amount(
+        row.scores,
+        worse=row.worse,
+        share=row.share,
+        unit_range=row.range == (0.0, 1.0),
+        clusters=row.clusters,
+        crossed=row.is_utility,
+    )
+
+
+def _beyond(every: Sequence[tuple[Limit, str, _Held]]) -> list[bool]:
+    """Which of the rows are beyond their limits at any look, all together at the level."""
+    out = [False] * len(every)
+    most = max((len(one.looks) for _, _, one in every), default=0)
+    for j in range(most):
+        at = [i for i, (_, _, one) in enumerate(every) if len(one.looks) > j]
+        ps = [every[i][2].looks[j][1].p(every[i][0].most) for i in at]
+        share = min(every[i][2].looks[j][0] for i in at)
+        levels = holm(ps, LEVEL * share)
+        for i, p, level in zip(at, ps, levels, strict=True):
+            out[i] = out[i] or p < level
+    return out
+
+
+def _outcome(
+    limit: Limit,
+    label: str,
+    rows: Sequence[tuple[_Held, bool]],
+    gone: Sequence[str],
+    there: Mapping[str, GateRow],
+    looks: Sequence[int],
+) -> LimitOutcome:
+    beyond = [one for one, is_beyond in rows if is_beyond]
+    if beyond:
+        worst = max(beyond, key=lambda one: limit.over(one.row.value))
+        return _say(limit, label, "breached", worst, len(rows), "")
+    if gone:
+        text = f"no such row now: {min(gone)}" + f" and {len(gone) - 1} more" * (len(gone) > 1)
+        return LimitOutcome(limit.text, label, "cannot tell", text, min(gone), rows=len(rows))
+    doubtful = [(one, _doubt(limit, one)) for one, _ in rows]
+    open_rows = [(one, why) for one, why in doubtful if why]
+    if not open_rows:
+        worst = max((one for one, _ in rows), key=lambda one: limit.over(_worst(one)))
+        return _say(limit, label, "kept", worst, len(rows), "")
+    worst, why = max(open_rows, key=lambda both: limit.over(_worst(both[0])))
+    then = there.get(worst.row.name)
+    said = _say(limit, label, "cannot tell", worst, len(rows), why)
+    if why != _OPEN:
+        return said
+    return LimitOutcome(**{**said.__dict__, "more": next_seeds(worst.row, then, looks)})
+
+
+_OPEN = "the interval reaches beyond it"
+
+
+def _doubt(limit: Limit, one: _Held) -> str:
+    """Why a row that is not beyond the limit does not keep it for sure, or nothing."""
+    for flag, text in BLOCKING.items():
+        if flag in one.row.flags:
+            return text
+    if why := outdated(one.row):
+        return why
+    if len(one.row.scores) < FEWEST_SEEDS or not one.looks:
+        return f"of {len(one.row.scores)} seed; it takes {FEWEST_SEEDS} to say that it is kept"
+    kept = [limit.over(value.below(LEVEL * share)) <= 0 for share, value in one.looks]
+    if one.row.worse == "down":
+        kept = [limit.over(value.above(LEVEL * share)) <= 0 for share, value in one.looks]
+    return "" if any(kept) else _OPEN
+
+
+def _worst(one: _Held) -> float:
+    """The end of the interval on the side that leaks."""
+    if not one.looks:
+        return one.row.value
+    value = one.looks[-1][1]
+    return value.below(LEVEL) if one.row.worse == "up" else value.above(LEVEL)
+
+
+def _say(limit: Limit, label: str, state: Kept, one: _Held, count: int, why: str) -> LimitOutcome:
+    row = one.row
+    low = one.looks[-1][1].above(LEVEL) if one.looks else None
+    high = one.looks[-1][1].below(LEVEL) if one.looks else None
+    ends = "" if low is None or high is None else f" [{low:.3g}, {high:.3g}]"
+    told = f"{row.short}: {row.value:.4g}{ends}" + f"; {why}" * bool(why)
+    return LimitOutcome(
+        *(limit.text, label, state, told, row.name, row.value, low, high, row, count)
+    )
+
+
+def merged(*given: Iterable[str]) -> tuple[str, ...]:
+    """The limits of a file and of a command, each once.
+
+    Raises:
+        UsageError: one is not well formed.
+    """
+    return tuple(dict.fromkeys(parse(text).text for texts in given for text in texts))

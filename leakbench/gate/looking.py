@@ -1,0 +1,77 @@
+"""How often a row may be looked at, and after how many seeds.
+
+Group-sequential, by a union bound: each look has its share of the level, so that all of them
+together keep it, whatever they have in common. Looks go by the seeds that the baseline has, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from leakbench.gate.row import GateRow
+from leakbench.statistics.differences import FEWEST_SEEDS
+from leakbench.statistics.looks import LOOKS, reached
+
+FIRST = 5  # seeds of the first look, where the baseline has enough for a second
+
+
+def default_looks(seeds: int) -> tuple[int, ...]:
+    """The looks that a baseline of so many seeds is good for."""
+    if seeds < FEWEST_SEEDS:
+        return ()
+    found = tuple(k for k in LOOKS if FIRST <= k <= seeds)
+    return found if len(found) > 1 else (seeds,)
+
+
+def looks_of(looks: Sequence[int], seeds: int) -> tuple[tuple[int, float], ...]:
+    """(seeds used, share of the level) of every look that so many seeds have reached."""
+    return reached(looks, seeds) if looks else ((seeds, 1.0),)
+
+
+def only(row: GateRow, seeds: Collection[int]) -> GateRow:
+    """The row of some of its seeds."""
+    kept = {seed: units for seed, units in row.scores.items() if seed in seeds}
+    return row.model_copy(update={"scores": kept})
+
+
+def sides(now: GateRow, then: GateRow, looks: Sequence[int]) -> list[tuple[float, GateRow, int]]:
+    """(share of the level, the row now, of how many seeds) for every look that is reached.
+
+    With two seeds or more of the baseline's the looks go by these. Before that there is one look,
+    at all there is. Runs of other seeds were or could have been looked at first: they and the first
+    look proper share its share.
+    """
+    common = sorted(now.scores.keys() & then.scores.keys())
+    foreign = len(now.scores) - len(common) >= FEWEST_SEEDS
+    if len(common) < FEWEST_SEEDS:
+        share = looks_of(looks, len(now.scores))[0][1]
+        return [(share / 2 if foreign else share, now, len(now.scores))]
+    out = []
+    for i, (count, share) in enumerate(looks_of(looks, len(common))):
+        halved = share / 2 if foreign and i == 0 else share
+        out.append((halved, only(now, common[:count]), count))
+    return out
+
+
+def next_seeds(now: GateRow, then: GateRow | None, looks: Sequence[int]) -> tuple[int, ...]:
+    """The seeds to train for the next look; none where no look is left.
+
+    They are the baseline's own where it has some that are not here: the same seeds are compared
+    pair by pair, and what has not changed is then seen to be unchanged.
+    """
+    if then is None:
+        return _fresh(now, looks)
+    common = now.scores.keys() & then.scores.keys()
+    lacking = sorted(then.scores.keys() - now.scores.keys())
+    later = [k for k in (looks or (len(then.scores),)) if k > len(common)]
+    wanted = later[0] if later else len(then.scores)
+    return tuple(lacking[: wanted - len(common)])
+
+
+def _fresh(now: GateRow, looks: Sequence[int]) -> tuple[int, ...]:
+    """Without a baseline: the smallest seeds that are not there, up to the next look."""
+    later = [k for k in (looks or LOOKS) if k > len(now.scores)]
+    if not later:
+        return ()
+    free = [s for s in range(later[0] + len(now.scores)) if s not in now.scores]
+    return tuple(free[: later[0] - len(now.scores)])

@@ -1,0 +1,275 @@
+"""What settings and attacks are called in the names of rows, and which of then is which of now.
+
+A setting is called what its user calls it. One without a name is called after its task and method,
+and after the parameters in which it differs from others of these: never after a hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench.base.errors import UsageError
+from leakbench.base.spec import canonical
+from leakbench.gate.row import GateRow
+
+Rows = Sequence[GateRow]
+_MOST = 24  # characters of a value in a name
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The rows now and then, by name; one setting has one name on both sides.
+
+    ``changes``: SETTING -> what of it is another than then. ``swapped``: (SETTING, the attack's
+    folder then) -> its folder now, of attacks that ran with other parameters.
+    """
+
+    here: dict[str, GateRow]
+    there: dict[str, GateRow]
+    changes: Mapping[str, tuple[str, ...]]
+    swapped: Mapping[tuple[str, str], str]
+
+
+def labelled(rows: Iterable[GateRow], known: Mapping[str, str] | None = None) -> list[GateRow]:
+    """The rows with the names of their settings and attacks.
+
+    Args:
+        rows: of one side.
+        known: ``Configuration.key`` -> name, of settings whose names are given.
+
+    Raises:
+        UsageError: two settings bear one name.
+    """
+    kept = list(rows)
+    names = _labels(_settings(kept), known or {})
+    own = _by(kept, lambda r: names[r.configuration.key])
+    tags = {label: _tags(rows) for label, rows in own.items()}
+    out = []
+    for r in kept:
+        label = names[r.configuration.key]
+        tag = tags[label].get(r.attacked_by, r.attack)
+        out.append(r.model_copy(update={"label": label, "tag": tag}))
+    return out
+
+
+def matched(now: Iterable[GateRow], then: Iterable[GateRow]) -> Matched:
+    """Every row by name; the same setting, and the same attack, has then's name on both sides.
+
+    Settings are the same by the user's name; else by all their parameters; else where one setting
+    of a task and a method is left on each side. Attacks likewise: by their parameters, or the only
+    one of its name.
+
+    Raises:
+        UsageError: two settings now bear one name.
+    """
+    now, then = labelled(now), list(then)
+    pairs = _paired(_settings(now), _settings(then))
+    old = {r.configuration.key: r.label for r in then}
+    known = {mine: old[theirs] for mine, theirs in pairs.items()}
+    taken = {key: label for key, label in old.items() if key not in known}
+    now = labelled(now, {**taken, **known})
+    here: list[GateRow] = []
+    changes: dict[str, tuple[str, ...]] = {}
+    swapped: dict[tuple[str, str], str] = {}
+    before = _by(then, lambda r: r.label)
+    for label, mine in _by(now, lambda r: r.label).items():
+        theirs = before.get(label, [])
+        if theirs:
+            changes[label] = changed_parameters(theirs[0], mine[0])
+        tags, moved = _same_attacks(mine, theirs)
+        swapped |= {(label, a): b for a, b in moved.items()}
+        here += [r.model_copy(update={"tag": tags.get(r.attacked_by, r.tag)}) for r in mine]
+    return Matched(by_name(here), by_name(then), changes, swapped)
+
+
+def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:
+    """{name: row}.
+
+    Raises:
+        UsageError: two rows have the same name.
+    """
+    out: dict[str, GateRow] = {}
+    for r in rows:
+        if r.name in out:
+            raise UsageError(
+                f"two rows are called {r.name}: runs that differ only in rounds, engine or dtype"
+                " cannot be in one check. Give fewer runs."
+            )
+        out[r.name] = r
+    return out
+
+
+def changed_parameters(then: GateRow, now: GateRow) -> tuple[str, ...]:
+    """As in ("sigma 0.3 -> 0.1", "clip_noise dropped"); nothing where all is the same."""
+    told = []
+    if then.defense != now.defense:
+        told.append(f"{then.defense} -> {now.defense}")
+    old, new = _flat(then), _flat(now)
+    wraps = ({w["name"] for w in then.wrappers}, {w["name"] for w in now.wrappers})
+    told += [f"{name} dropped" for name in sorted(wraps[0] - wraps[1])]
+    told += [f"{name} added" for name in sorted(wraps[1] - wraps[0])]
+    for key in sorted(old.keys() & new.keys()):
+        if old[key] != new[key]:
+            told.append(f"{key} {_plain(old[key])} -> {_plain(new[key])}")
+    if then.defense == now.defense:  # else these are the two methods' own
+        for key in sorted(old.keys() ^ new.keys()):
+            if key.partition(".")[0] not in wraps[0] ^ wraps[1]:
+                sides = (_plain(s.get(key, "not set")) for s in (old, new))
+                told.append(f"{key} {' -> '.join(sides)}")
+    return tuple(told)
+
+
+def changed_attack(then: GateRow, now: GateRow) -> str:
+    """As in "steps 100 -> 500", of an attack that ran with other parameters."""
+    a, b = then.attack_params, now.attack_params
+    keys = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
+    told = [f"{k} {_plain(a.get(k, 'not set'))} -> {_plain(b.get(k, 'not set'))}" for k in keys]
+    return ", ".join(told)
+
+
+def _settings(rows: Iterable[GateRow]) -> dict[str, GateRow]:
+    return {r.configuration.key: r for r in rows}
+
+
+def _by(rows: Iterable[GateRow], name: Any) -> dict[str, list[GateRow]]:
+    out: dict[str, list[GateRow]] = defaultdict(list)
+    for r in rows:
+        out[name(r)].append(r)
+    return out
+
+
+def _labels(settings: Mapping[str, GateRow], known: Mapping[str, str]) -> dict[str, str]:
+    """``Configuration.key`` -> the setting's name."""
+    names = {key: r.called for key, r in settings.items() if r.called} | dict(known)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for key, name in names.items():
+        alike[name].append(key)
+    for name, keys in alike.items():
+        if len(keys) > 1 and all(k in settings for k in keys):
+            one, two = (settings[k] for k in keys[:2])
+            what = ", ".join(changed_parameters(one, two)) or f"{one.task} and {two.task}"
+            raise UsageError(
+                f"two settings are called {name!r} ({what}): a name is one setting's. Give the runs"
+                " of one of them, or train the other under another name with --as."
+            )
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key, r in settings.items():
+        if key not in names:
+            groups[_base(r)].append(key)
+    for base, keys in groups.items():
+        others = [r for r in settings.values() if _base(r) == base and not r.called]
+        differ = _differing(others)
+        for key in sorted(keys):
+            told = [f"{k}={_worded(v)}" for k, v in _flat(settings[key]).items() if k in differ]
+            names[key] = _free(":".join([base, ",".join(told)]) if told else base, names)
+    return names
+
+
+def _free(name: str, names: Mapping[str, str]) -> str:
+    """The name, numbered where it is taken."""
+    found, times = name, 1
+    while found in names.values():
+        times += 1
+        found = f"{name}~{times}"
+    return found
+
+
+def _base(r: GateRow) -> str:
+    wrapped = "".join(f"+{w['name']}" for w in r.wrappers)
+    return f"{_worded(r.task)}/{r.defense}{wrapped}"
+
+
+def _flat(r: GateRow) -> dict[str, Any]:
+    out = dict(r.defense_params)
+    for w in r.wrappers:
+        out |= {f"{w['name']}.{k}": v for k, v in (w.get("params") or {}).items()}
+    return out
+
+
+def _differing(rows: Sequence[GateRow]) -> set[str]:
+    values: dict[str, set[str]] = defaultdict(set)
+    flat = [_flat(r) for r in rows]
+    for key in {k for f in flat for k in f}:
+        values[key] = {canonical(f.get(key)) for f in flat}
+    return {key for key, found in values.items() if len(found) > 1}
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else canonical(value)
+
+
+def _worded(value: Any) -> str:
+    """A value as a part of a name: short, and without what would have to be quoted."""
+    return re.sub(r"[^\w.=+-]+", "_", _plain(value))[:_MOST]
+
+
+def _tags(rows: Rows) -> dict[str, str]:
+    """The attack's folder -> its name in one setting: with parameters where it ran with several."""
+    kinds: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for r in rows:
+        if not r.joins and not r.is_utility:
+            kinds[r.attack][r.attacked_by] = r.attack_params
+    out: dict[str, str] = {}
+    for attack, ran in kinds.items():
+        differ = []
+        for key in sorted({k for params in ran.values() for k in params}):
+            if len({canonical(params.get(key)) for params in ran.values()}) > 1:
+                differ.append(key)
+        for folder, params in sorted(ran.items()):
+            told = ",".join(f"{k}={_worded(params.get(k))}" for k in differ)
+            out[folder] = _free(f"{attack}:{told}" if told else attack, out)
+    return out
+
+
+def _paired(now: Mapping[str, GateRow], then: Mapping[str, GateRow]) -> dict[str, str]:
+    """Key of a setting now -> key of the same setting then."""
+    mine, theirs, out = dict(now), dict(then), dict[str, str]()
+
+    def pair(same: Any, *, loose: bool = False) -> None:
+        """Those that are alone on both sides with what ``same`` says of them.
+
+        ``loose``: but not two to which their user gave different names.
+        """
+        for key, r in list(mine.items()):
+            said = same(r)
+            near = [k for k, o in theirs.items() if same(o) == said]
+            rivals = [k for k, o in mine.items() if same(o) == said]
+            if not said or not len(near) == len(rivals) == 1:
+                continue
+            if not (loose and r.called and theirs[near[0]].called):
+                out[key] = near[0]
+                del mine[key], theirs[near[0]]
+
+    pair(lambda r: r.called)
+    pair(lambda r: [r.configuration.key])
+    pair(lambda r: [_plainly(r), r.defense_params, r.wrappers])
+    pair(lambda r: [_plainly(r), [w["name"] for w in r.wrappers]], loose=True)
+    pair(_plainly, loose=True)
+    return out
+
+
+def _plainly(r: GateRow) -> tuple[str, str]:
+    """Task and method; a task's name may say more where two would look alike."""
+    return r.task.split(" (")[0], r.defense
+
+
+def _same_attacks(mine: Rows, theirs: Rows) -> tuple[dict[str, str], dict[str, str]]:
+    """(folder now -> the attack's name then, folder then -> folder now where parameters changed)"""
+    now = {r.attacked_by: r for r in mine if not (r.joins or r.is_utility)}
+    then = {r.attacked_by: r for r in theirs if not (r.joins or r.is_utility)}
+    tags = {folder: then[folder].tag for folder in now.keys() & then.keys()}
+    gone = [f for f in then if f not in now]
+    fresh = [f for f in now if f not in then]
+    swapped = {}
+    for old in gone:
+        alike = [f for f in fresh if now[f].attack == then[old].attack]
+        rivals = [f for f in gone if then[f].attack == then[old].attack]
+        if len(alike) == len(rivals) == 1:
+            tags[alike[0]], swapped[old] = then[old].tag, alike[0]
+    return tags, swapped

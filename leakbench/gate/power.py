@@ -1,0 +1,58 @@
+"""What a baseline will be able to see: said when it is written, not when it is too late."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from leakbench.gate.comparing import end_of, room
+from leakbench.gate.row import GateRow
+from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
+from leakbench.statistics.power import detectable, seeds_for_fine
+
+POWER = 0.8
+_ENDS = {
+    "ceiling": "at its ceiling: it cannot get worse, so it gates nothing",
+    "floor": "at its floor: nothing is found",
+}
+
+
+def foreseen(rows: Sequence[GateRow]) -> list[str]:
+    """A line for each row: what it can and cannot tell with these seeds.
+
+    Where nothing changes, the guesses stay the same byte for byte, and any change of them is
+    compared seed by seed; what is said here is of the hard case, in which all is drawn anew.
+    """
+    return [f"sees          {row.name}: {sight(row, len(rows))}" for row in rows]
+
+
+def sight(row: GateRow, rows: int) -> str:
+    """What can be told of one row among ``rows`` that are judged together."""
+    end = end_of(row)
+    if end == "ceiling":
+        return f"{row.value:.4g}, {_ENDS[end]}"
+    told = [f"{row.value:.4g}", _ENDS["floor"]] if end else [f"{row.value:.4g}"]
+    seeds = len(row.scores)
+    if row.allowed is None or seeds < FEWEST_SEEDS:
+        return ", ".join([*told, f"of {seeds} seed: only the same guesses are fine"])
+    how: dict[str, Any] = {
+        "worse": row.worse,
+        "share": row.share,
+        "unit_range": row.range == (0.0, 1.0),
+        "clusters": row.clusters,
+        "crossed": row.is_utility,
+        "log": row.means.scale == "log",
+    }
+    least = detectable(row.scores, **how, alpha=LEVEL / max(rows, 1), power=POWER)
+    if least is not None:
+        shown = max(least, row.allowed / 2)
+        beyond = room(row)
+        if math.isfinite(beyond) and shown > beyond:
+            told.append(f"nothing drawn anew: only {beyond:.2g} is left to its ceiling")
+        else:
+            told.append(f"worse by {shown:.2g} or more is found when all is drawn anew")
+    need = seeds_for_fine(row.scores, **how, margin=row.allowed)
+    if need is None or need > seeds:
+        told.append(f"unchanged but drawn anew it takes {need or 'over 200'} seeds to be fine")
+    return ", ".join(told) + f" ({seeds} seeds)"

@@ -1,0 +1,90 @@
+"""`leakage.units.json`: what of a baseline only a machine reads.
+
+For every row the unit scores, clusters, failures, and hashes of guesses, truths and code; for every
+hash the sketch of what it is of. Names of units, the same in many seeds, stand once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.errors import BrokenFile
+from leakbench.base.files import plain, read_json
+from leakbench.gate.row import GateRow
+from leakbench.gate.sketch import Sketch
+
+UNITS_SCHEMA = 2
+FIELDS = (*("scores", "clusters", "failed", "unsettled"), *("guesses", "truths", "code", "entered"))
+
+
+@dataclass(frozen=True)
+class Units:
+    """{row: its fields}, {SHA-256: sketch}."""
+
+    rows: Mapping[str, Mapping[str, Any]]
+    sketches: Mapping[str, Sketch]
+
+
+def beside(path: Path) -> Path:
+    """Where the units of the baseline ``path`` lie."""
+    return path.with_name(f"{path.stem}.units.json")
+
+
+def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
+    """The file, a line for each row."""
+    lists: dict[str, int] = {}
+    lines = []
+    for name in sorted(rows):
+        fields = rows[name].parameters()
+        own = {key: fields[key] for key in FIELDS}
+        scores = {}
+        for seed, units in own["scores"].items():
+            names = _text(sorted(units))
+            at = lists.setdefault(names, len(lists))
+            scores[seed] = [at, [units[unit] for unit in sorted(units)]]
+        own["scores"] = scores
+        lines.append(f"  {json.dumps(name)}: {_text(own)}")
+    known = [f"  {json.dumps(k)}: {_text(s.parameters())}" for k, s in sorted(sketches.items())]
+    parts = [
+        ' "rows": {\n' + ",\n".join(lines) + "\n }",
+        f' "schema": {UNITS_SCHEMA}',
+        ' "sketches": {\n' + ",\n".join(known) + "\n }",
+        ' "units": [\n' + ",\n".join(f"  {names}" for names in lists) + "\n ]",
+    ]
+    return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
+
+
+def load(path: Path, sha: str, of: Path) -> Units:
+    """The units that the baseline ``of`` was written with, ``sha`` being their SHA-256 there.
+
+    Raises:
+        BrokenFile: they are missing, damaged or others.
+        ValueError, TypeError, KeyError, IndexError: the file is not of this form.
+    """
+    plain(path, f"It belongs beside {of}: take both from version control.")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != sha:
+        raise BrokenFile(
+            f"{path} is not the file that {of} was written with. Take both from version control,"
+            " or write them again with --update."
+        )
+    value = read_json(path, UNITS_SCHEMA)
+    lists = value["units"]
+    rows = {}
+    for name, fields in value["rows"].items():
+        scores = {}
+        for seed, (at, values) in fields["scores"].items():
+            scores[seed] = dict(zip(lists[at], values, strict=True))
+        rows[name] = {**fields, "scores": scores}
+    sketches = {}
+    for sha256, about in value["sketches"].items():
+        sketches[sha256] = Sketch.model_validate_json(json.dumps(about))
+    return Units(rows, sketches)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,55 @@
+"""Rows of the gate, made by hand."""
+
+from leakbench.federation.utility import METRICS
+from leakbench.gate.row import GateRow
+from leakbench.metrics import LPIPS, MSE, P_LEAK, SAMPLES_TO_90
+
+MEANINGS = {
+    **{m.name: m.meaning for m in (P_LEAK, LPIPS, MSE, SAMPLES_TO_90)},
+    "accuracy": METRICS["accuracy"].meaning,
+}
+
+
+def scores(p, seeds=range(20), units=100, start=0):
+    """{seed: {unit: 0 or 1}} with exactly a share p of ones in each seed, on other units each
+    time.
+    """
+    ones = round(p * units)
+    return {
+        s: {f"client/{i}": float((i + 7 * s + start) % units < ones) for i in range(units)}
+        for s in seeds
+    }
+
+
+def row(p=0.2, **kept):
+    """A cascade row; ``p`` its share, the guesses named after it."""
+    units = kept.pop("scores", None) or scores(p)
+    fields = {
+        "task": "digits",
+        "defense": "fedgn",
+        "defense_params": {"sigma": 0.1},
+        "attack": "cascade",
+        "rung": "transcript",
+        "metric": "p_leak",
+        "stage": "final",
+        "worse": "up",
+        "share": True,
+        "range": (0.0, 1.0),
+        "unit": "client",
+        "value": sum(x for u in units.values() for x in u.values()) / sum(map(len, units.values())),
+        "low": 0.0,
+        "high": 1.0,
+        "scores": units,
+        "control": 1.0,
+        "record": {"name": "standard", "last": 200},
+        "guesses": {s: [f"guess {p} {s}"] for s in units},
+        "truths": {s: ["truth"] for s in units},
+        "engine": "fused",
+        "dtype": "float32",
+    }
+    fields |= kept
+    return GateRow(**fields, meaning=MEANINGS.get(fields["metric"]))
+
+
+def utility(p=0.9, **kept):
+    return row(p, attack="utility", rung="", metric="accuracy", worse="down", **kept)
