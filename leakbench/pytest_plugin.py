@@ -67,8 +67,7 @@ class Leakage:
         path = self._path("leakage.json" if baseline is None else baseline)
         committed = path if baseline is not None or path.exists() else None
         asked = {"baseline": committed, "limits": limits, "named": named, "allow_new": allow_new}
-        given = {k: v for k, v in asked.items() if v}
-        result, settings = _asked(self._runs(runs), given)
+        result, settings = _asked(self._runs(runs), asked)
         return _judged(result, settings, committed, known)
 
     def _runs(self, runs: str | Path | Run | Iterable[str | Path | Run]) -> list[Any]:

@@ -163,4 +163,16 @@ def test_limits_and_names_reach_the_gate(project, pytester, says):
     project(f"'same', {told}").assert_outcomes(passed=1)
     given = {"limits": ["p_leak<=0.2"], "named": ["release/*"], "allow_new": True}
     # Without a baseline of that name limits alone are held.
-    assert asked == [{**given, "baseline": pytester.path / "leakage.json"}, given]
+    there = {"baseline": pytester.path / "leakage.json"}
+    assert asked == [{**given, **there}, {**given, "baseline": None}]
+
+
+def test_limits_alone_need_no_baseline(project, pytester):
+    (pytester.path / "leakage.json").unlink()
+    project("'more', limits=['p_leak<=1']").assert_outcomes(passed=1)
+    result = project("'more', limits=['p_leak<=0.2']")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["breached: digits: FedGN σ 0.1: p_leak<=0.2: *: 0.75 (at least 0.*"]
+    )
+    project("'more'").assert_outcomes(failed=1)
