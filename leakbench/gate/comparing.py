@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from leakbench.gate.row import GateRow
-from leakbench.gate.sketch import SAME_SCORE, Sketch, sketch
 from leakbench.record.attack_code import STALE
 from leakbench.scoring import flags
 from leakbench.statistics.differences import Difference, compare
@@ -141,7 +138,7 @@ def _control(now: GateRow, then: GateRow) -> str:
         return "nobody ran the attack where nothing is defended, as in the baseline"
     if now.control is None or then.control is None:
         return ""
-    if _further(then.control, now.control, now, then) <= (then.allowed or 0) + TINY:
+    if further(then.control, now.control, now, then) <= (then.allowed or 0) + TINY:
         return ""
     return (
         f"the control fell from {then.control:.4g} to {now.control:.4g}, more than the margin:"
@@ -227,83 +224,13 @@ def unchanged(now: GateRow, then: GateRow) -> bool:
     return all(a and b and sorted(a) == sorted(b) for a, b in same)
 
 
-def nearly(now: GateRow, then: GateRow) -> bool:
-    """As `unchanged`, but for rounding: the same scores, of guesses and truths that are near.
-
-    Equal scores alone are not enough: hits and misses may agree by chance.
-    """
-    common = now.scores.keys() & then.scores.keys()
-    if not common or (common != now.scores.keys() and common != then.scores.keys()):
-        return False
-    if not all(_same_scores(now.scores[k], then.scores[k]) for k in common):
-        return False
-    sides = [
-        (getattr(now, what).get(k), getattr(then, what).get(k))
-        for what in ("guesses", "truths")
-        for k in common
-    ]
-    return all(a and b and _all_near(a, b, now, then) for a, b in sides)
-
-
-def _same_scores(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
-    return a.keys() == b.keys() and all(
-        math.isclose(a[u], b[u], rel_tol=SAME_SCORE, abs_tol=SAME_SCORE) for u in a
-    )
-
-
-def _all_near(mine: Collection[str], theirs: Collection[str], now: GateRow, then: GateRow) -> bool:
-    """Has every file of one side one of the other that holds the same but for rounding?"""
-    left = [sha for sha in theirs if sha not in mine]
-    fresh = [sha for sha in mine if sha not in theirs]
-    if len(left) != len(fresh):
-        return False
-    for sha in fresh:
-        own = sketched(now, sha)
-        near = [old for old in left if own and (o := sketched(then, old)) and own.near(o)]
-        if not near:
-            return False
-        left.remove(near[0])
-    return True
-
-
-def sketched(row: GateRow, sha: str) -> Sketch | None:
-    """What is known of a file by its hash; None where nothing is."""
-    if sha in row.sketches:
-        return row.sketches[sha]
-    return _sketch(sha, row.files[sha]) if sha in row.files else None
-
-
-@lru_cache(maxsize=4096)
-def _sketch(sha: str, files: tuple[Path, ...]) -> Sketch:
-    """Once for all rows that rest on these files; ``sha``: another one when they changed."""
-    return sketch(files)
-
-
-def room(row: GateRow) -> float:
-    """How much worse the row's number can get at all, on the scale of its differences."""
-    end = row.range[1] if row.worse == "up" else row.range[0]
-    return math.inf if end is None else _further(end, row.value, row, row)
-
-
-def end_of(row: GateRow) -> Literal["", "ceiling", "floor"]:
-    """Does it stand where it cannot get worse by half the margin, or where blind guesses stand?"""
-    allowed = row.allowed
-    if allowed is None:
-        return ""
-    if room(row) <= allowed / 2 + TINY:
-        return "ceiling"
-    if row.floor is not None and _further(row.value, row.floor, row, row) <= allowed + TINY:
-        return "floor"
-    return ""
-
-
 def moved(now: GateRow, then: GateRow) -> float:
     """How far the value went against the method, whatever can be said of how sure that is."""
-    return _further(now.value, then.value, now, then)
+    return further(now.value, then.value, now, then)
 
 
-def _further(a: float, b: float, now: GateRow, then: GateRow) -> float:
-    """How much more ``a`` leaks than ``b``, both of the rows' metric."""
+def further(a: float, b: float, now: GateRow, then: GateRow) -> float:
+    """How much more ``a`` leaks than ``b``, on the scale of the rows' differences."""
     if _logarithms(now, then):
         a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
     return a - b if then.worse == "up" else b - a

@@ -7,22 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.attacked import extra, other_attack
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import (
-    blocked,
-    difference,
-    end_of,
-    nearly,
-    outdated,
-    unchanged,
-    weaker,
-)
+from leakbench.gate.comparing import blocked, difference, outdated, unchanged, weaker
+from leakbench.gate.ends import end_of
 from leakbench.gate.limits import held, merged
 from leakbench.gate.looking import next_seeds, sides
 from leakbench.gate.lost import lost
@@ -38,37 +31,15 @@ from leakbench.gate.outcome import (
     LimitOutcome,
     State,
 )
+from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
-from leakbench.statistics.differences import (
-    FEWEST_SEEDS,
-    LEVEL,
-    Difference,
-    holm,
-    judge,
-    seeds_to_settle,
-)
+from leakbench.gate.sequential import Compared, Look, judge_looks
+from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
 SAME = "unchanged: the same guesses, byte for byte"
 NEARLY = "unchanged up to rounding: the same guesses and scores but for their last digits"
 CEILING = "at its ceiling in the baseline: it cannot get worse"
-
-
-@dataclass(frozen=True)
-class _Look:
-    """A row at one look."""
-
-    difference: Difference
-    share: float  # of the level
-    seeds: int
-
-
-@dataclass(frozen=True)
-class _Compared:
-    now: GateRow
-    then: GateRow
-    margin: float
-    looks: tuple[_Look, ...]
 
 
 def check(
@@ -180,7 +151,7 @@ def _fresh(names: Sequence[str], both: Matched, allowed: bool) -> list[Compariso
 def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -> list[Comparison]:
     """Every gated row; Holm's levels are shared among those that are compared."""
     rows: list[Comparison] = []
-    compared: dict[str, _Compared] = {}
+    compared: dict[str, Compared] = {}
     for name in gated:
         now, then = both.here.get(name), both.there[name]
         said = _without_comparing(name, now, then, both)
@@ -191,7 +162,7 @@ def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -
         found = []
         for share, part, count in sides(now, then, looks):
             d = difference(part, then)
-            found += [_Look(d, share, count)] if d else []
+            found += [Look(d, share, count)] if d else []
         if not found or then.allowed is None:
             why = _too_few(now, then)
             more = next_seeds(now, then, looks)
@@ -199,7 +170,7 @@ def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -
                 Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH, more=more)
             )
         else:
-            compared[name] = _Compared(now, then, then.allowed, tuple(found))
+            compared[name] = Compared(now, then, then.allowed, tuple(found))
     for name, (state, look, level) in judge_looks(compared).items():
         row = compared[name]
         said = _say(name, state, look, level, row)
@@ -209,28 +180,6 @@ def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -
     return [
         replace(r, changes=_changes(r, both), end=end_of(r.then) if r.then else "") for r in rows
     ]
-
-
-def judge_looks(compared: Mapping[str, _Compared]) -> dict[str, tuple[State, _Look, float]]:
-    """{name: (what may be said, the look that says it, its level)}.
-
-    At each look Holm's procedure over all that have reached it, at the look's share of the level.
-    One look that finds more leakage is enough; else one that finds none.
-    """
-    out: dict[str, tuple[State, _Look, float]] = {}
-    most = max((len(c.looks) for c in compared.values()), default=0)
-    for j in range(most):
-        names = [n for n, c in compared.items() if len(c.looks) > j]
-        at = {n: compared[n].looks[j] for n in names}
-        share = min(look.share for look in at.values())
-        levels = holm([at[n].difference.p() for n in names], LEVEL * share)
-        for name, level in zip(names, levels, strict=True):
-            look = at[name]
-            state: State = judge(look.difference, compared[name].margin, level, LEVEL * look.share)
-            before = out[name][0] if name in out else "cannot tell"
-            if before == "cannot tell" or (state == "leaks more" and before != state):
-                out[name] = state, look, level
-    return out
 
 
 def _without_comparing(
@@ -296,7 +245,7 @@ def _too_few(now: GateRow, then: GateRow) -> str:
     return f"{there}; {least}"
 
 
-def _say(name: str, state: State, look: _Look, level: float, row: _Compared) -> Comparison:
+def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Comparison:
     d, margin, now, then = look.difference, row.margin, row.now, row.then
     low, high = d.lower(), d.upper()
     k, m = d.seeds

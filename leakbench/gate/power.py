@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.gate.comparing import end_of, room
+from leakbench.gate.ends import end_of, room
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 from leakbench.statistics.power import detectable, seeds_for_fine

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import fewer_units, moved, nearly, other_code, unchanged
+from leakbench.gate.comparing import fewer_units, moved, other_code, unchanged
 from leakbench.gate.gate import check, fits, known_names
 from leakbench.gate.limits import merged
 from leakbench.gate.looking import default_looks
@@ -18,6 +18,7 @@ from leakbench.gate.lost import lost
 from leakbench.gate.naming import Matched, labelled, matched
 from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, LimitOutcome
 from leakbench.gate.power import foreseen
+from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
 
 
