@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from leakbench.gate.outcome import CANNOT_TELL
 from leakbench.reporting.check_data import Check
 from leakbench.reporting.check_lines import (
     ALLOWED,
@@ -64,7 +65,8 @@ def _case(name: str, group: str, line: CheckLine, doubt: Came) -> CheckCase:
 
 def _unexplained(check: Check, cases: Sequence[CheckCase], doubt: Came) -> list[CheckCase]:
     """The check itself, where no row says why it did not pass: an empty baseline, as one."""
-    came: Came = "failed" if check.exit == 1 else doubt
+    known: dict[int, Came] = {1: "failed", CANNOT_TELL: doubt}
+    came = known.get(check.exit, "undecided")
     if check.exit == 0 or any(c.came in ("failed", came) for c in cases):
         return []
     verdict = "leaks more" if check.exit == 1 else "cannot tell"

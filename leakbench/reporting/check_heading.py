@@ -10,7 +10,11 @@ from leakbench.reporting.check_data import CheckLimit, CheckRow
 from leakbench.reporting.check_lines import moved_text
 
 UNDECIDED = 3
-FAILED = {1: "Check failed (exit 1)", UNDECIDED: "Check undecided (exit 3)"}
+FAILED = {
+    1: "Check failed (exit 1)",
+    UNDECIDED: "Check undecided (exit 3)",
+    4: "Check incomplete, for a run or an attack failed (exit 4)",
+}
 WARNED = "Check undecided, which is a warning here (exit 0)"
 
 

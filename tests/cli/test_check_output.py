@@ -81,6 +81,14 @@ def test_nothing_at_all_is_no_pass(shown, tmp_path):
     assert len(json.loads((tmp_path / "s").read_text())["runs"][0]["results"]) == 1
 
 
+@pytest.mark.parametrize(("how", "tag"), [("fail", "error"), ("warn", "error")])
+def test_what_failed_elsewhere_is_no_pass(shown, tmp_path, how, tag):
+    file = tmp_path / "junit.xml"
+    out, _ = shown(found(fine(), code=4), undecided=how, junit=file)
+    assert out[-1].startswith("Check incomplete, for a run or an attack failed (exit 4): 1 fine")
+    assert [came for _, came in cases(file)] == ["", tag]
+
+
 # JSON
 
 
