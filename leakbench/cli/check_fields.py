@@ -11,7 +11,7 @@ SCHEMA = 1
 OUTCOMES = {0: "passed", 1: "failed"}
 SAME = (
     *("setting", "changes", "attack", "rung", "metric", "stage", "probe", "old", "new"),
-    *("difference", "low", "high", "margin", "end", "look", "more", "command"),
+    *("difference", "low", "high", "margin", "end", "look", "seeds", "more", "command"),
 )
 OF_A_LIMIT = ("limit", "setting", "value", "low", "high", "rows", "more", "command")
 

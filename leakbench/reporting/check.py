@@ -14,7 +14,7 @@ from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import ALLOWED, WORST_FIRST, urgent
+from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, urgent
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting
@@ -86,6 +86,7 @@ class _Words:
         changes = tuple(self._change(text, one) for text in c.changes)
         where = f"{setting} ({_several(changes)})" if changes else setting
         why = _why(c.reason, known=c.d is not None or c.state == "new")
+        kind = _kind(c, why)
         return CheckRow(
             verdict=c.state,
             row=f"{where}: {attack_words(one)}",
@@ -98,16 +99,17 @@ class _Words:
             high=_finite(c.high),
             margin=c.then.allowed if c.then else None,
             why=why,
-            command="" if c.state == "fine" else self.settling.row(c),
+            command="" if kind in ("fine", ALLOWED) else self.settling.row(c),
             setting=setting,
             changes=changes,
-            kind=_kind(c, why),
+            kind=kind,
             attack=one.attack,
             rung=one.rung,
             stage=one.stage,
             probe=one.probe,
             end=c.end,
             look=c.look,
+            seeds=c.seeds,
             more=c.more,
         )
 
@@ -161,10 +163,10 @@ def _kind(c: Comparison, why: str) -> str:
     """Of a setting, rows of one verdict and one kind are one thing that happened."""
     if c.state == "new":
         return ALLOWED if "--allow-new" in c.reason else c.state
-    if c.d is not None and c.state != "cannot tell":
+    if c.state == "fine" or (c.d is not None and c.state != "cannot tell"):
         return c.state
     if c.d is not None and (c.more or c.seeds or not why or "seeds" in why):
-        return "undecided"
+        return UNDECIDED
     return _NUMBER.sub("#", why)
 
 

@@ -20,9 +20,9 @@ class CheckRow(Part):
     happened. ``attack``, ``rung``, ``stage``, ``probe``: as in tradeoff.csv. ``difference`` counts
     against the method, on the scale on which it was compared, with the one-sided 95 % limits
     ``low`` and ``high``; None where nothing could be compared. ``end``: it stood at its ceiling
-    (it cannot get worse) or at its floor. ``look``: of how many seeds it was judged; ``more``: the
-    seeds to train for the next look. ``command``: what settles a "cannot tell", or takes into the
-    baseline what is meant.
+    (it cannot get worse) or at its floor. ``look``: of how many seeds it was judged; ``seeds``:
+    about how many on each side would settle it; ``more``: those to train for the next look.
+    ``command``: what settles a "cannot tell", or takes into the baseline what is meant.
     """
 
     verdict: str
@@ -46,6 +46,7 @@ class CheckRow(Part):
     probe: bool = False
     end: Literal["", "ceiling", "floor"] = ""
     look: int | None = None
+    seeds: int | None = None
     more: tuple[int, ...] = ()
 
     @computed_field  # type: ignore[prop-decorator]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from leakbench.gate.outcome import CANNOT_TELL
 from leakbench.judging.wording import plural
 from leakbench.reporting.check_data import CheckLimit, CheckRow
 from leakbench.reporting.check_lines import moved_text
 
-UNDECIDED = 3
 FAILED = {
     1: "Check failed (exit 1)",
-    UNDECIDED: "Check undecided (exit 3)",
+    CANNOT_TELL: "Check undecided (exit 3)",
     4: "Check incomplete, for a run or an attack failed (exit 4)",
 }
 WARNED = "Check undecided, which is a warning here (exit 0)"
@@ -55,7 +55,7 @@ def heading(
         f"{count['fine']} fine{_ended(gated)}": count["fine"],
     }
     ended = FAILED.get(code, f"Check ended with exit {code}")
-    if warn and code == UNDECIDED:
+    if warn and code == CANNOT_TELL:
         ended = WARNED
     return f"{ended}: {', '.join(text for text, there in told.items() if there)}."
 

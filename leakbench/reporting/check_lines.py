@@ -6,6 +6,7 @@ one thing: the worst of them gives the numbers, the others are counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from leakbench.results.number import ANY, CASCADE
 WORST_FIRST = ("breached", "leaks more", "loses utility", "cannot tell", "new", "fine", "kept")
 FAILING = WORST_FIRST[:3]
 ALLOWED = "allowed"  # the kind of a new row that nobody minds
+UNDECIDED = "undecided"  # the kind of those that more seeds would settle
 ENDS = {
     "ceiling": "at its ceiling in the baseline, so it cannot get worse",
     "floor": "at its floor in the baseline, so it cannot get better",
@@ -202,6 +204,9 @@ def _together(rows: Sequence[CheckRow]) -> CheckLine:
     """Rows of one thing that happened: the worst speaks."""
     worst = max(rows, key=_badness)
     line, others = row_line(worst), [r for r in rows if r is not worst]
+    if worst.kind == UNDECIDED:
+        # As many seeds as settle all of them.
+        line = replace(line, why=max(rows, key=lambda r: r.seeds or math.inf).why)
     return replace(
         line,
         command=_one_command([worst.command, *(r.command for r in others)]),

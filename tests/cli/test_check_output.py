@@ -119,6 +119,7 @@ def test_json_has_fields_of_every_row_and_limit(shown):
         "margin": 0.05,
         "end": "",
         "look": 3,
+        "seeds": None,
         "more": [],
         "reason": "0.32 -> 0.6, worse by +0.28 [0.2, 0.35], margin 0.05, 3 paired seeds",
         "command": f"leakbench check --update --accept {first['name']}",

@@ -65,11 +65,11 @@ def fine(attack="any_attack", **more: Any) -> Comparison:
     return compared("fine", 0.0, attack, **{"reason": same, "low": 0.0, "high": 0.0, **more})
 
 
-def undecided(attack="cascade", **more: Any) -> Comparison:
+def undecided(attack="cascade", d=0.04, **more: Any) -> Comparison:
     """A row that more seeds would settle."""
     told = "0.32 -> 0.36, worse by +0.04 [-0.04, 0.11], margin 0.05, 3 paired seeds; {}"
     why = told.format("about 12 seeds on each side would settle it")
-    return compared("cannot tell", 0.04, attack, **{"reason": why, "seeds": 12, **more})
+    return compared("cannot tell", d, attack, **{"reason": why, "seeds": 12, **more})
 
 
 def limited(state="breached", **more: Any) -> LimitOutcome:

@@ -184,7 +184,7 @@ def test_what_happened_for_other_reasons_or_elsewhere_has_its_own_line():
             compared("cannot tell", None, "c", reason=failed.format(3)),
             compared("cannot tell", None, "d", reason=failed.format(9)),
             undecided("e"),
-            undecided("f", reason="1 -> 2; more than 200 seeds would be needed", seeds=None),
+            undecided("f", d=0.03, reason="1 -> 2; more than 200 would do", seeds=None, more=(9,)),
             undecided("g", setting="other", called="other"),
         ),
         (),
@@ -196,6 +196,7 @@ def test_what_happened_for_other_reasons_or_elsewhere_has_its_own_line():
         ("other", False),
     ]
     assert "failed on 3 of 10" in check.lines[1]
+    assert "P_leak 0.32 → 0.36, +0.04 (-0.04 to +0.11), allowed 0.05; more th" in check.lines[2]
 
 
 def test_fine_but_attacked_worse_says_why():
