@@ -81,6 +81,17 @@ def test_nothing_at_all_is_no_pass(shown, tmp_path):
     assert len(json.loads((tmp_path / "s").read_text())["runs"][0]["results"]) == 1
 
 
+def test_limits_alone_are_a_check(shown, tmp_path):
+    file, kept = tmp_path / "junit.xml", limited("kept", value=0.1, low=0.05, high=0.15)
+    out, _ = shown(found(limits=[kept]), junit=file, baseline=None)
+    assert out == ["Check passed: 1 limit kept."]
+    assert cases(file) == [("p_leak<=0.2 on release", "")]
+    out, _ = shown(found(limits=[kept, limited()]), as_json=True, sarif=file, baseline=None)
+    assert [x["state"] for x in json.loads("\n".join(out))["limits"]] == ["breached", "kept"]
+    (run,) = json.loads(file.read_text())["runs"]
+    assert [r["ruleId"] for r in run["results"]] == ["limit-breached"]
+
+
 @pytest.mark.parametrize(("how", "tag"), [("fail", "error"), ("warn", "error")])
 def test_what_failed_elsewhere_is_no_pass(shown, tmp_path, how, tag):
     file = tmp_path / "junit.xml"
