@@ -41,6 +41,8 @@ BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
 BELOW["pipeline"] = (*SCORED, "reporting")
 BELOW["reproduce"] = BELOW["api"] = (*BELOW["pipeline"], "pipeline")
+# A project's tests use the commands as functions, and read what they say.
+BELOW["pytest_plugin"] = ("base", "record", "results", "gate", "reporting", "api")
 BELOW["cli"] = (*BELOW["reproduce"], "api", "reproduce")
 # Those who read it (the papers' tables show it), and those who write it.
 MAY_OPEN = {

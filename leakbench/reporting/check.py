@@ -1,26 +1,31 @@
-"""What `leakbench check` said, for people: the strip of a page and the table of a pull request."""
+"""What `leakbench check` said, in words: what a terminal, a page and a pull request show."""
 
 from __future__ import annotations
 
-import shlex
+import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from leakbench.gate.outcome import CheckResult, Comparison
+from leakbench.base.printable_text import one_line
+from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
 from leakbench.gate.row import UTILITY, GateRow
-from leakbench.judging.wording import plural
-from leakbench.reporting.commands import more_seeds, training, trains
-from leakbench.reporting.data import Check, CheckRow
+from leakbench.reporting.check_commands import Settling
+from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
+from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, urgent
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting
 
-WORST_FIRST = ("leaks more", "loses utility", "cannot tell", "new", "fine")
-URGENT = WORST_FIRST[:3]
 ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
-FAILED = {1: "Check failed (exit 1)", 3: "Check undecided (exit 3)"}
+CHANGES = 3  # so many are told, the others counted
+_FINGERPRINT = re.compile(r"\b(\w[\w.]*)-[0-9a-f]{8}\b")
+_MARK = re.compile(r" #[0-9a-f]{4}$")
+_MOVED = re.compile(r"^[-+.\w]+ -> [-+.\w]+, (but )?")
+_SAME = re.compile(r"^unchanged:? ")
+_NUMBER = re.compile(r"[-+]?\d[\w.+-]*")
 
 
 def check_of(
@@ -33,119 +38,27 @@ def check_of(
         settings: of the runs that were checked.
         baseline: the file compared with.
     """
-    methods = {s.family: s.method for s in settings}
-    known = [r.configuration for c in result.rows for r in (c.now, c.then) if r]
-    every = {c.key: c for c in known}
-    names = setting_names(list(every.values()), methods)
-    helper = _Settling(settings, baseline)
-    words = _Words(result.rows, names, methods, helper)
+    words = _Words(result, settings, Settling(settings, baseline))
     ordered = sorted(result.rows, key=lambda c: WORST_FIRST.index(c.state))
-    rows = tuple(words.row(c) for c in ordered)
-    urgent = first_said([r for r in rows if r.verdict in URGENT])
-    lines = [told(r, said) for r, said in urgent]
-    undone = len(result.unfinished)
-    return Check(
+    held = sorted(result.limits, key=lambda x: WORST_FIRST.index(x.state))
+    rows, limits = tuple(map(words.row, ordered)), tuple(map(words.limit, held))
+    said = Check(
         exit=result.exit_code,
-        lines=(*(f"cannot tell: {u}" for u in result.unfinished), *lines),
+        lines=(),
         against=_against(baseline, result.rows),
-        heading=heading(result.exit_code, rows, undone),
+        heading=heading(result.exit_code, rows, len(result.unfinished), limits),
         rows=rows,
+        limits=limits,
+        unfinished=tuple(map(one_line, result.unfinished)),
+        notes=tuple(map(one_line, result.notes)),
+        baseline="" if baseline is None else str(baseline),
     )
-
-
-def heading(code: int, rows: Sequence[CheckRow], undone: int = 0) -> str:
-    """As in "Check failed (exit 1): 1 row leaks more, 2 cannot tell, 17 fine.".
-
-    ``undone``: runs that failed or are not finished.
-    """
-    gated = [r for r in rows if r.verdict != "new"]
-    if not gated:
-        return "Nothing is gated yet: `leakbench check --update`."
-    if code == 0:
-        fine = "the one row is fine" if len(gated) == 1 else f"all {len(gated)} rows fine"
-        known = [r for r in gated if r.difference is not None and r.margin]
-        close = max(known, key=lambda r: r.difference or 0.0, default=None)
-        nearest = ""
-        if close and close.difference and close.difference > 0:
-            nearest = f" Closest: {close.row}, {moved_text(close)}."
-        return f"Check passed: {fine}.{nearest}"
-    count = Counter(r.verdict for r in rows)
-    said = {v: f"{count[v]} {v}" for v in WORST_FIRST}
-    leak, lose = count["leaks more"], count["loses utility"]
-    said["leaks more"] = f"{plural(leak, 'row')} leak{'s' if leak == 1 else ''} more"
-    said["loses utility"] = f"{plural(lose, 'row')} lose{'s' if lose == 1 else ''} utility"
-    ended = FAILED.get(code, f"Check ended with exit {code}")
-    parts = [f"{plural(undone, 'run')} failed or not finished"] * bool(undone)
-    parts += [said[v] for v in WORST_FIRST if count[v]]
-    return f"{ended}: {', '.join(parts)}."
-
-
-def first_said(rows: Sequence[CheckRow]) -> list[tuple[CheckRow, bool]]:
-    """Each row, and whether a row before it carries the same command.
-
-    One training may settle many rows.
-    """
-    commands = [r.command for r in rows]
-    return [(r, r.command in commands[:i]) for i, r in enumerate(rows)]
-
-
-def told(row: CheckRow, said: bool = False) -> str:
-    """One line about a row.
-
-    As in "leaks more: cifar100: FedGN σ 0.3, worst case: P_leak 0.32 → 0.60, +0.28 (+0.20 to
-    +0.35), allowed 0.05.".
-    """
-    numbers = ", ".join(t for t in (value_text(row), moved_text(row)) if t)
-    settle = ": ".join(how_to_settle(row, said)).removesuffix(".")
-    parts = [p for p in (numbers, row.why.removesuffix("."), settle) if p]
-    return f"{row.verdict}: {row.row}: {'. '.join(parts)}."
-
-
-def how_to_settle(row: CheckRow, said: bool = False) -> tuple[str, ...]:
-    """(words, command) of what settles it, if anything does.
-
-    Taking a change into the baseline settles it only if the change is meant. ``said``: an earlier
-    row has the command.
-    """
-    if not row.command:
-        return ()
-    if said:
-        return ("The command above settles it, too.",)
-    meant = row.command.startswith("leakbench check ")
-    return "If that is meant" if meant else "To settle it", row.command
-
-
-def value_text(row: CheckRow) -> str:
-    """As in "P_leak 0.32 → 0.60"; one side alone where the other is not there."""
-    name, meaning = row.meaning.label, row.meaning
-    if row.old is None and row.new is None:
-        return name
-    if row.new is None:
-        return f"{name} {meaning.text(row.old or 0.0)} then"
-    if row.old is None:
-        return f"{name} {meaning.text(row.new)} now"
-    return f"{name} {meaning.text(row.old)} → {meaning.text(row.new)}"
-
-
-def moved_text(row: CheckRow) -> str:
-    """As in "+0.28 (0.20 to 0.35), allowed 0.05.".
-
-    For counts of samples it is the difference of their logarithms.
-    """
-    if row.difference is None or row.low is None or row.high is None:
-        return ""
-    if row.difference == row.low == row.high == 0:
-        return "unchanged"
-    digits = max(row.meaning.decimals, 2)
-    signed = [f"{v:+.{digits}f}" for v in (row.difference, row.low, row.high)]
-    scale = " on logarithms" if row.meaning.scale == "log" else ""
-    allowed = "" if row.margin is None else f", allowed {row.margin:.{digits}f}"
-    return f"{signed[0]} ({signed[1]} to {signed[2]}){scale}{allowed}"
+    return said.model_copy(update={"lines": tuple(line.text for line in urgent(said))})
 
 
 def attack_words(row: GateRow) -> str:
     """As in "the paper's own attack (nearest_prototype), on probes"."""
-    name = row.attack.replace("_", " ")
+    name = one_line(row.attack).replace("_", " ")
     name = ATTACKS.get(row.attack, f"paper's own attack ({name})" if row.rung == "paper" else name)
     when = "" if row.stage in END or row.is_utility else f", {row.stage}"
     return name + when + (", on probes" if row.probe else "")
@@ -155,99 +68,132 @@ class _Words:
     """What is said of each row, in the names of the settings that are there."""
 
     def __init__(
-        self,
-        every: Sequence[Comparison],
-        names: Mapping[str, str],
-        methods: Mapping[str, Method],
-        helper: _Settling,
+        self, result: CheckResult, settings: Sequence[Setting], settling: Settling
     ) -> None:
-        self.every, self.names, self.methods, self.helper = every, names, methods, helper
+        shown = [c.now or c.then for c in result.rows] + [x.row for x in result.limits]
+        known = {row.configuration.key: row.configuration for row in shown if row}
+        methods = {s.family: s.method for s in settings}
+        tasks = {key: c.task for key, c in known.items()}
+        self.names = _unmarked(setting_names(list(known.values()), methods), tasks)
+        self.methods: Mapping[str, Method] = methods
+        self.settling = settling
 
     def row(self, c: Comparison) -> CheckRow:
         """One of them."""
         one = c.now or c.then
         assert one  # noqa: S101 (a row is of one side at least)
-        changed = self._renamed(c)
-        why = "" if c.d is not None and c.state != "fine" else c.reason
-        if changed:
-            why = f"Its setting changed: {', '.join(changed)}. {why}"
+        setting = self._setting(c.now, c.then)
+        changes = tuple(self._change(text, one) for text in c.changes)
+        where = f"{setting} ({_several(changes)})" if changes else setting
+        why = _why(c.reason, known=c.d is not None or c.state == "new")
+        kind = _kind(c, why)
         return CheckRow(
             verdict=c.state,
-            row=f"{one.task}: {self.names[one.configuration.key]}, {attack_words(one)}",
+            row=f"{where}: {attack_words(one)}",
             ref=c.name,
-            meaning=(c.now or one).means,
+            meaning=one.means,
             old=c.then.value if c.then else None,
             new=c.now.value if c.now else None,
-            difference=c.d,
-            low=c.low,
-            high=c.high,
+            difference=_finite(c.d),
+            low=_finite(c.low),
+            high=_finite(c.high),
             margin=c.then.allowed if c.then else None,
-            why=why.strip(),
-            command=self.helper.command(c) if c.state == "cannot tell" else "",
+            why=why,
+            command="" if kind in ("fine", ALLOWED) else self.settling.row(c),
+            setting=setting,
+            changes=changes,
+            kind=kind,
+            attack=one.attack,
+            rung=one.rung,
+            stage=one.stage,
+            probe=one.probe,
+            end=c.end,
+            look=c.look,
+            seeds=c.seeds,
+            more=c.more,
         )
 
-    def _renamed(self, c: Comparison) -> list[str]:
-        """The parameters that changed, where one new row of the method replaces a gone one."""
-        then = c.then
-        if then is None or c.now is not None:
-            return []
-        fresh = [o.now for o in self.every if o.then is None and o.now]
-        fresh = [row for row in fresh if _question(row) == _question(then)]
-        if len(fresh) != 1:
-            return []
-        method = self.methods.get(then.defense) or Method(then.defense)
-        old, new = then.defense_params, fresh[0].defense_params
-        out = []
-        for k in sorted(old.keys() | new.keys()):
-            if old.get(k) != new.get(k):
-                values = f"{old.get(k, 'not set')} → {new.get(k, 'not set')}"
-                out.append(f"{method.letter(k)} {values}")
-        value = fresh[0].means.text(fresh[0].value)
-        return [*out, f"and there it is {value}"] if out else []
+    def limit(self, limit: LimitOutcome) -> CheckLimit:
+        """One limit on one setting."""
+        row, known = limit.row, limit.row is not None and limit.value is not None
+        return CheckLimit(
+            verdict=limit.state,
+            limit=one_line(limit.limit),
+            setting=self._setting(row) if row else one_line(limit.setting),
+            attack=attack_words(row) if row else "",
+            ref=limit.name,
+            meaning=row.means if row else None,
+            value=_finite(limit.value),
+            low=_finite(limit.low),
+            high=_finite(limit.high),
+            rows=limit.rows,
+            why=_why(limit.reason, known=known),
+            more=limit.more,
+            command=self.settling.limit(limit),
+        )
+
+    def _setting(self, *rows: GateRow | None) -> str:
+        """What its user calls it; else task, method and parameters."""
+        known = [row for row in rows if row]
+        called = [row.called for row in known if row.called]
+        plain = f"{one_line(known[0].task)}: {self.names[known[0].configuration.key]}"
+        return one_line(called[0]) if called else plain
+
+    def _change(self, text: str, row: GateRow) -> str:
+        """With the parameter as the paper writes it: "sigma 0.3 -> 0.1" as "σ 0.3 -> 0.1"."""
+        key, _, rest = one_line(text).partition(" ")
+        if key not in row.defense_params:
+            return one_line(text)
+        method = self.methods.get(row.defense) or Method(row.defense)
+        return f"{one_line(method.letter(key))} {rest}"
 
 
-def _question(row: GateRow) -> tuple[Any, ...]:
-    wrappers = [w.get("name") for w in row.wrappers]
-    attack = (row.attack, row.attack_params, row.metric, row.stage, row.probe)
-    return (row.task, row.defense, wrappers, *attack)
+def _why(reason: str, *, known: bool) -> str:
+    """The reason, without the numbers that are told apart where they are ``known``."""
+    told = _MOVED.sub("", one_line(reason))
+    if known:
+        told = one_line(reason)
+        numbers, _, rest = told.partition("; ")
+        # "unchanged: the same guesses" has none.
+        told = rest if _NUMBER.search(numbers) else _SAME.sub("", told)
+    return _FINGERPRINT.sub(r"\1", told).removesuffix(".")
 
 
-def _against(baseline: Path | None, rows: Sequence[Comparison]) -> str:
+def _kind(c: Comparison, why: str) -> str:
+    """Of a setting, rows of one verdict and one kind are one thing that happened."""
+    if c.state == "new":
+        return ALLOWED if "--allow-new" in c.reason else c.state
+    if c.state == "fine" or (c.d is not None and c.state != "cannot tell"):
+        return c.state
+    if c.d is not None and (c.more or c.seeds or not why or "seeds" in why):
+        return UNDECIDED
+    return _NUMBER.sub("#", why)
+
+
+def _several(changes: Sequence[str]) -> str:
+    more = len(changes) - CHANGES
+    return ", ".join([*changes[:CHANGES], *[f"{more} more"] * (more > 0)])
+
+
+def _unmarked(names: Mapping[str, str], tasks: Mapping[str, str]) -> dict[str, str]:
+    """Settings that look alike are counted and not told apart by a fingerprint."""
+    plain = {key: _MARK.sub("", name) for key, name in names.items()}
+    alike = Counter((tasks[key], name) for key, name in plain.items())
+    seen, out = Counter[tuple[str, str]](), {}
+    for key, name in sorted(plain.items()):
+        which = (tasks[key], name)
+        seen[which] += 1
+        out[key] = f"{name} ({seen[which]})" if alike[which] > 1 else name
+    return out
+
+
+def _finite(value: float | None) -> float | None:
+    """None for a limit that is not there."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _against(baseline: Path | None, rows: Iterable[Comparison]) -> str:
     """The file, and the commit at which its rows were made where they agree on one."""
     commits = {c for j in rows if j.then for c in j.then.provenance.get("commit", ()) if c}
     at = f" made at {commits.pop()[:7]}" if len(commits) == 1 else ""
     return "" if baseline is None else f"{baseline.name}{at}"
-
-
-class _Settling:
-    """Which command answers what a check cannot tell."""
-
-    def __init__(self, settings: Sequence[Setting], baseline: Path | None) -> None:
-        runs = [run for s in settings for run in s.every]
-        self.folders = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
-        self.commands = {s.key: trains(s) for s in settings}
-        named = baseline is not None and baseline != Path("leakage.json")
-        self.baseline = ["--baseline", str(baseline)] if named else []
-
-    def command(self, c: Comparison) -> str:
-        """Train what is missing or too little, attack it, or take it into the baseline.
-
-        The last settles it only if the change is meant.
-        """
-        now, then = c.now, c.then
-        again = f"leakbench attack {self.folders}".rstrip()
-        if now is None and then is not None:
-            trained = then.configuration.key in self.commands and not then.is_utility
-            return again if trained else f"{training(then, len(then.scores))} && {again}"
-        if now is not None and c.seeds:
-            return f"{self._more(now, c.seeds)} && {again}"
-        line = ["leakbench", "check", *shlex.split(self.folders), *self.baseline]
-        return shlex.join([*line, "--update", "--accept", c.name])
-
-    def _more(self, row: GateRow, seeds: int) -> str:
-        """The command that trained the setting, with more seeds."""
-        words = shlex.split(self.commands.get(row.configuration.key, ""))
-        if "--seeds" not in words[:-1]:
-            return training(row, seeds)
-        words[words.index("--seeds") + 1] = ",".join(map(str, more_seeds(row.scores, seeds)))
-        return shlex.join(words)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, computed_field
+from pydantic import Field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.spec import Spec
 from leakbench.judging.question import Question, Span
+from leakbench.reporting.check_data import Check
 from leakbench.reporting.moved import Against
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
@@ -99,53 +100,6 @@ class ShownSetting(Setting):
     curves: tuple[Curve, ...] = ()
     pictures: tuple[Picture, ...] = ()
     command: str = ""
-
-
-class CheckRow(Part):
-    """One row of `leakbench check` in words and numbers.
-
-    ``verdict``: "leaks more", "loses utility", "cannot tell", "new" or "fine". ``row``: task,
-    setting and attack, as people read them; ``ref``: the name that `--accept` takes. ``difference``
-    counts against the method, on the scale on which it was compared, with the one-sided 95 % limits
-    ``low`` and ``high``; None where nothing could be compared. ``command``: what settles a "cannot
-    tell".
-    """
-
-    verdict: str
-    row: str
-    ref: str
-    meaning: Meaning = Field(exclude=True)
-    old: float | None
-    new: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    margin: float | None
-    why: str
-    command: str = ""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def metric(self) -> str:
-        """The metric's name."""
-        return self.meaning.name
-
-
-class Check(Part):
-    """What `leakbench check` said about these runs.
-
-    It is the exit code and what has to be looked at, the most urgent first.
-
-    ``lines``: one sentence each, "verdict: row: what moved", without the rows that are fine.
-    ``rows``: every gated row. ``heading``: the first line, as in "Check failed (exit 1): 1 row
-    leaks more, 17 fine."
-    """
-
-    exit: int
-    lines: tuple[str, ...]
-    against: str = ""
-    heading: str = ""
-    rows: tuple[CheckRow, ...] = ()
 
 
 class Embedding(Part):

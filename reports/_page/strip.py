@@ -1,29 +1,21 @@
 """The strip of `leakbench check`.
 
-One sentence, then the rows that keep it from passing, the most urgent first.
+One sentence, then what keeps it from passing, the most urgent first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakbench.reporting import (
-    URGENT,
-    Check,
-    CheckRow,
-    first_said,
-    how_to_settle,
-    moved_text,
-    value_text,
-)
+from leakbench.reporting import Check, CheckLine, first_said, how_to_settle, urgent
 
 MOST = 5
-TONES = {"leaks more": "leak", "loses utility": "leak", "cannot tell": "part"}
+TONES = {"breached": "leak", "leaks more": "leak", "loses utility": "leak"}
 
 
 @dataclass(frozen=True)
 class StripLine:
-    """A row of the strip."""
+    """A line of the strip."""
 
     tone: str
     word: str  # what is said of it
@@ -40,16 +32,15 @@ class CheckStrip:
     head: str
     against: str
     lines: tuple[StripLine, ...]
-    more: int  # how many rows it leaves out
+    more: int  # how many lines it leaves out
 
 
 def strip(check: Check | None) -> CheckStrip | None:
     """What the check said, in the page's words; None if it did not run."""
     if check is None:
         return None
-    urgent = first_said([r for r in check.rows if r.verdict in URGENT])
-    lines = [_line(r, said) for r, said in urgent]
-    if not check.rows:
+    lines = [_line(x, said) for x, said in first_said(urgent(check))]
+    if not lines and not check.rows:
         lines = [StripLine("none", "", line, "", "") for line in check.lines]
     return CheckStrip(
         tone={0: "held", 1: "leak"}.get(check.exit, "part"),
@@ -60,8 +51,9 @@ def strip(check: Check | None) -> CheckStrip | None:
     )
 
 
-def _line(row: CheckRow, said: bool) -> StripLine:
-    """``said``: a row before it carries the same command."""
-    told = (moved_text(row), row.why, ": ".join(how_to_settle(row, said)))
-    why = ". ".join(t.removesuffix(".") for t in told if t) + "."
-    return StripLine(TONES[row.verdict], row.verdict, row.row, value_text(row), why)
+def _line(line: CheckLine, said: bool) -> StripLine:
+    """``said``: a line before it carries the same command."""
+    told = (line.moved, line.why, line.others, ": ".join(how_to_settle(line, said)))
+    why = ". ".join(t.removesuffix(".") for t in told if t)
+    tone = TONES.get(line.verdict, "part")
+    return StripLine(tone, line.verdict, line.where, line.value, f"{why}." if why else "")

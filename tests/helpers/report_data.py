@@ -22,11 +22,11 @@ from leakbench.judging.opening import headline
 from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.folders import Run
-from leakbench.reporting.check import heading, told
+from leakbench.reporting.check_data import Check, CheckRow
+from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import told
 from leakbench.reporting.data import (
     About,
-    Check,
-    CheckRow,
     Clients,
     Curve,
     Embedding,

@@ -2,10 +2,14 @@
 and what would settle it.
 """
 
+import math
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
+from helpers.check_results import EVIL, compared, fine, found, limited, row, undecided
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
@@ -16,6 +20,7 @@ from leakbench.gate.rows import gate_rows
 from leakbench.record import folders
 from leakbench.reporting import write
 from leakbench.reporting.check import check_of
+from leakbench.reporting.check_lines import every_line, how_to_settle, not_fine, text_lines, urgent
 
 
 def made(folder, hits, *, seeds=range(8), sigma=0.1, **more):
@@ -52,12 +57,12 @@ def test_what_leaks_more_comes_first_with_numbers_and_margin(tmp_path):
     assert check.exit == 1
     assert check.heading == "Check failed (exit 1): 2 rows leak more, 1 fine."
     assert check.against == "leakage.json made at abc"
-    assert len(check.lines) == 2
-    assert check.lines[0].startswith("leaks more: digits: FedGN σ 0.1, ")
-    assert "P_leak 0.25 → 0.75, +0.50 (+0." in check.lines[0]
-    assert check.lines[0].endswith("allowed 0.05.")
+    (line,) = check.lines
+    assert line.startswith("leaks more: digits: FedGN σ 0.1: best real attacker: P_leak 0.25 → 0.7")
+    assert "+0.50 (+0." in line
+    assert line.endswith("allowed 0.05; and 1 more row")
     assert {r.row for r in check.rows} == {
-        f"digits: FedGN σ 0.1, {a}" for a in ("worst case", "best real attacker", "utility")
+        f"digits: FedGN σ 0.1: {a}" for a in ("worst case", "best real attacker", "utility")
     }
 
 
@@ -65,14 +70,6 @@ def test_passed_names_the_closest(tmp_path):
     then = made(tmp_path / "a", 5)
     assert said(then, then).heading == "Check passed: all 3 rows fine."
     assert said(then, then).lines == ()
-
-
-def test_a_setting_that_was_changed_is_recognised(tmp_path):
-    check = said(made(tmp_path / "b", 7, sigma=0.2), made(tmp_path / "a", 2, sigma=0.3))
-    assert check.exit == 1
-    (line,) = [x for x in check.lines if "worst case" in x]
-    assert "P_leak 0.25 → 0.75, +0.50" in line
-    assert [r.verdict for r in check.rows].count("new") == 0
 
 
 def test_what_cannot_be_told_says_what_settles_it(tmp_path):
@@ -83,9 +80,9 @@ def test_what_cannot_be_told_says_what_settles_it(tmp_path):
     assert shlex.split(train)[:5] == ["leakbench", "train", "-t", "digits", "-d"]
     assert shlex.split(train)[-2:] == ["--seeds", "0,1,2,3,4,5,6,7"]
     assert attack == f"leakbench attack {tmp_path / 'b'}"
-    assert len(few.lines) == 2
-    assert few.lines[0].count("leakbench train") == 1
-    assert few.lines[1].endswith("The command above settles it, too.")
+    (line,) = few.lines
+    assert line.endswith("; and 1 more row")  # one training settles both
+    assert "leakbench" not in line
     other = said(made(tmp_path / "c", 7, engine="loop"), then, tmp_path / "other.json")
     row = next(r for r in other.rows if r.verdict == "cannot tell")
     assert shlex.split(row.command) == [
@@ -100,7 +97,7 @@ def test_what_cannot_be_told_says_what_settles_it(tmp_path):
             row.ref,
         )
     ]
-    assert f"If that is meant: {row.command}" in other.lines[0]
+    assert how_to_settle(urgent(other)[0])[0] == "If that is meant"
 
 
 def test_of_runs_that_are_gone_the_baseline_tells_how_to_train_them(tmp_path):
@@ -146,3 +143,216 @@ def test_a_report_shows_what_check_says(tmp_path, capsys):
     assert cli([*words[:-4], "--check", str(tmp_path / "no.json")]) == 2
     assert "no baseline" in capsys.readouterr().err
     assert len(now) == 8
+
+
+# rows made by hand
+
+
+def one(result, **more):
+    """The only line of a check."""
+    (line,) = check_of(result, (), **more).lines
+    return line
+
+
+def test_rows_of_a_setting_that_moved_are_one_line_and_the_worst_speaks():
+    moved = {"changes": ("sigma 0.3 -> 0.1",)}
+    rows = [compared(d=0.1 + i / 100, attack=f"attack_{i}", **moved) for i in range(5)]
+    check = check_of(found(*rows, compared(**moved), fine()), ())
+    assert check.lines == (
+        "leaks more: release (σ 0.3 -> 0.1): best real attacker: P_leak 0.32 → 0.60, +0.28 (+0.20"
+        " to +0.35), allowed 0.05; and 5 more rows",
+    )
+    assert check.heading == "Check failed (exit 1): 6 rows leak more, 1 fine."
+    (line,) = not_fine(check)
+    assert set(line.refs) == {r.name for r in rows} | {compared().name}
+    assert shlex.split(line.command).count("--accept") == 6
+
+
+def test_the_worst_is_far_beyond_its_own_margin():
+    wide, narrow = row(0.9, "wide", margin=0.5, called="release"), row(0.4, called="release")
+    rows = [compared(d=0.4, attack="wide", then=wide, now=wide), compared(d=0.1, then=narrow)]
+    assert "best real attacker" in one(found(*rows))
+
+
+def test_what_happened_for_other_reasons_or_elsewhere_has_its_own_line():
+    gone = {"now": None, "reason": "no such row now: run the same defenses and attacks"}
+    failed = "the attack failed on {} of 10 units, in the baseline on 2 of 10"
+    check = check_of(
+        found(
+            compared("cannot tell", None, "a", **gone),
+            compared("cannot tell", None, "b", **gone),
+            compared("cannot tell", None, "c", reason=failed.format(3)),
+            compared("cannot tell", None, "d", reason=failed.format(9)),
+            undecided("e"),
+            undecided("f", d=0.03, reason="1 -> 2; more than 200 would do", seeds=None, more=(9,)),
+            undecided("g", setting="other", called="other"),
+        ),
+        (),
+    )
+    assert [(x.split(": ")[1], x.endswith("; and 1 more row")) for x in check.lines] == [
+        ("release", True),
+        ("release", True),
+        ("release", True),
+        ("other", False),
+    ]
+    assert "failed on 3 of 10" in check.lines[1]
+    assert "P_leak 0.32 → 0.36, +0.04 (-0.04 to +0.11), allowed 0.05; more th" in check.lines[2]
+
+
+def test_fine_but_attacked_worse_says_why():
+    why = "1 -> 1, margin 0.05, 3 paired seeds; the control fell from 0.9 to 0.4"
+    line = one(found(compared("cannot tell", 0.0, reason=why)))
+    assert line.endswith("allowed 0.05; the control fell from 0.9 to 0.4")
+
+
+def test_limits_say_the_bound_that_decided():
+    down = {"limit": "accuracy>=0.8", "value": 0.7, "low": 0.6, "high": 0.75}
+    poor = limited(row=row(0.7, "utility", called="release"), reason="0.7")
+    outcomes = [
+        limited(),
+        limited("cannot tell", value=0.21, low=0.15, high=0.28, reason="0.21; about 8 seeds"),
+        limited("kept", value=0.1, low=0.05, high=0.14),
+        replace(poor, **down),
+        replace(poor, state="kept", **down | {"value": 0.9, "low": 0.85}),
+        limited("cannot tell", row=None, value=None, low=None, high=None, reason="no such row"),
+    ]
+    check = check_of(found(limits=outcomes), ())
+    assert [line.text for line in every_line(check)] == [
+        "breached: release: p_leak<=0.2: prototype averaging: 0.53 (at least 0.41)",
+        "breached: release: accuracy>=0.8: utility: 0.700 (at most 0.750)",
+        "cannot tell: release: p_leak<=0.2: prototype averaging: 0.21 (0.15 to 0.28); about 8"
+        " seeds",
+        "cannot tell: release: p_leak<=0.2: no such row",
+        "kept: release: p_leak<=0.2: prototype averaging: 0.10 (at most 0.14)",
+        "kept: release: accuracy>=0.8: utility: 0.900 (at least 0.850)",
+    ]
+    assert check.lines == tuple(line.text for line in every_line(check)[:4])
+    assert check.heading == (
+        "Check failed (exit 1): 2 limits breached, 2 limits cannot be told, 2 limits kept."
+    )
+    kept = check_of(found(limits=[limited("kept")]), ())
+    assert kept.heading == "Check passed: 1 limit kept."
+
+
+def test_rows_at_their_ceiling_are_fine_and_counted_apart():
+    top = [fine(a, end="ceiling") for a in ("any_attack", "cascade")]
+    ended = "3 rows fine, 2 of them at their ceiling: they cannot get worse"
+    assert check_of(found(*top, fine("x")), ()).heading == f"Check passed: all {ended}."
+    check = check_of(found(*top[:1], fine("x", end="floor"), compared()), ())
+    assert check.heading == (
+        "Check failed (exit 1): 1 row leaks more, 2 fine, 1 of them at its ceiling: it cannot get"
+        " worse."
+    )
+    told = [line.text for line in every_line(check)]
+    assert ", unchanged; the same guesses, byte for byte; at its ceiling" in told[1]
+    assert told[1].endswith("; at its ceiling in the baseline, so it cannot get worse")
+    assert told[2].endswith("; at its floor in the baseline, so it cannot get better")
+
+
+def test_new_rows_are_one_line_for_each_setting_and_come_last():
+    said = "0.6; a new setting, not in the baseline: {}".format
+    new = [
+        compared("new", None, a, then=None, reason=said("--update adds it"))
+        for a in ("cascade", "any_attack", "utility")
+    ]
+    check = check_of(found(*new, undecided()), ())
+    assert check.lines[1] == (
+        "new: release: best real attacker: P_leak 0.32 now; a new setting, not in the baseline:"
+        " --update adds it; and 2 more rows"
+    )
+    assert len(check.lines) == 2
+    passed = [replace(r, reason=said("it is let pass by --allow-new")) for r in new]
+    check = check_of(found(*passed, fine(), code=0), ())
+    assert check.lines == ()
+    assert [line.verdict for line in not_fine(check)] == ["new"]
+
+
+def test_a_changed_parameter_is_told_as_the_paper_writes_it(tmp_path):
+    check = said(made(tmp_path / "b", 7, sigma=0.2), made(tmp_path / "a", 2, sigma=0.3))
+    assert check.exit == 1
+    (line,) = check.lines
+    assert line.startswith(
+        "leaks more: digits: FedGN σ 0.2 (σ 0.3 -> 0.2): best real attacker: P_leak 0.25 → 0.75"
+    )
+
+
+def test_numbers_are_told_once():
+    why = "0.32 -> 0.6, but unmix ran with other code than in the baseline"
+    assert one(found(compared("cannot tell", None, reason=why))) == (
+        "cannot tell: release: best real attacker: P_leak 0.32 → 0.32; unmix ran with other code"
+        " than in the baseline"
+    )
+
+
+def test_nobody_reads_a_fingerprint():
+    names = ({"sigma": 0.1, "x": "y" * 50 + str(i)} for i in range(2))
+    rows = [
+        compared(
+            called="",
+            setting=f"digits/fedgn-{i}1a2b3c4",
+            now=row(0.6, defense_params=p),
+            then=row(0.3, defense_params=p),
+        )
+        for i, p in enumerate(names)
+    ]
+    why = "the code of unmix-0a1b2c3d is not known on both sides"
+    rows.append(compared("cannot tell", None, reason=why))
+    text = "\n".join(check_of(found(*rows), ()).lines)
+    assert "#" not in text
+    assert "0a1b2c3d" not in text
+    assert "1a2b3c4" not in text
+    assert "the code of unmix is not" in text
+    assert "(1): best" in text
+    assert "(2): best" in text
+
+
+def test_what_is_unfinished_comes_first_and_is_counted():
+    check = check_of(found(fine(), undecided(), unfinished=["runs/x: not finished"]), ())
+    assert check.lines[0] == "cannot tell: runs/x: not finished"
+    assert check.heading == (
+        "Check undecided (exit 3): 1 run failed or not finished, 1 cannot tell, 1 fine."
+    )
+
+
+def test_the_next_look_is_what_is_trained():
+    runs = undecided(more=(3, 4, 7))
+    check = check_of(found(runs, limits=[limited("cannot tell", more=(3, 5))]), ())
+    (limit,), (checked,) = check.limits, check.rows
+    for command, seeds in ((checked.command, "0,1,2,3,4,7"), (limit.command, "0,1,2,3,5")):
+        words = shlex.split(command.split(" && ")[0])
+        assert words[words.index("--seeds") + 1] == seeds
+    assert checked.look == 3
+    assert checked.more == (3, 4, 7)
+
+
+def test_a_limit_that_is_not_finite_is_none():
+    check = check_of(found(compared(low=-math.inf, high=math.inf)), ())
+    assert check.rows[0].low is None
+    assert check.lines[0].endswith("P_leak 0.32 → 0.60")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_terminal_shows_what_settles_each_thing_once(quiet):
+    rows = [undecided(), undecided("x", setting="y", called="y"), compared(attack="z")]
+    check = check_of(found(*rows, fine(), notes=["no baseline here"]), ())
+    text = text_lines(check, quiet=quiet)
+    hints = [line for line in text if line.startswith("  ")]
+    assert [line for line in text if line not in hints] == [
+        *(["note: no baseline here"] * (not quiet)),
+        *check.lines,
+    ]
+    assert [line.split(": ")[0] for line in hints] == (
+        [] if quiet else ["  If that is meant", "  To settle it"]
+    )
+    every = text_lines(check, verbose=True, quiet=quiet)
+    assert [line for line in every if line in hints] == hints
+    assert len(every) == len(text) + 1
+
+
+def test_names_of_strangers_stand_on_one_line():
+    bad = compared(called=EVIL, changes=(EVIL,), reason=EVIL, attack=EVIL)
+    check = check_of(found(bad, undecided(called=EVIL, reason=EVIL), unfinished=[EVIL]), ())
+    for text in (*check.lines, check.heading, *text_lines(check)):
+        assert "\n" not in text
+        assert "\x1b" not in text
+    assert len(check.lines) == 3

@@ -26,8 +26,9 @@ from leakbench.record import folders
 from leakbench.record.columns import TABLES
 from leakbench.record.folders import load
 from leakbench.reporting import write
+from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 from leakbench.reporting.commands import recorded
-from leakbench.reporting.data import Check, CheckRow, Picture
+from leakbench.reporting.data import Picture
 from leakbench.reporting.png import Images
 from leakbench.results.tables import collect
 from reports import latex, markdown
@@ -478,7 +479,17 @@ def test_pictures_and_check_lines_are_escaped_too(tmp_path):
         why=EVIL,
         command=f"leakbench {EVIL}",
     )
-    check = Check(exit=1, lines=(EVIL + HIDDEN,), against=EVIL, heading=EVIL + HIDDEN, rows=(row,))
+    held = {"setting": EVIL, "attack": EVIL, "meaning": P_LEAK.meaning, "value": 0.4, "why": EVIL}
+    check = Check(
+        exit=1,
+        lines=(EVIL + HIDDEN,),
+        against=EVIL,
+        heading=EVIL + HIDDEN,
+        rows=(row,),
+        limits=(CheckLimit(verdict="breached", limit=EVIL + HIDDEN, low=0.3, **held),),
+        unfinished=(EVIL + HIDDEN,),
+        notes=(EVIL + HIDDEN,),
+    )
     first, *others = data.settings
     told = {"settings": (first.model_copy(update={"pictures": (image,)}), *others)}
     told |= {"check": check, "images": data.images | images.found}

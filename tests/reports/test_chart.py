@@ -13,8 +13,8 @@ from helpers.report_data import built, report_data, row, setting
 from leakbench.judging.attackers import ATTACKERS, absent, present, row_of
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
 from leakbench.metrics.prototypes import P_LEAK
-from leakbench.reporting.check import heading
-from leakbench.reporting.data import Check, CheckRow
+from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
+from leakbench.reporting.check_heading import heading
 from leakbench.results.cells import table_lines
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart
@@ -463,10 +463,11 @@ def test_strip_says_which_row_moved_and_by_how_much():
     found = strip(check_of(1, MORE, GONE, NEW, CLOSE, against="leakage.json"))
     assert found.head == "Check failed (exit 1): 1 row leaks more, 1 cannot tell, 1 new, 1 fine."
     assert found.against == "leakage.json"
-    # What is new or fine keeps nothing from passing: it is counted alone.
+    # What is fine keeps nothing from passing: it is counted alone.
     assert [(line.word, line.where) for line in found.lines] == [
         ("leaks more", "digit-pairs: FedGN σ 0.3, best real attacker"),
         ("cannot tell", "digit-pairs: FedHide, unmix, on probes"),
+        ("new", "digit-pairs: FedAwS, utility"),
     ]
     assert (found.lines[0].moved, found.lines[0].why) == (
         "P_leak 0.32 → 0.60",
@@ -476,6 +477,19 @@ def test_strip_says_which_row_moved_and_by_how_much():
     assert found.lines[1].why == "no such row now. To settle it: leakbench attack runs."
     assert found.more == 0
     assert strip(None) is None
+
+
+def test_strip_shows_limits_and_counts_rows_that_moved_together():
+    held = {"limit": "p_leak<=0.2", "setting": "release", "meaning": P_LEAK.meaning}
+    over = CheckLimit(verdict="breached", value=0.53, low=0.41, high=0.6, attack="unmix", **held)
+    kept = CheckLimit(verdict="kept", value=0.1, low=0.05, high=0.15, **held)
+    rows = [checks("cannot tell", f"release: {a}", setting="release", why="gone") for a in "abc"]
+    found = strip(check_of(1, *rows, limits=(over, kept)))
+    assert [(line.tone, line.word, line.where, line.moved) for line in found.lines] == [
+        ("leak", "breached", "release: p_leak<=0.2: unmix", "0.53 (at least 0.41)"),
+        ("part", "cannot tell", "release: a", "P_leak"),
+    ]
+    assert [line.why for line in found.lines] == ["", "gone. and 2 more rows."]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
-from leakbench.reporting.check import heading, told
-from leakbench.reporting.data import Check, CheckRow, Clients, ReportData
+from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
+from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import told
+from leakbench.reporting.data import Clients, ReportData
 from reports import latex, markdown
 from reports.html import render
 
@@ -378,6 +380,19 @@ def test_five_lines_and_the_rest_folded():
     assert "P\\_leak 0.32 → 0.60 | \\+0.28 (+0.20 to +0.35), allowed 0.05 |" in before
     assert before.count("To settle it: `leakbench train") == 1  # one command may settle many rows
     assert before.count("The command above settles it, too") == 4
+
+
+def test_limits_and_notes_stand_in_the_summary():
+    held = {"limit": "p_leak<=0.2", "setting": "release", "meaning": P_LEAK.meaning}
+    over = CheckLimit(verdict="breached", value=0.53, low=0.41, high=0.6, attack="unmix", **held)
+    told = {"limits": (over,), "notes": ("no baseline",)}
+    text = page(checks(1, "fine").model_copy(update=told))
+    before, _, folded = text.partition("<details>")
+    assert "no baseline" in before
+    line = "| **breached** | release: p\\_leak&lt;=0.2: unmix | 0.53 (at least 0.41) |  |  |"
+    assert line in before
+    assert line in folded
+    assert "<summary>All 2 rows</summary>" in folded
 
 
 def test_without_a_check_the_title_is_the_heading(written):

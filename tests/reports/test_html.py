@@ -18,8 +18,9 @@ from helpers.report_data import SETTINGS, again, built, gained, report_data, row
 from leakbench.base.errors import UsageError
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK
-from leakbench.reporting.check import heading
-from leakbench.reporting.data import Check, CheckRow, Origin, Picture
+from leakbench.reporting.check_data import Check, CheckRow
+from leakbench.reporting.check_heading import heading
+from leakbench.reporting.data import Origin, Picture
 from leakbench.reporting.png import Images
 from leakbench.results.number import Missing
 from reports._chart.labels import beside, column

@@ -1,0 +1,69 @@
+"""Which command answers what a check says: train more, attack again, or accept what is meant."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from leakbench.gate.outcome import Comparison, LimitOutcome
+from leakbench.gate.row import GateRow
+from leakbench.reporting.commands import more_seeds, training, trains
+from leakbench.results.settings import Setting
+
+WORSE = ("leaks more", "loses utility")
+
+
+class Settling:
+    """Commands for the settings that were checked, and the baseline they were compared with."""
+
+    def __init__(self, settings: Sequence[Setting], baseline: Path | None) -> None:
+        runs = [run for s in settings for run in s.every]
+        self.folders = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
+        self.commands = {s.key: trains(s) for s in settings}
+        named = baseline is not None and baseline != Path("leakage.json")
+        self.baseline = ["--baseline", str(baseline)] if named else []
+
+    def row(self, c: Comparison) -> str:
+        """Train what is missing or too little, attack it, or take it into the baseline.
+
+        The last settles it only if the change is meant.
+        """
+        now, then = c.now, c.then
+        if c.state in WORSE:
+            return self._check("--update", "--accept", c.name)
+        if c.state == "new":
+            return self._check("--update")
+        if now is None and then is not None:
+            trained = then.configuration.key in self.commands and not then.is_utility
+            if trained:
+                return self._attack
+            return f"{training(then, len(then.scores))} && {self._attack}"
+        if now is not None and (c.more or c.seeds):
+            seeds = {*now.scores, *c.more} if c.more else more_seeds(now.scores, c.seeds or 0)
+            return f"{self._train(now, seeds)} && {self._attack}"
+        return self._check("--update", "--accept", c.name)
+
+    def limit(self, limit: LimitOutcome) -> str:
+        """Train the seeds of the next look at it; nothing where they do not help."""
+        if limit.state != "cannot tell" or limit.row is None or not limit.more:
+            return ""
+        seeds = {*limit.row.scores, *limit.more}
+        return f"{self._train(limit.row, seeds)} && {self._attack}"
+
+    @property
+    def _attack(self) -> str:
+        return f"leakbench attack {self.folders}".rstrip()
+
+    def _check(self, *options: str) -> str:
+        words = ["leakbench", "check", *shlex.split(self.folders), *self.baseline]
+        return shlex.join([*words, *options])
+
+    def _train(self, row: GateRow, seeds: Iterable[int]) -> str:
+        """The command that trained the setting, with these seeds."""
+        wanted = sorted(seeds)
+        words = shlex.split(self.commands.get(row.configuration.key, ""))
+        if "--seeds" not in words[:-1]:
+            words = shlex.split(training(row, len(wanted)))
+        words[words.index("--seeds") + 1] = ",".join(map(str, wanted))
+        return shlex.join(words)

@@ -1,0 +1,91 @@
+"""What a check found, made by hand: rows of one setting or of several, limits, all that is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from leakbench.federation.utility import MEANINGS
+from leakbench.gate import CheckResult, Comparison, GateRow
+from leakbench.gate.outcome import LimitOutcome
+from leakbench.metrics.prototypes import P_LEAK
+
+EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\u202e \x00\ufffe"
+
+
+def row(value=0.6, attack="cascade", **more: Any) -> GateRow:
+    """A number of FedGN on digits."""
+    utility = attack == "utility"
+    meaning = MEANINGS["accuracy"] if utility else P_LEAK.meaning
+    given = {
+        "task": "digits",
+        "defense": "fedgn",
+        "defense_params": {"sigma": 0.1},
+        "attack": attack,
+        "rung": "" if utility else "transcript",
+        "metric": meaning.name,
+        "stage": "final",
+        "worse": "down" if utility else "up",
+        "share": True,
+        "range": (0.0, 1.0),
+        "unit": "client",
+        "value": value,
+        "low": value,
+        "high": value,
+        "scores": {seed: {"u": value} for seed in range(3)},
+        "engine": "fused",
+        "dtype": "float32",
+        "margin": 0.05,
+        "meaning": meaning,
+    }
+    return GateRow(**given | more)
+
+
+def compared(
+    state="leaks more",
+    d: float | None = 0.28,
+    attack="cascade",
+    *,
+    setting="release",
+    called="release",
+    reason="0.32 -> 0.6, worse by +0.28 [0.2, 0.35], margin 0.05, 3 paired seeds",
+    **more: Any,
+) -> Comparison:
+    """One row of a check; ``d``: how much worse it is."""
+    then, now = row(0.32, attack, called=called), row(0.32 + (d or 0), attack, called=called)
+    name = f"{setting}/{attack}/transcript/{now.metric}/final"
+    known = {} if d is None else {"d": d, "low": d - 0.08, "high": d + 0.07}
+    sides = {"now": now, "then": then, "look": 3, **known}
+    return Comparison(name, state, reason, **sides | more)
+
+
+def fine(attack="any_attack", **more: Any) -> Comparison:
+    """A row that did not move."""
+    same = "unchanged: the same guesses, byte for byte"
+    return compared("fine", 0.0, attack, **{"reason": same, "low": 0.0, "high": 0.0, **more})
+
+
+def undecided(attack="cascade", d=0.04, **more: Any) -> Comparison:
+    """A row that more seeds would settle."""
+    told = "0.32 -> 0.36, worse by +0.04 [-0.04, 0.11], margin 0.05, 3 paired seeds; {}"
+    why = told.format("about 12 seeds on each side would settle it")
+    return compared("cannot tell", d, attack, **{"reason": why, "seeds": 12, **more})
+
+
+def limited(state="breached", **more: Any) -> LimitOutcome:
+    """`p_leak<=0.2` on the release."""
+    over = row(0.53, "prototype_averaging", called="release")
+    given = {"value": 0.53, "low": 0.41, "high": 0.64, "row": over, "rows": 2}
+    given |= {"name": "release/prototype_averaging/transcript/p_leak/final"}
+    given |= {"limit": "p_leak<=0.2", "setting": "release", "reason": "0.53 [0.41, 0.64]"}
+    return LimitOutcome(state=state, **given | more)
+
+
+def found(*rows: Comparison, limits=(), unfinished=(), notes=(), code: int | None = None):
+    """The result, with the exit code that these rows give."""
+    states = {r.state for r in rows} | {x.state for x in limits}
+    told = 3 if states & {"cannot tell", "new"} or unfinished or not (rows or limits) else 0
+    told = 1 if states & {"leaks more", "loses utility", "breached"} else told
+    lines = (*(r.line for r in rows), *(x.line for x in limits))
+    result = CheckResult(told, lines, tuple(rows), tuple(unfinished), tuple(limits), tuple(notes))
+    return result if code is None else replace(result, exit_code=code)
