@@ -1,9 +1,8 @@
-"""How often do the intervals of leakbench hold the true value, and how often is the gate wrong? By
-simulation.
+"""How often do the intervals of leakbench hold the true value? By simulation; the gate: gate.py.
 
     python benchmarks/interval_coverage.py > table.md
 
-Prints Markdown tables. The worst case of each group is the lowest of many noisy numbers, so it is
+Prints a Markdown table. The worst case of each group is the lowest of many noisy numbers, so it is
 simulated again, with fresh draws and four times as many repeats, and that second number is shown.
 """
 
@@ -17,10 +16,6 @@ from itertools import product
 
 import numpy as np
 
-from leakbench.base.meaning import PROPORTION
-from leakbench.federation.utility import METRICS
-from leakbench.metrics import PSNR
-from leakbench.statistics.differences import compare, holm, judge
 from leakbench.statistics.intervals import Estimate, estimate, pool
 
 Draw = Callable[[np.random.Generator], tuple[Estimate, float]]
@@ -151,67 +146,6 @@ def groups() -> Iterator[tuple[str, list[tuple[str, Draw]]]]:
         yield f"mean, skew {skew}, images of one client", cells
 
 
-def gate_row(rng, kind: str, k: int, m: int, worse: float, paired: bool):
-    """One row now (k seeds) and then (m seeds), worse by ``worse`` margins; the compared Difference
-    and its margin.
-    """
-    units, spread = {
-        "share": (100, 0.3),
-        "few": (20, 0.3),
-        "image": (20, 0.3),
-        "psnr": (20, 0.5),
-        "utility": (400, 0.2),
-    }[kind]
-    p = rng.choice([0.05, 0.1, 0.3, 0.5]) if kind != "utility" else 0.8
-    clients = 0.5 * rng.standard_normal(units)
-    clusters = {f"u{i}": f"c{i // 4}" for i in range(units)} if kind == "image" else {}
-    if clusters:
-        clients = np.repeat(0.8 * rng.standard_normal(units // 4), 4)
-    asked = {"psnr": PSNR.meaning, "utility": METRICS["accuracy"].meaning}
-    margin = asked[kind].matters if kind in asked else PROPORTION
-
-    def side(seeds: int, shift: float, start: int) -> dict[int, dict[str, float]]:
-        out = {}
-        for s in range(start, start + seeds):
-            level = spread * rng.standard_normal() + clients
-            if kind == "psnr":
-                scores = 12 + 3 * level + 2 * rng.gamma(2, size=units) + shift
-            else:
-                chance = logistic(math.log(p / (1 - p)) + level)
-                scores = (rng.random(units) < chance + shift).astype(float)
-            out[s] = {f"u{i}": float(x) for i, x in enumerate(scores)}
-        return out
-
-    lost = -1 if kind == "utility" else 1
-    now, then = side(k, lost * worse * margin, 0), side(m, 0.0, 0 if paired else 1000)
-    kept = {
-        "share": kind != "psnr",
-        "unit_range": kind != "psnr",
-        "clusters": clusters,
-        "crossed": kind == "utility",
-    }
-    return compare(now, then, worse="down" if kind == "utility" else "up", **kept), margin
-
-
-def gate(
-    k: int, m: int, worse: float, paired: bool, repeats: int, seed: int
-) -> tuple[float, float, float]:
-    """20 mixed rows: share of baselines with a row that "leaks more", share of rows that are fine,
-    that leak more.
-    """
-    kinds = ["share"] * 6 + ["few"] * 3 + ["image"] * 3 + ["psnr"] * 4 + ["utility"] * 4
-    rng = np.random.default_rng(seed)
-    alarms = fine = more = 0
-    for _ in range(repeats):
-        rows = [gate_row(rng, kind, k, m, worse, paired) for kind in kinds]
-        levels = holm([d.p() for d, _ in rows])
-        states = [judge(d, margin, a) for (d, margin), a in zip(rows, levels, strict=True)]
-        alarms += "leaks more" in states
-        fine += states.count("fine")
-        more += states.count("leaks more")
-    return alarms / repeats, fine / repeats / len(kinds), more / repeats / len(kinds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -219,12 +153,6 @@ def main() -> None:
         type=int,
         default=600,
         help="of each cell; the worst again with four times as many",
-    )
-    parser.add_argument(
-        "--baselines",
-        type=int,
-        default=300,
-        help="baselines of 20 rows per case; three times as many where nothing changed",
     )
     args = parser.parse_args()
     start = time.perf_counter()
@@ -240,34 +168,7 @@ def main() -> None:
             f"| {name} | {found[len(found) // 2][0]:.1%} | {worst:.1%} | {width:.2f} | {case} |",
             flush=True,
         )
-    print(
-        "\n| 20 mixed rows | nothing changed: baselines with a false alarm | rows fine | two"
-        " margins worse: rows called fine | found |"
-    )
-    print("|---|---|---|---|---|")
-    for k, m, paired in (
-        (3, 3, True),
-        (5, 5, True),
-        (8, 8, True),
-        (20, 20, True),
-        (3, 3, False),
-        (8, 8, False),
-        (8, 20, False),
-    ):
-        # False alarms are rare, so they take more baselines to count.
-        same, worse = (
-            gate(k, m, 0.0, paired, 3 * args.baselines, 7),
-            gate(k, m, 2.0, paired, args.baselines, 7),
-        )
-        label = f"{k} paired seeds, draws changed" if paired else f"{k} seeds against {m} others"
-        print(
-            f"| {label} | {same[0]:.1%} | {same[1]:.0%} | {worse[1]:.2%} | {worse[2]:.0%} |",
-            flush=True,
-        )
-    print(
-        f"\n{args.repeats} repeats a cell, {args.baselines} baselines a case,"
-        f" {time.perf_counter() - start:.0f} s on one thread."
-    )
+    print(f"\n{args.repeats} repeats a cell, {time.perf_counter() - start:.0f} s on one thread.")
 
 
 if __name__ == "__main__":
