@@ -277,7 +277,8 @@ class TestLimits:
     def test_seeds(self):
         assert "Fewer than eight seldom" in self.point("Three seeds")
         statistics = " ".join(DOCS["statistics.md"].split())
-        assert "Fewer than 8 seeds seldom settle a row whose draws changed" in statistics
+        gate = " ".join(DOCS["gate.md"].split())
+        assert "Fewer than 8 seeds seldom settle a row whose draws changed" in gate
         assert "with three seeds or more the interval speaks of the method" in statistics
 
     def test_lpips(self):
