@@ -50,7 +50,9 @@ def _sweeping(specs: Sequence[RunSpec]) -> str:
     flat = [_flat(spec) for spec in specs]
     told = []
     # What one method has and another has not follows from the method, which differs then.
-    for key in (k for k in flat[0] if all(k in f for f in flat)):
+    for key in flat[0]:
+        if any(key not in f for f in flat):
+            continue
         values = list(dict.fromkeys(_plain(f[key]) for f in flat))
         if len(values) > 1:
             more = [f"and {len(values) - SHOWN} more"] * (len(values) > SHOWN)

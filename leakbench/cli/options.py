@@ -134,7 +134,7 @@ def _defenses(plan: TrainPlan, table: Mapping[str, Any], path: Path) -> None:
         UsageError: a name is none, or both the whole and a table of it have one.
     """
     tables, what = _tables(table, "defense", path), f"{path}, defense"
-    plan.defenses = [_method({k: v for k, v in d.items() if k != "as"}, what) for d in tables]
+    plan.defenses = [_method(d, what, beside=("as",)) for d in tables]
     if any("as" in d for d in tables):
         plan.named = [_name(d["as"], f"{what}: as =") if "as" in d else "" for d in tables]
     if "name" in table:
@@ -157,10 +157,14 @@ def _tables(table: Mapping[str, Any], key: str, path: Path) -> list[dict[str, An
     return found
 
 
-def _method(table: Mapping[str, Any], what: str) -> tuple[str, Values]:
+def _method(
+    table: Mapping[str, Any], what: str, *, beside: Sequence[str] = ()
+) -> tuple[str, Values]:
+    """A method's name and the values of its parameters: of all keys but those ``beside`` them."""
     if "name" not in table:
         raise UsageError(f'{what}: a table without a name; write name = "...".')
-    values = {k: v if isinstance(v, list) else [v] for k, v in table.items() if k != "name"}
+    given = {k: v for k, v in table.items() if k not in ("name", *beside)}
+    values = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
     return _of_type(table["name"], str, what), values
 
 
