@@ -51,8 +51,7 @@ def train(
     from leakbench import pipeline
     from leakbench.attacking import choices
     from leakbench.base import provenance
-    from leakbench.cli import naming
-    from leakbench.record import budget, columns, folders
+    from leakbench.record import budget, columns, folders, naming
     from leakbench.record.runspec import make_spec, parts
 
     provenance.device(device)

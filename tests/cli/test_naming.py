@@ -9,7 +9,8 @@ from helpers.small_runs import ON_THE_LINE
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
-from leakbench.cli import naming, options, run
+from leakbench.cli import options, run
+from leakbench.record import naming
 from leakbench.record.folders import find
 from leakbench.record.runspec import RunSpec, make_spec
 
