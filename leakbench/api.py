@@ -98,6 +98,7 @@ def train(
     out: str | Path = "runs",
     restart: bool = False,
     mixed: bool = False,
+    called: str = "",
     progress: Progress = lambda *_: None,
 ) -> Run:
     """Train ``defense`` on ``task`` and record what it shares.
@@ -120,6 +121,8 @@ def train(
         out: the folder that holds run folders.
         restart: train it anew, whatever is there; its folder and its attacks are replaced.
         mixed: go on with what other code began, too; its rows are flagged ``mixed_code``.
+        called: the setting's name, which outlives a change of its parameters; one that is there
+            already is renamed, and "" leaves its name as it is.
         progress: called with (rounds done, rounds, what).
 
     Raises:
@@ -141,6 +144,7 @@ def train(
         engine=engine,
         dtype=dtype,
         record=record,
+        called=called,
     )
     how: dict[str, Any] = {"restart": restart, "mixed": mixed, "progress": progress}
     trained = pipeline.train(spec, str(out), device, **how)

@@ -105,6 +105,12 @@ def train(
     device: Device = "auto",
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     record: Annotated[str | None, typer.Option(metavar="POLICY", help="standard or all.")] = None,
+    called: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", help="The setting's name, whatever its parameters become."
+        ),
+    ] = None,
     jobs: Jobs = 1,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Only deterministic kernels.")
@@ -136,6 +142,7 @@ def train(
         setting,
         {"task": task, "rounds": rounds, "engine": engine, "dtype": dtype, "record": record},
         seeds,
+        called=called,
     )
     return commands.train(
         plan,

@@ -51,7 +51,7 @@ def train(
     from leakbench import pipeline
     from leakbench.attacking import choices
     from leakbench.base import provenance
-    from leakbench.record import budget, columns, folders
+    from leakbench.record import budget, columns, folders, naming
     from leakbench.record.runspec import make_spec, parts
 
     provenance.device(device)
@@ -62,9 +62,7 @@ def train(
     plan.attacks = [
         (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
     ]
-    # A sweep may name one run twice.
-    every = [make_spec(**given) for given in plan.specs()]
-    specs = list({s.folder(): s for s in every}.values())
+    specs = naming.distinct([make_spec(**given) for given in plan.specs()])
     for spec in specs:
         made = parts(spec)
         # Its name is checked here: what is misspelt is said before anything is trained.

@@ -12,9 +12,13 @@ from typing import Any
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
+from leakbench.record.called import well_formed
 from leakbench.record.policy import Policy
 
-_TOP = ("task", "rounds", "seeds", "engine", "dtype", "record", "wrapper", "defense", "attack")
+_TOP = (
+    *("name", "task", "rounds", "seeds", "engine", "dtype", "record"),
+    *("wrapper", "defense", "attack"),
+)
 
 
 def _single(values: Values) -> dict[str, Any]:
@@ -47,6 +51,8 @@ class TrainPlan:
     dtype: str = "float32"
     record: str = "standard"
     record_values: Values = field(default_factory=dict)
+    name: str = ""  # of the setting, where there is one
+    named: list[str] = field(default_factory=list)  # of each defense; empty: none has its own
 
     def specs(self) -> Iterator[dict[str, Any]]:
         """Keyword arguments of ``leakbench.record.runspec.make_spec``, one for each run."""
@@ -64,7 +70,8 @@ class TrainPlan:
         for name, values in self.wrappers:
             several.append([(name, p) for p in product(values)])
         wraps = list(itertools.product(*several))
-        for name, values in self.defenses:
+        called = self.named or [self.name] * len(self.defenses)
+        for (name, values), mine in zip(self.defenses, called, strict=True):
             for params, task, wrapped, seed in itertools.product(
                 product(values), product(self.task_values), wraps, self.seeds
             ):
@@ -75,6 +82,7 @@ class TrainPlan:
                     "task_params": task,
                     "wrappers": list(wrapped),
                     "seed": seed,
+                    "called": mine,
                 }
 
 
@@ -105,7 +113,7 @@ def read_spec(path: Path) -> TrainPlan:
         plan.task = name
     else:
         plan.task = _of_type(task, str, f"{path}: task")
-    plan.defenses = [_method(d, f"{path}, defense") for d in _tables(table, "defense", path)]
+    _defenses(plan, table, path)
     plan.wrappers = [_method(w, f"{path}, wrapper") for w in _tables(table, "wrapper", path)]
     for name, values in (_method(a, f"{path}, attack") for a in _tables(table, "attack", path)):
         plan.attacks += [(name, p) for p in product(values)]
@@ -119,6 +127,29 @@ def read_spec(path: Path) -> TrainPlan:
     return plan
 
 
+def _defenses(plan: TrainPlan, table: Mapping[str, Any], path: Path) -> None:
+    """The methods, and what their settings are called.
+
+    Raises:
+        UsageError: a name is none, or both the whole and a table of it have one.
+    """
+    tables, what = _tables(table, "defense", path), f"{path}, defense"
+    plan.defenses = [_method(d, what, beside=("as",)) for d in tables]
+    if any("as" in d for d in tables):
+        plan.named = [_name(d["as"], f"{what}: as =") if "as" in d else "" for d in tables]
+    if "name" in table:
+        plan.name = _name(table["name"], f"{path}: name =")
+        if plan.named:
+            raise UsageError(
+                f"{path}: name = {plan.name!r} is the one setting's, and a [[defense]] table has a"
+                f" name of its own (as = {next(filter(None, plan.named))!r}); give one of them."
+            )
+
+
+def _name(value: Any, what: str) -> str:
+    return well_formed(_of_type(value, str, what.removesuffix(" =")), what)
+
+
 def _tables(table: Mapping[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(t, dict) for t in found):
@@ -126,10 +157,14 @@ def _tables(table: Mapping[str, Any], key: str, path: Path) -> list[dict[str, An
     return found
 
 
-def _method(table: Mapping[str, Any], what: str) -> tuple[str, Values]:
+def _method(
+    table: Mapping[str, Any], what: str, *, beside: Sequence[str] = ()
+) -> tuple[str, Values]:
+    """A method's name and the values of its parameters: of all keys but those ``beside`` them."""
     if "name" not in table:
         raise UsageError(f'{what}: a table without a name; write name = "...".')
-    values = {k: v if isinstance(v, list) else [v] for k, v in table.items() if k != "name"}
+    given = {k: v for k, v in table.items() if k not in ("name", *beside)}
+    values = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
     return _of_type(table["name"], str, what), values
 
 
@@ -147,14 +182,20 @@ def amend(
     given: Sequence[str],
     single: Mapping[str, Any],
     seeds: str | None,
+    *,
+    called: str | None = None,
 ) -> None:
     """Lay the command line over a SPEC.toml's plan.
+
+    ``called``: the setting's name, in place of every name that the file gives.
 
     Raises:
         UsageError: there is no defense, or a key names nothing that is part of the run.
     """
     if defenses:
-        plan.defenses = [(name, {}) for name in defenses]
+        plan.defenses, plan.named = [(name, {}) for name in defenses], []
+    if called is not None:
+        plan.name, plan.named = well_formed(called, "--as"), []
     plan.wrappers += [(name, {}) for name in wrappers]
     if single["task"] is not None and single["task"] != plan.task:
         plan.task, plan.task_values = single["task"], {}

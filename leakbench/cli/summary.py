@@ -46,6 +46,8 @@ def tradeoff(settings: Sequence[Setting]) -> None:
     Of the metrics that a reader looks at first; the others say the same in other units.
     """
     named = labels(s.configuration for s in settings)
+    for s in settings:
+        named[s.key] = f"{s.called}: {named[s.key]}" if s.called else named[s.key]
     lines = []
     for setting in sorted(settings, key=lambda s: s.task):
         shown = first([s for s in settings if s.task == setting.task])

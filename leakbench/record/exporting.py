@@ -8,7 +8,8 @@ somebody decides. Left out are
   and their scores;
 * messages that no attacker would have: probes, which nobody sends, and what only an aggregator
   sees;
-* the seed, with which everybody could draw the method's noise again.
+* the seed, with which everybody could draw the method's noise again;
+* the setting's name: who gave it did not give it for others to read, and it may hold the seed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ LEFT_OUT = (
     "messages that only the aggregator sees",
     "the final model and state",
     "attacks, their guesses and scores",
+    "the setting's name: its owner's own words",
     "the seed: in its place stands a number made of the files' hashes",
 )
 GUESSABLE = 2**48  # a seed below is found by training with one after the other
@@ -109,7 +111,8 @@ def _meta(part: RunPart) -> Row:
     )
     shown = {k: meta[k] for k in KEPT if k in meta} | {
         "id": "-".join((*words, f"x{content}")),  # a folder on somebody else's machine
-        "spec": {**spec, "seed": int(content, 16), "attacks": []},
+        "spec": {k: v for k, v in spec.items() if k != "name"}
+        | {"seed": int(content, 16), "attacks": []},
         "command": "",
     }
     return part.described(

@@ -24,6 +24,7 @@ from leakbench.base.files import (
 )
 from leakbench.base.shapes import Shape, checked
 from leakbench.base.spec import canonical, fingerprint
+from leakbench.record.called import BESIDE
 from leakbench.record.columns import Row, typed
 from leakbench.record.placing import GUESS, REPLACING
 from leakbench.record.shapes import AttackJson, RunJson
@@ -237,7 +238,7 @@ def _id_of(meta: Mapping[str, Any]) -> str:
     names = f"{spec['task']['name']}-{spec['defense']['name']}"
     if "export" in meta:
         return f"{meta['id'].rpartition('-x')[0]}-x{fingerprint(meta['files'])}"
-    identity = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    identity = fingerprint({k: v for k, v in spec.items() if k not in ("seed", *BESIDE)})
     return f"{names}-{identity}-s{spec['seed']}"
 
 

@@ -77,6 +77,7 @@ def command(spec: RunSpec) -> str:
     words += _settings("record.", policy)
     for option in ("rounds", "engine", "dtype"):
         words += [f"--{option}", str(getattr(spec, option))]
+    words += ["--as", spec.name] if spec.name else []
     return shlex.join([*words, "--seeds", str(spec.seed), "--record", spec.record.name])
 
 

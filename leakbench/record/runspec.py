@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
@@ -15,6 +15,7 @@ from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.engines import resolve
 from leakbench.federation.task import Task
 from leakbench.record import audited
+from leakbench.record.called import BESIDE, PATTERN, well_formed
 from leakbench.record.policy import Policy
 
 Params = Mapping[str, Any]
@@ -28,7 +29,7 @@ class Choice(Spec):
 
 
 class RunSpec(Spec):
-    """Everything that a run depends on, and the attacks that are to follow it."""
+    """Everything that a run depends on; its setting's name, and the attacks that are to follow."""
 
     task: Choice
     defense: Choice
@@ -38,11 +39,18 @@ class RunSpec(Spec):
     engine: Literal["loop", "fused"]
     dtype: Literal["float32", "float64"] = "float32"
     record: Policy = Policy()
+    name: str = Field("", pattern=PATTERN)  # of the setting, by its user; "" for none
     attacks: tuple[Choice, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _plain(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a name where there is none: such a run's spec is as it always was."""
+        told: dict[str, Any] = dump(self)
+        return {k: v for k, v in told.items() if k != "name" or v}
 
     def identity(self) -> str:
         """Eight hex digits over all that changes the run, except its seed."""
-        return fingerprint(self.model_dump(mode="json", exclude={"seed", "attacks"}))
+        return fingerprint(self.model_dump(mode="json", exclude={"seed", *BESIDE}))
 
     def folder(self) -> str:
         """The name of the run folder."""
@@ -81,8 +89,11 @@ def make_spec(
     dtype: str = "float32",
     record: str | Policy = "standard",
     attacks: Sequence[tuple[str, Params]] = (),
+    called: str = "",
 ) -> RunSpec:
     """A run from names; the user's values win over the task's for the method, over the method's.
+
+    ``called``: the setting's name; "" for none.
 
     Raises:
         UsageError: a name, a field or a value is wrong; the method does not suit the task; the
@@ -118,6 +129,7 @@ def make_spec(
         "engine": resolve(engine, method, wraps),
         "dtype": dtype,
         "record": record.parameters(),
+        "name": well_formed(called, "called") if called else "",
         "attacks": [{"name": n, "params": dict(p)} for n, p in attacks],
     }
     return RunSpec.build(values, "run")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from leakbench.base.shapes import Closed, Count, Name, Place, Round, Sha, Shape, Text
+from leakbench.record.called import PATTERN
 
 ROOMS = ("transcript", "control", "known", "truth")
 Status = Annotated[Text, Field(pattern=r"(?s)^(done|running|guessed|being replaced|failed: .*)$")]
@@ -43,6 +44,7 @@ class _Spec(Shape):
     engine: Name = ""
     dtype: Name = ""
     record: _Policy = _Policy()
+    name: Annotated[str, Field(pattern=PATTERN)] = ""
     attacks: Annotated[list[_Choice], Field(max_length=10_000)] = []
 
 

@@ -14,22 +14,15 @@ import torch
 from torch import Tensor
 
 from leakbench.base import locks, provenance
-from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
-from leakbench.base.files import (
-    digests,
-    read_meta,
-    read_sealed,
-    write_csv,
-    write_sealed,
-    write_tree,
-)
+from leakbench.base.errors import LeakbenchError, MethodError, UsageError
+from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
 from leakbench.federation.task import TaskData
 from leakbench.federation.utility import METRICS
-from leakbench.record import audited, checkpoint, clearing, private_data, rounds
+from leakbench.record import already, audited, checkpoint, clearing, private_data, rounds
 from leakbench.record import origin as origins
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
@@ -102,12 +95,14 @@ def train(
         say(sentence)
     folder = runs / spec.folder()
     now = origins.of(spec, data, where)
-    if _complete(folder, spec, restart=restart):
-        _said(folder, now, say)
+    if already.complete(folder, spec, restart=restart, say=say):
+        already.differences_said(folder, now, say)
         return Trained(folder, skipped=True)
     with locks.training(folder):
-        if not restart and _complete(folder, spec, restart=False):  # somebody else just did it
+        # Somebody else just did it?
+        if not restart and already.complete(folder, spec, restart=False, say=say):
             return Trained(folder, skipped=True)
+        spec = already.with_what_stands_beside(folder, spec, say)
         # If damaged, or another's, that is said before anything is written.
         saved = None if restart else checkpoint.saved(folder)
         begun_by = _begun_by(folder, saved, now, mixed=mixed)
@@ -179,71 +174,6 @@ def _begun_by(
         raise UsageError(origins.refusal(folder, then, now))
     told = {k: v for k, v in then.items() if k != "run"}  # its name holds the seed
     return [*past, {**told, "until": int(tree["federation"]["t"])}]
-
-
-def _said(folder: Path, now: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """A complete run is not trained again; where other code or data made it, that is told."""
-    meta = read_sealed(folder / "run.json")
-    made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
-    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now.get(k, v))]
-    if differs:
-        say(
-            f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"
-            " trains it anew (in Python restart=True)"
-        )
-
-
-def _complete(folder: Path, spec: RunSpec, *, restart: bool) -> bool:
-    """Is this very run there already? Its list of attacks is brought up to date.
-
-    ``restart``: it is not, whatever state it is in, unless the folder holds something else.
-    """
-    if restart and not _readable(folder):
-        return False
-    if not (folder / "run.json").exists():
-        if (folder / "checkpoint").exists():
-            raise BrokenFile(
-                f"{folder} has a checkpoint but no run.json. Delete the folder to train this run"
-                " anew."
-            )
-        return False
-    meta = read_sealed(folder / "run.json")
-    found = meta.get("spec")
-    if not isinstance(found, dict):
-        raise BrokenFile(
-            f"{folder / 'run.json'} is damaged (no 'spec'). Delete the folder to train this run"
-            " anew."
-        )
-    ours = spec.model_dump(mode="json")
-    if {**found, "attacks": None} != {**ours, "attacks": None}:
-        raise UsageError(
-            f"{folder} holds another run (its spec differs). Train into another folder with -o."
-        )
-    if "export" in meta:
-        raise UsageError(
-            f"{folder} is an export of this run, which lacks the truth. Train into another folder"
-            " with -o."
-        )
-    # Attacks would read fewer messages than were sent, and leakage would look smaller than it is.
-    if "excerpt" in meta:
-        raise UsageError(
-            f"{folder} is an excerpt of this run, which lacks a part of what was sent. Train into"
-            " another folder with -o."
-        )
-    if restart or meta.get("status") != "done":
-        return False
-    # A command without attacks keeps those that are stored.
-    if ours["attacks"] and found.get("attacks") != ours["attacks"]:
-        write_sealed(folder / "run.json", {**meta, "spec": ours})
-    return True
-
-
-def _readable(folder: Path) -> bool:
-    """Can it be told what the folder holds?"""
-    try:
-        return "spec" in read_sealed(folder / "run.json")
-    except BrokenFile:
-        return False
 
 
 def _rounds(

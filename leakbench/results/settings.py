@@ -39,6 +39,7 @@ class Setting(Part):
     runs: tuple[Run, ...] = Field((), exclude=True)  # complete ones, by seed
     others: tuple[Run, ...] = Field((), exclude=True)  # failed or not finished
     name: str = ""  # as people read it
+    called: str = ""  # by its user, whatever its parameters; "" for nothing
     index: int = Field(0, exclude=True)  # place among the settings that are shown together
     # The complete runs' utility, every number of every attack on them, and these with `cascade` and
     # `any_attack`, a dead run's flagged.
@@ -202,8 +203,12 @@ def group(runs: Sequence[Run]) -> list[Setting]:
     pooled (and flagged) as long as every seed is there once; a seed that is there twice, with two
     engines, splits them. Recording policies always do: who keeps fewer messages leaks less of them.
 
+    A name that the user gave stands in front of what is read; it neither splits nor pools, and two
+    settings may bear the same.
+
     Raises:
-        UsageError: two runs are the same seed of the same setting.
+        UsageError: two runs are the same seed of the same setting, or two runs of one setting have
+            different names.
     """
     coarse: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -229,10 +234,10 @@ def group(runs: Sequence[Run]) -> list[Setting]:
     out.sort(key=_place)
     methods = {s.family: s.method for s in out}
     names = setting_names([s.configuration for s in out], methods)
-    out = [s.model_copy(update={"name": names[s.key]}) for s in out]
-    shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, s.name))
+    shown = sorted(out, key=lambda s: (s.task, not s.reference, s.family, names[s.key]))
     index = {s.key: i for i, s in enumerate(shown)}
-    return [s.model_copy(update={"index": index[s.key]}) for s in out]
+    told = {s.key: f"{s.called}: {names[s.key]}" if s.called else names[s.key] for s in out}
+    return [s.model_copy(update={"index": index[s.key], "name": told[s.key]}) for s in out]
 
 
 def policy(run: Run) -> dict[str, Any]:
@@ -260,7 +265,24 @@ def _setting(every: Sequence[Run], configuration: Configuration) -> Setting:
     others = [r for r in every if not r.done and r.seed not in by_seed]
     others.sort(key=lambda r: r.seed)
     runs = tuple(by_seed.values())
-    return Setting(configuration=configuration, runs=runs, others=tuple(others))
+    called = _called(every)
+    return Setting(configuration=configuration, runs=runs, others=tuple(others), called=called)
+
+
+def _called(every: Sequence[Run]) -> str:
+    """The one name that runs of a setting have, some of them or all; "" where none has one."""
+    names: dict[str, Run] = {}
+    for run in every:
+        if run.spec.get("name"):
+            names.setdefault(run.spec["name"], run)
+    if len(names) > 1:
+        (one, first), (two, second) = list(names.items())[:2]
+        raise UsageError(
+            f"{first.path} is called {one!r} and {second.path} {two!r}, but they are runs of one"
+            " setting: run the command that trained them again with one --as NAME, which renames"
+            " what is there, or give the runs of one name."
+        )
+    return next(iter(names), "")
 
 
 def _named(run: Run) -> Configuration:

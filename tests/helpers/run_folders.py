@@ -38,7 +38,7 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def called(spec: Mapping[str, Any]) -> str:
     """The name of the folder of a run."""
-    who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "attacks")})
+    who = fingerprint({k: v for k, v in spec.items() if k not in ("seed", "name", "attacks")})
     return f"{spec['task']['name']}-{spec['defense']['name']}-{who}-s{spec['seed']}"
 
 
@@ -58,6 +58,7 @@ def make_run(
     rounds: int = 100,
     audited: int | None = None,
     chosen: Sequence[int] = (),
+    name: str = "",
     **more: Any,
 ) -> Path:
     """A complete run; ``right``: at each evaluation, how many of ``test`` units score 1 (unit i if
@@ -77,6 +78,7 @@ def make_run(
         "record": {"name": "standard"}
         | ({} if audited is None else {"audited": audited})
         | ({"clients": list(chosen)} if chosen else {}),
+        **({"name": name} if name else {}),
         "attacks": [],
     }
     installed = _as_installed(spec)

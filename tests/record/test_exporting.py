@@ -8,6 +8,7 @@ import tarfile
 
 import pytest
 import torch
+from helpers.run_folders import edited
 from helpers.small_runs import FEATURES, again, copied, plugged, trained
 
 from leakbench import api
@@ -153,6 +154,15 @@ def test_the_same_run_gives_the_same_bytes(run, archive, tmp_path):
     moved = copied(run, tmp_path)
     api.export(moved, tmp_path / "moved.tar")
     assert (tmp_path / "moved.tar").read_bytes() == archive.read_bytes()
+
+
+def test_the_setting_s_name_stays_with_its_owner(run, archive, tmp_path):
+    there = copied(run, tmp_path)
+    edited(there.path / "run.json", lambda meta: meta["spec"].update(name="ours-not-yours"))
+    api.export(load(there.path), tmp_path / "named.tar")
+    assert (tmp_path / "named.tar").read_bytes() == archive.read_bytes()
+    assert b"ours-not-yours" not in archive.read_bytes()
+    assert any("the setting's name" in gone for gone in exporting.LEFT_OUT)
 
 
 def test_what_may_be_seen_is_all_there(run, archive, tmp_path):

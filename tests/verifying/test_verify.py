@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 from helpers.run_folders import edited
-from helpers.small_runs import attacked, copied, tree_of
+from helpers.small_runs import TASK, attacked, copied, tree_of
 
 import leakbench
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import digest, read_csv, read_sealed, read_tree, write_csv, write_tree
 from leakbench.base.tree import flat, tmap, unflat
 from leakbench.cli import run as run_cli
@@ -170,6 +170,20 @@ def test_nothing_is_written(copy: Run) -> None:
     before = tree_of(copy.path)
     leakbench.verify(copy, replay=1)
     assert tree_of(copy.path) == before
+
+
+def test_a_run_that_was_renamed_holds_and_a_name_written_in_by_hand_does_not(copy: Run) -> None:
+    how: dict[str, Any] = {"params": {"sigma": 0.3}, "rounds": ROUNDS, "out": copy.path.parent}
+    named = leakbench.train("fedgn", task_params=TASK, device="cpu", called="release", **how)
+    assert named.path == copy.path
+    assert named.spec["name"] == "release"
+    found = leakbench.verify(named)
+    assert differing(found) == set()
+    assert {"run.json", "files"} <= {f.part for f in found if f.outcome == "holds"}
+    text = (copy.path / "run.json").read_text()
+    (copy.path / "run.json").write_text(text.replace('"name": "release"', '"name": "other"'))
+    with pytest.raises(BrokenFile, match="was changed or damaged"):
+        leakbench.verify(copy.path)
 
 
 def test_an_unfinished_run_is_one_sentence(copy: Run) -> None:
