@@ -6,6 +6,7 @@ An entry point names a package; each public module in it is one of them, named a
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
+from leakbench.base import stated
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.interrupts import heed
 
@@ -79,6 +81,41 @@ def names(kind: str) -> dict[str, str]:
                 )
             found[name] = f"{package.__name__}.{module.name}"
     return dict(sorted(found.items()))
+
+
+def docs(kind: str) -> dict[str, str]:
+    """{method name: its module's docstring}, sorted.
+
+    Read off the sources; a method is imported only where its source does not say which class it is.
+
+    Raises:
+        UsageError: as for ``names``; and as for ``load`` of what is imported.
+    """
+    return {name: _doc(kind, name, module) for name, module in names(kind).items()}
+
+
+def _doc(kind: str, name: str, module: str) -> str:
+    try:
+        source = stated.read(module)
+    except stated.Unsaid:
+        source = None
+    if source is not None and len(source.classes) == 1:
+        return source.doc
+    return inspect.getdoc(inspect.getmodule(load(kind, name))) or ""
+
+
+def attribute(kind: str, name: str, attribute: str) -> Any:
+    """A class attribute of a method, without importing it where its source says it.
+
+    Raises:
+        UnknownName, UsageError: as for ``load``.
+    """
+    try:
+        source = stated.read(names(kind)[name])
+        (cls,) = source.classes
+        return stated.attribute(source.name, cls.name, attribute)
+    except (KeyError, ValueError, stated.Unsaid):
+        return getattr(load(kind, name), attribute)
 
 
 def load(kind: str, name: str) -> type[Any]:

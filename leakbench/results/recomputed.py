@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.base.tree import flat
 from leakbench.federation.traffic import AGGREGATOR, SERVER
