@@ -131,7 +131,10 @@ def load(kind: str, name: str) -> type[Any]:
     if name not in known:
         raise UnknownName(_ONE[kind], name, known)
     module = _imported(known[name])
-    public = [v for n, v in vars(module).items() if isinstance(v, type) and not n.startswith("_")]
+    # By type(), not isinstance: that would load a module which waits for its first use.
+    public = [
+        v for n, v in vars(module).items() if issubclass(type(v), type) and not n.startswith("_")
+    ]
     own = [v for v in public if issubclass(v, Spec) and v.__module__ == module.__name__]
     if len(own) != 1:
         raise UsageError(

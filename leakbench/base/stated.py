@@ -21,7 +21,7 @@ class Unsaid(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class ModuleText:
     """The syntax tree of a module.
 
     ``name`` is the module's.
@@ -78,7 +78,7 @@ class Source:
 
 
 @lru_cache(maxsize=256)
-def read(module: str) -> Source:
+def read(module: str) -> ModuleText:
     """The source of ``module``; only the packages that it lies in are imported.
 
     Raises:
@@ -92,10 +92,10 @@ def read(module: str) -> Source:
         raise Unsaid(module) from error
     if spec is None or tree is None:
         raise Unsaid(module)
-    return Source(module, spec.parent or "", tree)
+    return ModuleText(module, spec.parent or "", tree)
 
 
-def defined(module: str, name: str) -> tuple[Source, ast.stmt]:
+def defined(module: str, name: str) -> tuple[ModuleText, ast.stmt]:
     """Where ``name`` of ``module`` is defined, through whatever modules it was imported.
 
     Raises:
@@ -153,7 +153,7 @@ def attribute(module: str, cls: str, name: str) -> Any:
     return attribute(source.name, node.bases[0].id, name)
 
 
-def _value(source: Source, node: ast.expr | None) -> Any:
+def _value(source: ModuleText, node: ast.expr | None) -> Any:
     if isinstance(node, ast.Starred):
         return _value(source, node.value)
     if isinstance(node, ast.Tuple):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from leakbench.base import Rng, UsageError, shared
-from leakbench.base.lazy import torch
+from leakbench.base import Rng, UsageError, shared, torch
 from leakbench.data import Labelled, flip, image_sets, rotate
 from leakbench.federation import Examples, Task, TaskData, one_class_each
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from leakbench.base import UsageError
-from leakbench.base.lazy import torch
+from leakbench.base import UsageError, torch
 from leakbench.data import Rule, marker, splits
 from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padded
 

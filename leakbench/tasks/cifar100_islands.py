@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.base import shared
-from leakbench.base.lazy import torch
+from leakbench.base import shared, torch
 from leakbench.data import Labelled, image_sets
 from leakbench.tasks._image_task import AUX, ImageTask
 from leakbench.tasks._split_task import IMAGE_MARKER, SplitTask

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from leakbench.base import shared
-from leakbench.base.lazy import torch
+from leakbench.base import shared, torch
 from leakbench.data import sklearn_digits, split
 from leakbench.federation import Examples, Task, TaskData, one_class_each
 

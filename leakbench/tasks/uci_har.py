@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.base import UsageError, shared
-from leakbench.base.lazy import torch
+from leakbench.base import UsageError, shared, torch
 from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
 from leakbench.federation import Examples, TaskData
