@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,18 @@ def _points(
     return tuple(sorted(look(group=group), key=lambda p: (p.value, p.name)))
 
 
+@lru_cache(maxsize=64)
+def _files(folders: tuple[str, ...], _when: tuple[int, ...]) -> tuple[str, ...]:
+    """The public modules in a package's folders."""
+    found = [module for module in pkgutil.iter_modules(folders) if not module.ispkg]
+    return tuple(module.name for module in found if not module.name.startswith("_"))
+
+
+def _changed(folders: Iterable[str]) -> tuple[int, ...]:
+    """When a file was last added to or taken from each of them, as Python's own imports ask."""
+    return tuple(Path(f).stat().st_mtime_ns if Path(f).is_dir() else 0 for f in folders)
+
+
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -70,16 +83,14 @@ def names(kind: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for package in _packages(kind):
-        for module in pkgutil.iter_modules(package.__path__):
-            if module.name.startswith("_") or module.ispkg:
-                continue
-            name = module.name.replace("_", "-") if kind == "tasks" else module.name
+        for module in _files(tuple(package.__path__), _changed(package.__path__)):
+            name = module.replace("_", "-") if kind == "tasks" else module
             if name in found:
                 raise UsageError(
                     f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and"
                     f" {package.__name__}; rename one of the files."
                 )
-            found[name] = f"{package.__name__}.{module.name}"
+            found[name] = f"{package.__name__}.{module}"
     return dict(sorted(found.items()))
 
 
