@@ -245,8 +245,7 @@ def read_tree(path: Path) -> tuple[Tree, Any]:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a file of ``write_tree`` as numpy's, by their names: for this no torch is
-    loaded.
+    """The tensors of a file of ``write_tree``, by their names, as numpy's: torch is not loaded.
 
     Raises:
         BrokenFile: it is missing, cut, or not ours.

@@ -77,7 +77,6 @@ class ModuleText:
         return below, next(a.name for a in node.names if name == (a.asname or a.name))
 
 
-@lru_cache(maxsize=256)
 def read(module: str) -> ModuleText:
     """The source of ``module``; only the packages that it lies in are imported.
 
@@ -87,12 +86,17 @@ def read(module: str) -> ModuleText:
     try:
         spec = find_spec(module)
         text = spec.loader.get_source(module) if spec and spec.loader else None  # type: ignore[attr-defined]
-        tree = ast.parse(text) if text is not None else None
+        tree = _parsed(text) if text is not None else None
     except (ImportError, ValueError, SyntaxError, AttributeError) as error:
         raise Unsaid(module) from error
     if spec is None or tree is None:
         raise Unsaid(module)
     return ModuleText(module, spec.parent or "", tree)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def defined(module: str, name: str) -> tuple[ModuleText, ast.stmt]:
