@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Messages after which a weight has halved; 0 is the newest message alone.
 HALVES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, math.inf)
@@ -60,5 +62,6 @@ def _error(sent: Tensor, half: float, cosine: bool) -> float:
     share = torch.where(age >= 0, weights(age.clamp(min=0), half), 0.0)
     known, came = (share / share.sum(1, keepdim=True)) @ sent, sent[start:]
     if cosine:
-        return -float((normalize(known, dim=-1) * normalize(came, dim=-1)).sum(-1).mean())
+        unit = torch.nn.functional.normalize
+        return -float((unit(known, dim=-1) * unit(came, dim=-1)).sum(-1).mean())
     return float((known - came).square().sum(-1).mean())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from leakbench.attacking import Attack, Guess, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import party
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNKNOWN = -1  # the round in which a proxy was sent, where that cannot be told
 
@@ -100,5 +102,5 @@ class FromMeans(FromProxies):
 def banks(view: View) -> list[Proxy]:
     """The banks (clients, dim) that the server broadcast and the observer saw, oldest first."""
     sent = view.messages("prototype", sender="server")
-    found = [m for m in sent if m.receiver == "client/*" and isinstance(m.payload, Tensor)]
+    found = [m for m in sent if m.receiver == "client/*" and isinstance(m.payload, torch.Tensor)]
     return [Proxy(m.round, m.payload) for m in found if m.payload.ndim == 2]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._fading import CLIENTS, ages, weights
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # How much the squared distances are trusted against the mean, in squares of the distance: what
 # moves between two messages is in them, too. Infinite is the mean alone.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from leakbench.attacking import Attack, Guess, Metric, ThreatModel, View
+from leakbench.base import torch
 from leakbench.metrics import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class DistanceCorrelation(Attack):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import SERVER
 from leakbench.metrics import EXPOSURE, EXPOSURE_UNDIRECTED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PASSED_ON = ("features", "mean_data", "data")
 """The kinds of which a server can pass on to clients what other clients sent."""

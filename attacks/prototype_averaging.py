@@ -6,15 +6,16 @@ What stays points to the prototype.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attacks._fading import faded, reach
 from attacks._proxies import FromMeans, Proxy
 from leakbench import Guess, Metric, View
+from leakbench.base import torch
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PrototypeAveraging(FromMeans):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from attacks._fading import CLIENTS, faded, reach
 from attacks._proxies import FromMeans
 from attacks.prototype_averaging import vectors
 from leakbench.attacking import Guess, Metric, Outline, View
+from leakbench.base import torch
 from leakbench.metrics import P_LEAK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LEAST = 10.0  # messages over which a mean reaches at least
 

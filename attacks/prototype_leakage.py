@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import Net
 from leakbench.metrics import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE, likeness
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PrototypeLeakage(Attack):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks._fading import reach
 from attacks._proxies import FromProxies, banks
 from attacks._spheres import common_point, trust
 from leakbench.attacking import Guess, Metric, Outline, View
+from leakbench.base import torch
 from leakbench.metrics import CENTRE_ERROR, P_LEAK, PROTOTYPE_COSINE
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ShownSpheres(NamedTuple):

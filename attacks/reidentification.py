@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn.functional import normalize
 
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.base import UsageError
+from leakbench.base import UsageError, torch
 from leakbench.federation import SERVER
 from leakbench.metrics import REIDENTIFIED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What a pair of examples with different labels, or an example without a partner, costs: the largest
 # distance.
@@ -208,7 +208,9 @@ def _moments(sets: Sets) -> tuple[Tensor, Tensor] | None:
 def _standard(shared: Shared, moments: tuple[Tensor, Tensor]) -> Shared:
     """Rows standardised and brought to length 1; a row without anything left stays 0."""
     mean, scale = moments
-    return Shared(normalize((shared.x.double() - mean) * scale, dim=1), shared.y)
+    return Shared(
+        torch.nn.functional.normalize((shared.x.double() - mean) * scale, dim=1), shared.y
+    )
 
 
 def _more_than_once(values: Tensor) -> Tensor:

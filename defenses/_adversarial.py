@@ -6,9 +6,12 @@ FedAA's adversarial examples (Eq. 4), for its server and for its attacker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def search(fits: Callable[[Tensor], Tensor], x0: Tensor, *, steps: int) -> Tensor:

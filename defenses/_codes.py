@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @lru_cache

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 LEAST = 1e-7  # inside the released code's roots
 

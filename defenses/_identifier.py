@@ -8,13 +8,14 @@ once: their losses do not touch each other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import torch
-from torch import Tensor, nn
+from leakbench.base import Rng, torch
 
-from leakbench.base import Rng
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Identifier = dict[str, Tensor]
+Identifier: TypeAlias = "dict[str, Tensor]"
 BETAS = (0.5, 0.9)  # of Adam, Section 4.1
 
 
@@ -42,7 +43,7 @@ def loss(logits: Tensor, own: Tensor) -> Tensor:
         logits: (M, n).
         own: (M, n) bool, both kinds in every row.
     """
-    mine, theirs = nn.functional.softplus(-logits), nn.functional.softplus(logits)
+    mine, theirs = torch.nn.functional.softplus(-logits), torch.nn.functional.softplus(logits)
     return (mine * own).sum(1) / own.sum(1) + (theirs * ~own).sum(1) / (~own).sum(1)
 
 

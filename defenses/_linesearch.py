@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 ARMIJO, WOLFE = 1e-4, 0.9
 STILL = 1e-9  # a bracket shorter than this is not searched any more

@@ -11,11 +11,13 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from defenses._linesearch import STILL, LineSearch, Point, strong_wolfe
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 HISTORY = 10  # as in the reference; so is FLAT, of the gradient's largest number
 FLAT = 1e-7
@@ -24,7 +26,7 @@ FLAT = 1e-7
 # (benchmarks/fedaa_phases.py).
 SMALL = 2**19
 
-Fits = Callable[[Tensor], Tensor]
+Fits: TypeAlias = "Callable[[Tensor], Tensor]"
 
 
 def faster(starts: Sequence[Tensor], weights: int) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, unit
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class OwnPrototype(Defense):

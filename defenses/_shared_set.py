@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import torch
-
 from defenses._local_epochs import LocalEpochs
 from leakbench import Client, Sent, Server
+from leakbench.base import torch
 from leakbench.federation import Choreography
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from leakbench import Batch, Client, Defense, Facts, Net
+from leakbench.base import torch
 from leakbench.federation import Choreography
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 CHUNK = 500  # images at a time
 

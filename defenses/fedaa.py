@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from defenses import _identifier, _lockstep
 from defenses._adversarial import search
@@ -15,8 +13,11 @@ from defenses.fedavg import FedAvg
 from defenses.fedprox import FedProx
 from defenses.moon import MOON
 from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
-from leakbench.base import Tree, each_row, row, stack
+from leakbench.base import Tree, each_row, row, stack, torch
 from leakbench.federation import Choreography
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
 
@@ -159,7 +160,7 @@ class FedAA(ElevenEpochs):
         if "identifier" not in me.inbox:
             return value
         logit = _identifier.logit(me.inbox["identifier"], net.features(batch.x))
-        return value + self.eta3 * nn.functional.softplus(logit).mean()
+        return value + self.eta3 * torch.nn.functional.softplus(logit).mean()
 
     def uplink(self, me: Client) -> Sent:
         return self.base.uplink(me)
@@ -167,7 +168,7 @@ class FedAA(ElevenEpochs):
     # the server's optimisation --------------------------------------------------------------------
     def fits(self, net: Net, x: Tensor, y: Tensor, *, weights: dict[str, Tensor]) -> Tensor:
         """J(T(F(x)), y) of each example, (n,), under ``weights``."""
-        return nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
+        return torch.nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
 
     def made(self, net: Net, weights: dict[str, Tensor], labels: Tensor, noise: Tensor) -> Batch:
         """Eq. 4: ``examples`` inputs for each of ``labels`` (L,).

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from defenses._prototypes import Prototypes
 from leakbench import Batch, Client, Each, Net, Sent, Server, UsageError, unit
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAwS(Prototypes):

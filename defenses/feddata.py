@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from defenses._shared_set import SharedSet
 from leakbench import Batch, Client, Net, Sent
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedData(SharedSet):
@@ -44,7 +46,7 @@ class FedData(SharedSet):
         some = me.rng.integers("shared", len(me.inbox["labels"]), self.shared_batch)
         x = torch.cat([batch.x, me.inbox["data"][some]])
         y = torch.cat([batch.y, me.inbox["labels"][some]])
-        return nn.functional.cross_entropy(net(x), y)
+        return torch.nn.functional.cross_entropy(net(x), y)
 
     def inputs(self, me: Client) -> dict[str, Any]:
         return {"data": me.data.x[self._some(me)]}

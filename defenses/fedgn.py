@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field
-from torch import Tensor
 
 from defenses._prototypes import Prototypes
 from leakbench import Client, unit
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedGN(Prototypes):

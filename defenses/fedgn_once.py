@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from defenses.fedgn import FedGN
 from leakbench import Client
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedGNOnce(FedGN):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from defenses._prototypes import Prototypes
 from leakbench import Client, Server, UsageError, others, unit
+from leakbench.base import torch
 from leakbench.federation import Mixture
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedHide(Prototypes):

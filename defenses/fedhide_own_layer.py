@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
-from torch import nn
 
 from defenses.fedhide import FedHide
 from leakbench import Facts, UsageError
 from leakbench.models import last_layer
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _MARK = "stays_with_the_client"
 

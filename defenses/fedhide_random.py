@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field
-from torch import Tensor
 
 from defenses.fedhide import FedHide
 from leakbench import Client, Server, UsageError
 from leakbench.federation import Mixture
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedHideRandom(FedHide):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from leakbench import Batch, Client, Defense, Net, Sent, Server, Tree, others, unit
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 500  # images at a time
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
-from torch import Tensor
 
 from defenses._mixing import mix, one_hot, soft_cross_entropy
 from defenses._shared_set import SharedSet
 from leakbench import Batch, Client, Net, Sent
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedMix(SharedSet):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from leakbench import Batch, Client, Defense, Net
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedProx(Defense):

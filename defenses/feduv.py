@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from defenses import _codes
 from leakbench import Batch, Client, Defense, Facts, Net, Tree, UsageError
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class FedUV(Defense):
@@ -61,7 +63,7 @@ class FedUV(Defense):
                 f" {facts.clients} clients take {_bits(facts.clients)}."
             )
         self.generator()  # made once, and before there are parties
-        module.add_module("code", nn.Linear(facts.dim, self.length, bias=False))
+        module.add_module("code", torch.nn.Linear(facts.dim, self.length, bias=False))
         return module
 
     @property

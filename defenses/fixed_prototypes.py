@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from defenses._prototypes import OwnPrototype
 from leakbench import Batch, Client, Net, Tree, unit
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FixedPrototypes(OwnPrototype):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from defenses._correlation import LOSSES
 from defenses._distillation import divergence
 from defenses._local_epochs import LocalEpochs
 from defenses._mixing import mix, one_hot, soft_cross_entropy
 from leakbench import Batch, Client, Net, Sent, Server
+from leakbench.base import torch
 from leakbench.federation import Choreography
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FLea(LocalEpochs):
@@ -108,7 +110,7 @@ class FLea(LocalEpochs):
     def _released(self, net: Net, batch: Batch, f: Tensor, me: Client) -> Tensor:
         """All but L_dec of the released code's loss; ``lam1`` weighs its KL, too."""
         local, glob = self._logits(net, f, me)
-        own = nn.functional.cross_entropy(local, batch.y)
+        own = torch.nn.functional.cross_entropy(local, batch.y)
         if "features" not in me.inbox:
             return own + self.lam1 / 2 * divergence(glob, local)
         mixed, y, partner = self._mixed(f, one_hot(batch.y, me.facts.classes, batch.x), me)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from defenses._eleven_epochs import ElevenEpochs
 from leakbench import Batch, Client, Facts, Net, Sent, UsageError
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class MOON(ElevenEpochs):
@@ -48,15 +50,19 @@ class MOON(ElevenEpochs):
             return module
         stage = [n for n, _ in module.named_children()][-1]
         *front, last = _layers(module.get_submodule(stage))
-        if not isinstance(last, nn.Linear):
+        if not isinstance(last, torch.nn.Linear):
             raise UsageError(
                 "moon: a projection stands before a linear head, which this network lacks; use"
                 " projection=0."
             )
         wide = last.in_features
-        projection = (nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, self.projection))
-        module.set_submodule(stage, nn.Sequential(*front, *projection))
-        module.add_module("logits", nn.Linear(self.projection, last.out_features))
+        projection = (
+            torch.nn.Linear(wide, wide),
+            torch.nn.ReLU(),
+            torch.nn.Linear(wide, self.projection),
+        )
+        module.set_submodule(stage, torch.nn.Sequential(*front, *projection))
+        module.add_module("logits", torch.nn.Linear(self.projection, last.out_features))
         return module
 
     def start(self, me: Client) -> None:
@@ -66,7 +72,7 @@ class MOON(ElevenEpochs):
         z = net.features(batch.x)
         near = torch.cosine_similarity(z, net.features(batch.x, weights=me.inbox["model"]))
         far = torch.cosine_similarity(z, net.features(batch.x, weights=me.state["previous"]))
-        contrast = nn.functional.softplus((far - near) / self.temperature).mean()
+        contrast = torch.nn.functional.softplus((far - near) / self.temperature).mean()
         return super().loss(net, batch, me) + self.mu * contrast
 
     def uplink(self, me: Client) -> Sent:

@@ -10,15 +10,16 @@ part at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, tmap
 from leakbench.federation.task import Examples
 from leakbench.record.messages import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Lent:
@@ -31,7 +32,7 @@ class Lent:
 
     def tensors(self, what: str, kept: Tree) -> Tree:
         """A copy of a tensor, or of a dict of them, of the attack's own."""
-        own = tmap(Tensor.clone, kept)
+        own = tmap(torch.Tensor.clone, kept)
         self._tensors.append((what, own, kept))
         return own
 
@@ -95,7 +96,7 @@ def _same(own: Any, kept: Tree) -> bool:
         if not isinstance(own, dict) or own.keys() != kept.keys():
             return False
         return all(_same(own[k], kept[k]) for k in kept)
-    if not isinstance(own, Tensor) or (own.shape, own.dtype) != (kept.shape, kept.dtype):
+    if not isinstance(own, torch.Tensor) or (own.shape, own.dtype) != (kept.shape, kept.dtype):
         return False
     own = own.detach().to(kept.device)
     return torch.equal(own, kept) or torch.equal(_bytes(own), _bytes(kept))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
-
 from leakbench.attacking.source import Source, passed
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from leakbench.attacking.view import ThreatModel
 
 

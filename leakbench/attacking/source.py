@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from torch import Tensor, nn
-
+from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Source(Protocol):

@@ -8,20 +8,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from leakbench.attacking.lent import Lent
 from leakbench.attacking.source import Source, passed
 from leakbench.base.errors import ThreatViolation, UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.traffic import party
 from leakbench.record.messages import KINDS, Message
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Rung = Literal["paper", "transcript", "method", "public"]
 Knowledge = Literal[

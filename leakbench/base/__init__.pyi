@@ -7,6 +7,7 @@ from .errors import UnknownName as UnknownName
 from .errors import UsageError as UsageError
 from .files import write_bytes as write_bytes
 from .files import write_json as write_json
+from .lazy import torch as torch
 from .meaning import Meaning as Meaning
 from .meaning import Topic as Topic
 from .printable_text import one_line as one_line

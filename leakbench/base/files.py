@@ -18,6 +18,8 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.interrupts import heed, undisturbed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from leakbench.base.tree import Tree
 
 SCHEMA = 1
@@ -222,7 +224,7 @@ def write_tree(path: Path, tree: Tree, meta: Mapping[str, Any], *, sync: bool = 
 
 def read_meta(path: Path) -> Any:
     """The `leakbench` entry of a safetensors header, without reading its tensors."""
-    return _open(path, tensors=False)[1]
+    return _open(path, "np", names=())[1]
 
 
 def read_tree(path: Path) -> tuple[Tree, Any]:
@@ -231,28 +233,41 @@ def read_tree(path: Path) -> tuple[Tree, Any]:
     Raises:
         BrokenFile: it is missing, cut, or not ours.
     """
-    return _open(path, tensors=True)
-
-
-def _open(path: Path, *, tensors: bool) -> tuple[Tree, Any]:
-    from safetensors import SafetensorError, safe_open
-
     from leakbench.base.tree import unflat
 
-    plain(path)
+    leaves, meta = _open(path, "pt")
     try:
-        with undisturbed(), safe_open(path, "pt") as file:
-            names = file.keys() if tensors else []
-            leaves = {name: file.get_tensor(name) for name in names}
-            meta = _parsed((file.metadata() or {})["leakbench"])
-        tree = unflat(leaves)
-    except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
-        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+        return unflat(leaves), meta
     except (AttributeError, IndexError, TypeError):
         raise BrokenFile(
             f"{path} is damaged (a tensor is named like a group). Make it again."
         ) from None
-    return tree, meta
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of a file of ``write_tree``, by their names, as numpy's: torch is not loaded.
+
+    Raises:
+        BrokenFile: it is missing, cut, or not ours.
+    """
+    return _open(path, "np")[0]
+
+
+def _open(
+    path: Path, framework: str, names: tuple[str, ...] | None = None
+) -> tuple[dict[str, Any], Any]:
+    """Its tensors, all or those of ``names``, and the `leakbench` entry of its header."""
+    from safetensors import SafetensorError, safe_open
+
+    plain(path)
+    try:
+        with undisturbed(), safe_open(path, framework) as file:
+            wanted = file.keys() if names is None else names
+            leaves = {name: file.get_tensor(name) for name in wanted}
+            meta = _parsed((file.metadata() or {})["leakbench"])
+    except (SafetensorError, OSError, KeyError, ValueError, RecursionError, TypeError) as error:
+        raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    return leaves, meta
 
 
 def digest(path: Path) -> str:

@@ -6,14 +6,17 @@ An entry point names a package; each public module in it is one of them, named a
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from leakbench.base import stated
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.interrupts import heed
 
@@ -49,6 +52,18 @@ def _points(
     return tuple(sorted(look(group=group), key=lambda p: (p.value, p.name)))
 
 
+@lru_cache(maxsize=64)
+def _files(folders: tuple[str, ...], _when: tuple[int, ...]) -> tuple[str, ...]:
+    """The public modules in a package's folders."""
+    found = [module for module in pkgutil.iter_modules(folders) if not module.ispkg]
+    return tuple(module.name for module in found if not module.name.startswith("_"))
+
+
+def _changed(folders: Iterable[str]) -> tuple[int, ...]:
+    """When a file was last added to or taken from each of them, as Python's own imports ask."""
+    return tuple(Path(f).stat().st_mtime_ns if Path(f).is_dir() else 0 for f in folders)
+
+
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -68,17 +83,50 @@ def names(kind: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for package in _packages(kind):
-        for module in pkgutil.iter_modules(package.__path__):
-            if module.name.startswith("_") or module.ispkg:
-                continue
-            name = module.name.replace("_", "-") if kind == "tasks" else module.name
+        for module in _files(tuple(package.__path__), _changed(package.__path__)):
+            name = module.replace("_", "-") if kind == "tasks" else module
             if name in found:
                 raise UsageError(
                     f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and"
                     f" {package.__name__}; rename one of the files."
                 )
-            found[name] = f"{package.__name__}.{module.name}"
+            found[name] = f"{package.__name__}.{module}"
     return dict(sorted(found.items()))
+
+
+def docs(kind: str) -> dict[str, str]:
+    """{method name: its module's docstring}, sorted.
+
+    Read off the sources; a method is imported only where its source does not say which class it is.
+
+    Raises:
+        UsageError: as for ``names``; and as for ``load`` of what is imported.
+    """
+    return {name: _doc(kind, name, module) for name, module in names(kind).items()}
+
+
+def _doc(kind: str, name: str, module: str) -> str:
+    try:
+        source = stated.read(module)
+    except stated.Unsaid:
+        source = None
+    if source is not None and len(source.classes) == 1:
+        return source.doc
+    return inspect.getdoc(inspect.getmodule(load(kind, name))) or ""
+
+
+def attribute(kind: str, name: str, attribute: str) -> Any:
+    """A class attribute of a method, without importing it where its source says it.
+
+    Raises:
+        UnknownName, UsageError: as for ``load``.
+    """
+    try:
+        source = stated.read(names(kind)[name])
+        (cls,) = source.classes
+        return stated.attribute(source.name, cls.name, attribute)
+    except (KeyError, ValueError, stated.Unsaid):
+        return getattr(load(kind, name), attribute)
 
 
 def load(kind: str, name: str) -> type[Any]:
@@ -94,7 +142,10 @@ def load(kind: str, name: str) -> type[Any]:
     if name not in known:
         raise UnknownName(_ONE[kind], name, known)
     module = _imported(known[name])
-    public = [v for n, v in vars(module).items() if isinstance(v, type) and not n.startswith("_")]
+    # By type(), not isinstance: that would load a module which waits for its first use.
+    public = [
+        v for n, v in vars(module).items() if issubclass(type(v), type) and not n.startswith("_")
+    ]
     own = [v for v in public if issubclass(v, Spec) and v.__module__ == module.__name__]
     if len(own) != 1:
         raise UsageError(

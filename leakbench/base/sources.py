@@ -60,9 +60,17 @@ def _imports(name: str, path: Path, _changed: int) -> tuple[str, ...]:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):  # its bytes count; nobody can run it
         return ()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         out += [found for found in _named(node, package) if found.split(".")[0] == own]
     return tuple(dict.fromkeys(out))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below ``node``: an import is one, so expressions need not be searched."""
+    for below in ast.iter_child_nodes(node):
+        if isinstance(below, ast.stmt | ast.excepthandler | ast.match_case):
+            yield below
+            yield from _statements(below)
 
 
 def _named(node: ast.AST, package: str) -> Iterator[str]:

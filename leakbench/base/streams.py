@@ -12,9 +12,12 @@ import hashlib
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 SHARED = -1  # the party number of draws that belong to nobody, and of the server
@@ -123,10 +126,14 @@ class Rng:
 def shared(
     seed: int,
     domain: str,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | None = None,
     *,
     round: int = 0,
     device: torch.device | str = "cpu",
 ) -> Rng:
-    """Dice that belong to no client: selection, initial weights, audits, splits."""
-    return Rng(seed, domain, torch.tensor(SHARED, device=device), dtype, round=round)
+    """Dice that belong to no client: selection, initial weights, audits, splits.
+
+    ``dtype``: of real numbers, float64 if None.
+    """
+    real = torch.float64 if dtype is None else dtype
+    return Rng(seed, domain, torch.tensor(SHARED, device=device), real, round=round)

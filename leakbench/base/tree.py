@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.func import vmap
+from leakbench.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Tensor | dict[str, Tree]; Any, because a recursive union costs a cast at every use.
 Tree = Any
@@ -71,7 +72,7 @@ def each_row(f: Callable[[Tree], Tree], tree: Tree) -> Tree:
         left = iter(rows)
         return f(tmap(lambda _: next(left), tree))
 
-    return vmap(on_rows)(*leaves)
+    return torch.func.vmap(on_rows)(*leaves)
 
 
 def nbytes(tree: Tree) -> int:

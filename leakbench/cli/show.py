@@ -8,7 +8,7 @@ import math
 import shlex
 from typing import Any
 
-from leakbench.base import registry
+from leakbench.base import registry, stated
 from leakbench.base.errors import UnknownName, UsageError, suggestion
 from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, emit_json
@@ -17,6 +17,7 @@ _LISTS = (
     *("paper", "shares", "threat", "metrics", "covers", "tables"),
     *("measures", "question", "spoken", "margin"),
 )
+MODELS = "leakbench.models.networks"
 KINDS = ("defenses", "attacks", "tasks", "metrics", "models", "reports", "wrappers")
 
 
@@ -39,18 +40,17 @@ def listing(kind: str | None, *, as_json: bool) -> int:
 
 def _lines(kind: str) -> dict[str, str]:
     if kind == "models":
-        from leakbench.models.networks import MODELS
-
-        return {name: _first(f) for name, f in sorted(MODELS.items())}
+        functions = sorted(stated.entries(MODELS, "MODELS").items())
+        return {name: _first(stated.doc_of(MODELS, own)) for name, own in functions}
     if kind == "metrics":
         return {name: _read(m) for name, m in _metrics().items()}
-    return {name: _first(registry.load(kind, name)) for name in registry.names(kind)}
+    return {name: _first(doc) for name, doc in registry.docs(kind).items()}
 
 
 def _metrics() -> dict[str, Meaning]:
     """What every metric of every attack means, sorted by name."""
-    loaded = [registry.load("attacks", name) for name in registry.names("attacks")]
-    found = {m.name: m.meaning for attack in loaded for m in attack.metrics}
+    every = [registry.attribute("attacks", name, "metrics") for name in registry.names("attacks")]
+    found = {m.name: m.meaning for metrics in every for m in metrics}
     return dict(sorted(found.items()))
 
 
@@ -59,11 +59,9 @@ def _read(m: Meaning) -> str:
     return f"{m.heading}: per {m.unit}, {low:g} to {high:g}, leaks {m.direction}"
 
 
-def _first(thing: Any) -> str:
-    """The first sentence of its module's docstring, or of its own."""
-    module = inspect.getmodule(thing)
-    text = (inspect.getdoc(module) if inspect.isclass(thing) else inspect.getdoc(thing)) or ""
-    return _plain(" ".join(text.split("\n\n")[0].split()))
+def _first(doc: str) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return _plain(" ".join(doc.split("\n\n")[0].split()))
 
 
 def _plain(text: str) -> str:

@@ -6,11 +6,13 @@ One of its own for each image, the same on every device and engine. Images are x
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn.functional import grid_sample
+from typing import TYPE_CHECKING
 
+from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def flip(x: Tensor, rng: Rng) -> Tensor:
@@ -38,7 +40,8 @@ def turned(x: Tensor, angle: Tensor) -> Tensor:
     across = a.cos() * right - a.sin() * down * height / breadth
     along = a.sin() * right * breadth / height + a.cos() * down
     grid = torch.stack([across, along], -1)
-    out = grid_sample(flat, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    sample = torch.nn.functional.grid_sample
+    out = sample(flat, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
     return out.view(x.shape)
 
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.lazy import torch
 from leakbench.data import official
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = "UCI HAR Dataset"
 PAGE = "Human Activity Recognition Using Smartphones"  # what UCI's page is called

@@ -14,17 +14,20 @@ from collections.abc import Callable
 from io import BufferedIOBase
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from leakbench.base.errors import BrokenFile
+from leakbench.base.lazy import torch
 
-Labelled = tuple[Tensor, Tensor]  # images (n, C, H, W) uint8, classes (n,) int64
-Reader = Callable[[list[Path]], Labelled]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# images (n, C, H, W) uint8, classes (n,) int64
+Labelled: TypeAlias = "tuple[Tensor, Tensor]"
+Reader: TypeAlias = "Callable[[list[Path]], Labelled]"
 
 _CORES = ("numpy.core", "numpy._core")  # numpy 1's name and numpy 2's
 

@@ -5,11 +5,14 @@ One function makes both the clients' data and the attacker's marked copies of au
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KINDS = ("square", "bump")
 

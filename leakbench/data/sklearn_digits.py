@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.data import official
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TEST, AUX = 40, 30  # of each class; the rest, 104 to 113, is for training
 

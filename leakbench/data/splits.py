@@ -7,13 +7,14 @@ was given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng, shared
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rule = Literal["class", "qua", "dir", "iid", "shards"]
 LEAST = 2  # examples of every client under Dir(mu)

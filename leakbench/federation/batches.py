@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
-import torch
-from torch import Tensor
-
+from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.federation.parties import Batch
 from leakbench.federation.task import TaskData
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 # Images (*party, B, ...) and the step's dice -> images of the same shape.
-Augment = Callable[[Tensor, Rng], Tensor]
+Augment: TypeAlias = "Callable[[Tensor, Rng], Tensor]"
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,17 @@ attackers replay it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
+from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.tree import Tree
 from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Sent = Mapping[str, Any] | None
 # How papers write what parameters spell out.
@@ -159,7 +161,7 @@ class Defense(Spec):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor."""
-        return nn.functional.cross_entropy(net(batch.x), batch.y)
+        return torch.nn.functional.cross_entropy(net(batch.x), batch.y)
 
     def uplink(self, me: Client) -> Sent:
         """Client to server, after local training, besides the update that ``fed.train`` sends."""

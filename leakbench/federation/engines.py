@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from leakbench.base.errors import UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
@@ -23,6 +21,9 @@ from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
 from leakbench.federation.party_runner import PartyRunner
 from leakbench.federation.task import TaskData
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Engine = Literal["loop", "fused"]
 GROUP = 2**18  # input numbers of one backward pass on a CPU: 80 images of 3x32x32

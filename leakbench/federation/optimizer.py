@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Optimizer:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
-from leakbench.models.stages import Stages
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Each:
 
 def modal(module: nn.Module) -> list[nn.Module]:
     """The submodules that behave differently in training."""
-    kinds = nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd
+    kinds = torch.nn.modules.batchnorm._BatchNorm | torch.nn.modules.dropout._DropoutNd
     return [m for m in module.modules() if isinstance(m, kinds)]
 
 
@@ -92,10 +91,10 @@ class Net:
                 " leakbench.models.Stages."
             )
         if weights is None:
-            return functional_call(self.module, dict(self.weights), (x,), cut)
+            return torch.func.functional_call(self.module, dict(self.weights), (x,), cut)
         # Else BatchNorm would write into the other model's buffers.
         with training(self.module, False):
-            return functional_call(self.module, {**self.weights, **weights}, (x,), cut)
+            return torch.func.functional_call(self.module, {**self.weights, **weights}, (x,), cut)
 
     @property
     def extractor(self) -> str:
@@ -104,6 +103,8 @@ class Net:
         Raises:
             MethodError: the network is not made of stages, or of one only.
         """
+        from leakbench.models.stages import Stages
+
         names = [n for n, _ in self.module.named_children()]
         if not isinstance(self.module, Stages) or len(names) < 2:
             raise MethodError(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server, training
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Inbox(dict[str, Any]):

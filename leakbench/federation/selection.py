@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
+from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.federation.defense import Defense
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def round_size(method: Defense, clients: int) -> int:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.models.networks import MODELS, Stages
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leakbench.models.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Examples:
     # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in [0, 1] (sensors: standardised).
     stored: Tensor
     y: Tensor  # (n,) int64
-    dtype: torch.dtype = torch.float64  # of the floats that are made of ``stored``
+    # Of the floats that are made of ``stored``.
+    dtype: torch.dtype = field(default_factory=lambda: torch.float64)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -165,6 +169,8 @@ class Task(Spec):
         Raises:
             UsageError: there is no such model.
         """
+        from leakbench.models.networks import MODELS
+
         if self.model not in MODELS:
             raise UsageError(
                 f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}"

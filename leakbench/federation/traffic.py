@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, flat, nbytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SERVER, AGGREGATOR = -1, -2
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.statistics.intervals import Estimate, Seed, estimate, pool
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNIT = "test image"
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _radius(answer: Answer) -> float:

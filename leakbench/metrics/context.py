@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
@@ -17,6 +16,9 @@ from leakbench.base.meaning import Meaning
 from leakbench.base.streams import shared
 from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 AIM = 0.9
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 from functools import partial
 
-import torch
-
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer

@@ -5,17 +5,20 @@ Are any reproduced, and are they recognised as what they were made for?
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, as_tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.metrics.images import IDENTIFICATION_MATCHED, LPIPS, MSE, PSNR, SSIM, only_images
 from leakbench.scoring import image_distances
 from leakbench.scoring.truth import Answer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 2**24  # numbers of images compared at once
 
@@ -46,7 +49,7 @@ class Recogniser:
         """(n,) int64, the class of each of x (n, ...)."""
         flat = x.detach().double().cpu().flatten(1)
         shown = flat.clamp(0, 1) if self.clip else flat
-        return as_tensor(self.machine.predict(shown.numpy()))
+        return torch.as_tensor(self.machine.predict(shown.numpy()))
 
 
 def _nearest(guess: Guess, answer: Answer) -> list[Score]:

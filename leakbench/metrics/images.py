@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
@@ -21,7 +20,10 @@ from leakbench.scoring import image_distances
 from leakbench.scoring.originals import Originals
 from leakbench.scoring.truth import Answer
 
-Measure = Callable[[Tensor, Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Measure: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 
 # Of a guess: what look-alikes are compared with in place of x. The least error lies nearer to the
 # mean of all images than the likeliest image does.

@@ -6,15 +6,17 @@ How many of them it gets right as a multiset, and whether it knows which classes
 from __future__ import annotations
 
 from collections import Counter
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _both(guess: Guess, answer: Answer) -> tuple[Tensor, Tensor]:

@@ -14,14 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.lazy import torch
 from leakbench.scoring.image_distances import as_images, pair
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 FILE = "alexnet_features.safetensors"
 SMALLEST = 32  # pixels: the trunk shrinks its input 32-fold

@@ -5,18 +5,21 @@ A prototype is of all images of a client, so the picture stands beside their mea
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.metrics.images import only_images
 from leakbench.metrics.prototypes import likeness, named
 from leakbench.scoring import image_distances
 from leakbench.scoring.truth import Answer, Truth
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def means(truth: Truth) -> Tensor:

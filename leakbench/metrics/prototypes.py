@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
 from leakbench.scoring.truth import Answer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TIE = 1e-9
 SAME = 0.99  # a cosine above is the same prototype

@@ -16,6 +16,7 @@ from leakbench.base.files import (
     inside,
     nothing_else,
     pack_csv,
+    read_arrays,
     read_csv,
     read_meta,
     read_sealed,
@@ -30,6 +31,8 @@ from leakbench.record.placing import GUESS, REPLACING
 from leakbench.record.shapes import AttackJson, RunJson
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from leakbench.base.tree import Tree
 
 # What run.json and attack.json must say, and what besides when they are complete.
@@ -103,6 +106,15 @@ class Folder:
         """
         self.check(name)
         return read_tree(self.path / name)
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """The tensors of a safetensors file of this folder as numpy's, by their names.
+
+        Raises:
+            BrokenFile: it is missing, changed or damaged.
+        """
+        self.check(name)
+        return read_arrays(self.path / name)
 
 
 @dataclass(frozen=True)

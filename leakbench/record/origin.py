@@ -13,10 +13,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-import torch
-
 from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
 from leakbench.federation.task import Examples, TaskData
 from leakbench.record.runspec import RunSpec

@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from leakbench.base import registry
 from leakbench.base.errors import LeakbenchError, NotMeasured
 from leakbench.base.files import write_tree
@@ -20,6 +18,8 @@ from leakbench.base.spec import canonical
 from leakbench.base.tree import Tree, nbytes
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from leakbench.federation.task import Examples, TaskData
     from leakbench.record.runspec import Choice
 

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Sequence
 
 from leakbench.base.errors import UsageError
-from leakbench.base.files import pack_tree
-from leakbench.base.tree import flat
 from leakbench.record.folders import Run
 
 # Files that differ between any two seeds of one setting, from round 1 on: something in them was
@@ -50,5 +48,8 @@ def _model(run: Run) -> str:
     """
     if MODEL not in run.meta["files"]:
         return ""
-    tensors = flat(run.tree(MODEL)[0])
-    return hashlib.sha256(pack_tree(tensors, {})).hexdigest() if tensors else ""
+    arrays = run.arrays(MODEL)
+    sha = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        sha.update(f"{name}\0{array.dtype}\0{array.shape}\0".encode() + array.tobytes())
+    return sha.hexdigest() if arrays else ""

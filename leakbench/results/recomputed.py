@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
-from leakbench.base.tree import flat
 from leakbench.federation.traffic import AGGREGATOR, SERVER
 from leakbench.federation.utility import METRICS
 from leakbench.record import attack_code
@@ -28,9 +27,7 @@ from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import ROOMS
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from leakbench.base.tree import Tree
+    from numpy.typing import NDArray
 
 TRAFFIC = "transcript/rounds.safetensors"
 # What verdicts rest on, of a metric; the rest are words.
@@ -139,8 +136,8 @@ def _stages(run: Run) -> None:
     _equal(run.path / "run.json", "stages", said, ours)
 
 
-def check_utility(run: Run, rows: Sequence[Row], tree: Tree) -> None:
-    """The lines of utility.csv are what the scores in ``tree`` give, up to the last round.
+def check_utility(run: Run, rows: Sequence[Row], scores: Mapping[str, NDArray[Any]]) -> None:
+    """The lines of utility.csv are what ``scores`` give, by round, up to the last one.
 
     After it there may be one more, of what the method leaves.
 
@@ -148,24 +145,24 @@ def check_utility(run: Run, rows: Sequence[Row], tree: Tree) -> None:
         BrokenFile: one sentence with the first difference, both values in it.
     """
     where, metric = run.path / "utility.csv", run.meta["utility"]["metric"]
-    scores: dict[str, Tensor] = tree if isinstance(tree, dict) else {}
     rounds, last = [r["round"] for r in rows], run.spec["rounds"]
     ends = rounds[-1:] == [last] or rounds[-2:] == [last, last + 1]
-    if rounds != sorted({int(t) for t in scores}) or not ends:
+    named = all(name.isdecimal() for name in scores)
+    if not named or rounds != sorted({int(t) for t in scores}) or not ends:
         raise BrokenFile(
             f"{where} is damaged (it has rounds {_few(rounds)}, of a run of {last} rounds with"
             f" scores of {_few(sorted(scores))}). Train the run again."
         )
     for row in rows:
         each = scores.get(f"{row['round']:06d}")
-        if not isinstance(each, torch.Tensor) or not _plain(each):
+        if each is None or not _plain(each):
             name = run.path / "utility.safetensors"
             raise BrokenFile(
                 f"{name} is damaged (no scores of round {row['round']}). Train the run again."
             )
         if metric not in METRICS:
             continue
-        found = METRICS[metric].estimate(each.double().tolist())
+        found = METRICS[metric].estimate(each.astype(np.float64).tolist())
         for key in ("value", "low", "high", "n"):
             if not same(row[key], getattr(found, key)):
                 raise BrokenFile(
@@ -174,17 +171,17 @@ def check_utility(run: Run, rows: Sequence[Row], tree: Tree) -> None:
                 )
 
 
-def _plain(scores: Tensor) -> bool:
-    floats = scores.dtype in (torch.float32, torch.float64)
-    return floats and scores.ndim == 1 and len(scores) > 0 and bool(scores.isfinite().all())
+def _plain(scores: NDArray[Any]) -> bool:
+    floats = scores.dtype in (np.float32, np.float64)
+    return floats and scores.ndim == 1 and len(scores) > 0 and bool(np.isfinite(scores).all())
 
 
 def _traffic(run: Run) -> None:
     """The list of all messages against `sent`, and against the number of rounds."""
     where, last = run.path / TRAFFIC, run.spec["rounds"]
-    table: dict[str, Tensor] = flat(run.tree(TRAFFIC)[0])
+    table = run.arrays(TRAFFIC)
     for kind, rows in table.items():
-        if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != torch.int32:
+        if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int32:
             raise BrokenFile(
                 f"{where} is damaged ({kind} is no list of rounds, senders and receivers). Train"
                 " the run again."
@@ -209,7 +206,7 @@ def _traffic(run: Run) -> None:
             _equal(run.path / "run.json", what, line[key], ours)
 
 
-def _sent(rows: Tensor | None, sender: str, receiver: str) -> dict[str, int]:
+def _sent(rows: NDArray[Any] | None, sender: str, receiver: str) -> dict[str, int]:
     """{"rounds", "messages"} of one line of `sent`, from the list of all messages."""
     if rows is None:
         return {"rounds": 0, "messages": 0}

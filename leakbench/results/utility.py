@@ -37,16 +37,16 @@ def of_run(run: Run) -> Evaluated:
     if not lines:
         where = run.path / "utility.csv"
         raise BrokenFile(f"{where} is damaged (no line of {meaning.name}). Train the run again.")
-    tree, _ = run.tree("utility.safetensors")
-    recomputed.check_utility(run, lines, tree)
+    scored = run.arrays("utility.safetensors")
+    recomputed.check_utility(run, lines, scored)
     evaluations = []
     for line in lines:
         t, value = line["round"], line["value"]
-        scores = tree.get(f"{t:06d}") if isinstance(tree, dict) else None
+        scores = scored.get(f"{t:06d}")
         if scores is None:
             where = run.path / "utility.safetensors"
             raise BrokenFile(f"{where} is damaged (no round {t}). Train the run again.")
-        array = np.asarray(scores.double().numpy()).reshape(-1)
+        array = scores.astype(np.float64).reshape(-1)
         is_mean = len(array) > 0 and abs(float(array.mean()) - value) <= 1e-6
         known = array if is_mean else None
         evaluations.append(Evaluation(t, value, line["low"], line["high"], line["n"], known))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import torch
-from torch import Tensor
+from leakbench.base.lazy import torch
 
-Distance = Callable[[Tensor, Tensor], Tensor]  # (guess (1, ...), gallery (G, ...)) -> (G,)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# (guess (1, ...), gallery (G, ...)) -> (G,)
+Distance: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 
 PSNR_MOST = 100.0  # dB; an exact guess would be infinite
 _TIE = 1e-9  # relative; equal images must tie whatever order their pixels were summed in

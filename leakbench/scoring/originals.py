@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.scoring import image_distances
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # A guess with a tensor "<kind>.rows" is about these rows of the client's newest message of that
 # kind.

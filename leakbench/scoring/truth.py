@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.guess import Guess
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.files import inside, read_meta
+from leakbench.base.lazy import torch
 from leakbench.base.shapes import checked
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
@@ -22,6 +20,9 @@ from leakbench.record.folders import Run
 from leakbench.record.messages import round_file
 from leakbench.record.shapes import DataHeader, RoundHeader
 from leakbench.scoring.originals import AMONG, ROWS, Originals
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GALLERY = 100
 SECRETS = ("prototype", "codeword")  # what one vector that stands for a client is called

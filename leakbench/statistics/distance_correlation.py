@@ -23,9 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TILE = 256  # rows at most; a tile of distances is then 0.5 MB
 SLAB = 2**20  # numbers of one side's rows in float64 at a time (8 MB): longer rows, smaller tiles

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from leakbench.base import Rng, UsageError, shared
+from leakbench.base import Rng, UsageError, shared, torch
 from leakbench.data import Labelled, flip, image_sets, rotate
 from leakbench.federation import Examples, Task, TaskData, one_class_each
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 AUX = (
     "auxiliary images of each class, out of the official test set; never more than half of a class"

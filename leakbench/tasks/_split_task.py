@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import torch
 from pydantic import Field, model_validator
 
-from leakbench.base import UsageError
+from leakbench.base import UsageError, torch
 from leakbench.data import Rule, marker, splits
 from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padded
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
-from leakbench.base import shared
+from leakbench.base import shared, torch
 from leakbench.data import Labelled, image_sets
 from leakbench.tasks._image_task import AUX, ImageTask
 from leakbench.tasks._split_task import IMAGE_MARKER, SplitTask

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from leakbench.base import shared
+from leakbench.base import shared, torch
 from leakbench.data import sklearn_digits, split
 from leakbench.federation import Examples, Task, TaskData, one_class_each
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PER_CLIENT = 40  # pairs; drawn with replacement from about 110 x 110 possible ones
 

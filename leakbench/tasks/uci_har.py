@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from leakbench.base import UsageError, shared
+from leakbench.base import UsageError, shared, torch
 from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
 from leakbench.federation import Examples, TaskData
 from leakbench.tasks._split_task import FLEA, SPLIT, SplitTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 AUX = "people of the official test set that are the auxiliary data; one at least is tested"
 
