@@ -168,7 +168,7 @@ def _setting(setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
     task = {f"task.{k}": v for k, v in spec["task"]["params"].items()}
     made = {name: _distinct(runs, name) for name in ("commit", "device")}
     return {
-        "called": getattr(setting, "called", ""),
+        "called": setting.called,
         "task": c.task,
         "defense": c.defense,
         "defense_params": c.params,
