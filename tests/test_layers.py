@@ -40,8 +40,10 @@ SCORED = tuple(room for room in BELOW if room != "tasks")
 BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
 BELOW["pipeline"] = (*SCORED, "reporting")
-BELOW["reproduce"] = BELOW["api"] = (*BELOW["pipeline"], "pipeline")
-BELOW["cli"] = (*BELOW["reproduce"], "api", "reproduce")
+BELOW["making"] = BELOW["reproduce"] = (*BELOW["pipeline"], "pipeline")
+BELOW["spending"] = (*BELOW["making"], "making")
+BELOW["api"] = (*BELOW["spending"], "spending")
+BELOW["cli"] = (*BELOW["api"], "api", "reproduce")
 # Those who read it (the papers' tables show it), and those who write it.
 MAY_OPEN = {
     "scoring.truth",

@@ -14,7 +14,18 @@ from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
 from leakbench.record.policy import Policy
 
-_TOP = ("task", "rounds", "seeds", "engine", "dtype", "record", "wrapper", "defense", "attack")
+_TOP = (
+    "task",
+    "rounds",
+    "seeds",
+    "engine",
+    "dtype",
+    "record",
+    "wrapper",
+    "defense",
+    "attack",
+    "ci",
+)
 
 
 def _single(values: Values) -> dict[str, Any]:
@@ -47,6 +58,7 @@ class TrainPlan:
     dtype: str = "float32"
     record: str = "standard"
     record_values: Values = field(default_factory=dict)
+    ci: dict[str, Any] = field(default_factory=dict)  # what `leakbench ci` reads
 
     def specs(self) -> Iterator[dict[str, Any]]:
         """Keyword arguments of ``leakbench.record.runspec.make_spec``, one for each run."""
@@ -116,6 +128,9 @@ def read_spec(path: Path) -> TrainPlan:
     for key in ("engine", "dtype", "record"):
         value = table.get(key, getattr(plan, key))
         setattr(plan, key, _of_type(value, str, f"{path}: {key}"))
+    plan.ci = table.get("ci", {})
+    if not isinstance(plan.ci, dict):
+        raise UsageError(f"{path}: ci must be written as a [ci] table.")
     return plan
 
 
