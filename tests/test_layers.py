@@ -40,10 +40,12 @@ SCORED = tuple(room for room in BELOW if room != "tasks")
 BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
 BELOW["pipeline"] = (*SCORED, "reporting")
-BELOW["reproduce"] = BELOW["api"] = (*BELOW["pipeline"], "pipeline")
+BELOW["making"] = BELOW["reproduce"] = (*BELOW["pipeline"], "pipeline")
+BELOW["spending"] = (*BELOW["making"], "making")
+BELOW["api"] = (*BELOW["spending"], "spending")
 # A project's tests use the commands as functions, and read what they say.
 BELOW["pytest_plugin"] = ("base", "record", "results", "gate", "reporting", "api")
-BELOW["cli"] = (*BELOW["reproduce"], "api", "reproduce")
+BELOW["cli"] = (*BELOW["api"], "api", "reproduce")
 # Those who read it (the papers' tables show it), and those who write it.
 MAY_OPEN = {
     "scoring.truth",

@@ -27,6 +27,7 @@ LEFT = {
     "score": "Finished scores are kept; the same command scores all again.",
     "report": "Files that were written are kept; the same command writes them all.",
     "check": "The baseline is whole; the same command compares again.",
+    "ci": f"{_RUNS}; the same command goes on from there. The baseline is whole.",
     "export": "There is no half of an archive; the same command writes it.",
 }
 

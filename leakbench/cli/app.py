@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from leakbench.cli import app_gate as _gate
+from leakbench.cli.arguments import AsJson, Attacks, Device, Jobs, Quiet, Runs, Settings, Verbose
 from leakbench.cli.console import Console
 
 app = typer.Typer(
@@ -20,28 +22,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="What does a federated-learning method really leak, and what does it gain for it?",
 )
-
-Settings = Annotated[
-    list[str],
-    typer.Option(
-        "-s",
-        "--set",
-        metavar="K=V",
-        help="A parameter; a comma list sweeps; dotted keys name whose it is.",
-    ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
-Runs = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs."),
-]
-Attacks = Annotated[
-    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")
-]
 
 
 def _version(value: bool) -> None:
@@ -308,40 +288,8 @@ def submit(
     return submit.submit(run, guesses, force=force, console=Console(quiet), as_json=as_json)
 
 
-@app.command()
-def check(
-    run: Runs,
-    baseline: Annotated[Path, typer.Option(help="The committed baseline.")] = Path("leakage.json"),
-    update: Annotated[bool, typer.Option("--update", help="Write the new baseline.")] = False,
-    accept: Annotated[
-        list[str],
-        typer.Option(
-            metavar="ROW", help="With --update: a row that may be worse; * stands for anything."
-        ),
-    ] = [],  # noqa: B006
-    gate: Annotated[
-        list[str],
-        typer.Option(
-            metavar="ROW", help="A row to gate beside the default ones; * stands for anything."
-        ),
-    ] = [],  # noqa: B006
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Compare with a committed baseline.
-    Exit 0 fine, 1 leaks more or utility lost, 3 cannot tell.
-    """
-    from leakbench.cli import commands
-
-    return commands.check(
-        run,
-        baseline,
-        update=update,
-        accept=accept,
-        named=gate,
-        console=Console(quiet),
-        as_json=as_json,
-    )
+app.command()(_gate.check)
+app.command()(_gate.ci)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""train, attack, score, report and check: jobs in, a table on stdout, an exit code out."""
+"""train, attack, score and report: jobs in, a table on stdout, an exit code out."""
 
 from __future__ import annotations
 
@@ -243,35 +243,6 @@ def export(name: str, out: Path, *, console: Console, as_json: bool) -> int:
     size = out.stat().st_size
     emit_json({"archive": str(out), "bytes": size}) if as_json else emit(f"{out}  {size} bytes")
     return 0
-
-
-def check(
-    names: Sequence[str],
-    baseline: Path,
-    *,
-    update: bool,
-    accept: Sequence[str],
-    named: Sequence[str],
-    console: Console,
-    as_json: bool,
-) -> int:
-    """Compare with the baseline, or write it."""
-    from leakbench import api
-    from leakbench.record import folders
-
-    if accept and not update:
-        raise UsageError(
-            "--accept goes with --update: it names rows that the new baseline may make worse."
-        )
-    compare = partial(api.update, accept=accept) if update else api.check
-    with console.busy("reading runs and comparing"):
-        result = compare(folders.find(names), baseline=baseline, named=named)
-    if as_json:
-        emit_json({"exit": result.exit_code, "lines": list(result.lines)})
-    else:
-        for line in result.lines:
-            emit(line)
-    return result.exit_code
 
 
 def exit_code(done: Sequence[Outcome], console: Console) -> int:

@@ -17,7 +17,7 @@ from leakbench.record.policy import Policy
 
 _TOP = (
     *("name", "task", "rounds", "seeds", "engine", "dtype", "record"),
-    *("wrapper", "defense", "attack"),
+    *("wrapper", "defense", "attack", "ci"),
 )
 
 
@@ -53,6 +53,7 @@ class TrainPlan:
     record_values: Values = field(default_factory=dict)
     name: str = ""  # of the setting, where there is one
     named: list[str] = field(default_factory=list)  # of each defense; empty: none has its own
+    ci: dict[str, Any] = field(default_factory=dict)  # what `leakbench ci` reads
 
     def specs(self) -> Iterator[dict[str, Any]]:
         """Keyword arguments of ``leakbench.record.runspec.make_spec``, one for each run."""
@@ -124,6 +125,9 @@ def read_spec(path: Path) -> TrainPlan:
     for key in ("engine", "dtype", "record"):
         value = table.get(key, getattr(plan, key))
         setattr(plan, key, _of_type(value, str, f"{path}: {key}"))
+    plan.ci = table.get("ci", {})
+    if not isinstance(plan.ci, dict):
+        raise UsageError(f"{path}: ci must be written as a [ci] table.")
     return plan
 
 

@@ -1,0 +1,29 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "-s",
+        "--set",
+        metavar="K=V",
+        help="A parameter; a comma list sweeps; dotted keys name whose it is.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs."),
+]
+Attacks = Annotated[
+    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")
+]

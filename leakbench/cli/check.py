@@ -1,0 +1,168 @@
+"""check: compare runs with the baseline, spend seeds on what cannot be told, or write the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leakbench.base.errors import UsageError
+from leakbench.base.jobs import Job, Outcome
+from leakbench.base.jobs import run as run_jobs
+from leakbench.cli import commands
+from leakbench.cli.check_output import Outputs, show
+from leakbench.cli.console import Console, emit, emit_json
+
+if TYPE_CHECKING:
+    from leakbench.gate.outcome import CheckResult
+    from leakbench.record.folders import Run
+    from leakbench.results.settings import Setting
+
+FAIL, WARN = UNDECIDED = ("fail", "warn")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `check` and `ci` are asked beside the runs.
+
+    ``baseline``: its file; None: there is none, and limits alone are checked. ``undecided``,
+    ``spend``: None where nothing was said.
+    """
+
+    baseline: Path | None = Path("leakage.json")
+    update: bool = False
+    accept: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    allow_new: bool = False
+    undecided: str | None = None
+    spend: int | None = None
+    outputs: Outputs = field(default_factory=Outputs)
+
+    def refuse(self) -> None:
+        """Options that exclude each other.
+
+        Raises:
+            UsageError: two of them were given.
+        """
+        if self.undecided not in (None, *UNDECIDED):
+            raise UsageError(f"--undecided {self.undecided!r}: expected fail or warn.")
+        if self.accept and not self.update:
+            raise UsageError(
+                "--accept goes with --update: it names rows that the new baseline may make worse."
+            )
+        if self.outputs.quiet and self.outputs.verbose:
+            raise UsageError("-q and -v exclude each other: one shows less, the other more.")
+        outputs = self.outputs
+        checking = {
+            "--spend": self.spend,
+            "--allow-new": self.allow_new,
+            "--undecided": self.undecided,
+            "--junit": outputs.junit,
+            "--summary": outputs.summary,
+            "--sarif": outputs.sarif,
+        }
+        given = [name for name, value in checking.items() if value]
+        if self.update and given:
+            raise UsageError(
+                f"{given[0]} and --update exclude each other: check first, then write the baseline."
+            )
+
+
+class Gate:
+    """Checks runs as often as is asked; keeps what was read of them last, to be shown."""
+
+    def __init__(self, asked: Asked, console: Console) -> None:
+        self.asked, self.console = asked, console
+        self.settings: Sequence[Setting] = ()
+
+    def check(self, runs: Sequence[Run]) -> CheckResult:
+        """Compare them with the baseline."""
+        from leakbench import api
+        from leakbench.results.tables import collect
+
+        asked = self.asked
+        with self.console.busy("reading runs and comparing"):
+            tables = collect(runs)
+            self.settings = tables.settings
+            return api.check(
+                tables,
+                baseline=asked.baseline,
+                named=asked.named,
+                limits=asked.limits,
+                allow_new=asked.allow_new,
+            )
+
+
+def run(names: Sequence[str], asked: Asked, *, jobs: int, console: Console) -> int:
+    """`leakbench check RUN...`."""
+    from leakbench.record import folders
+
+    asked.refuse()
+    found = folders.find(names)
+    if asked.update:
+        return update(found, asked, console)
+    return checked(found, asked, jobs=jobs, console=console)
+
+
+def checked(
+    runs: Sequence[Run],
+    asked: Asked,
+    *,
+    jobs: int,
+    console: Console,
+    failed: Sequence[Outcome] = (),
+) -> int:
+    """Check, spend what may be spent, and show it; ``failed``: what went wrong before."""
+    from leakbench import spending
+    from leakbench.reporting.check import check_of
+
+    gate, how = Gate(asked, console), partial(do, workers=jobs, console=console)
+    result, made = spending.spend(runs, gate.check, asked.spend or 0, do=how, say=console.say)
+    every = [*failed, *made.failed]
+    commands.exit_code(every, console)  # says what failed
+    result = spending.concluded(result, every)
+    code = result.exit_code
+    if asked.undecided == WARN and code == _cannot_tell():
+        code = 0
+        note = "what cannot be told does not count: --undecided warn, so the exit code is 0"
+        result = replace(result, notes=(*result.notes, note))
+    show(check_of(result, gate.settings, asked.baseline), result, asked.outputs, console)
+    return code
+
+
+def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
+    """Write the baseline, and say what moves in it."""
+    from leakbench import api
+    from leakbench.results.tables import collect
+
+    if asked.baseline is None:
+        raise UsageError("--update writes a baseline, and there is to be none: name its file.")
+    with console.busy("reading runs and comparing"):
+        result = api.update(
+            collect(runs),
+            baseline=asked.baseline,
+            accept=asked.accept,
+            named=asked.named,
+            limits=asked.limits,
+        )
+    if asked.outputs.as_json:
+        emit_json({"exit": result.exit_code, "lines": list(result.lines)})
+        return result.exit_code
+    for line in result.lines:
+        emit(line)
+    return result.exit_code
+
+
+def do(todo: Sequence[Job], *, workers: int, console: Console) -> list[Outcome]:
+    """Do the jobs, with a bar for each."""
+    with console.progress(len(todo)) as tell:
+        return run_jobs(todo, workers=workers, tell=tell)
+
+
+def _cannot_tell() -> int:
+    from leakbench.gate.outcome import CANNOT_TELL
+
+    return CANNOT_TELL

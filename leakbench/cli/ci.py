@@ -1,0 +1,102 @@
+"""ci: what a build runs. Makes the runs of a SPEC.toml where they are missing, and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.errors import PartFailed, UsageError, suggestion
+from leakbench.cli import check, commands, options
+from leakbench.cli.check import Asked
+from leakbench.cli.console import Console
+
+NONE = "none"  # baseline = "none": limits alone
+# The keys of the table [ci], and what each is.
+KEYS: dict[str, tuple[type, str]] = {
+    "baseline": (str, 'a file, or "none"'),
+    "limits": (list, 'a list, as in ["p_leak<=0.2"]'),
+    "gate": (list, "a list of rows"),
+    "spend": (int, "a whole number from 0 on"),
+    "undecided": (str, '"fail" or "warn"'),
+    "allow_new": (bool, "true or false"),
+}
+
+
+def run(path: Path, asked: Asked, *, device: str, jobs: int, out: Path, console: Console) -> int:
+    """Train, attack, check; or write the baseline.
+
+    1 comes before 4: what leaks more does, whatever else failed. 4 comes before 3: a run that
+    failed is what cannot be told.
+    """
+    from leakbench import making
+
+    plan = options.read_spec(path)
+    if not plan.defenses:
+        raise UsageError(f"{path} names no method; add a [[defense]] table with a name.")
+    asked = settled(asked, plan.ci, path)
+    wanted = making.wanted_runs(plan.specs())
+    do = partial(check.do, workers=jobs, console=console)
+    made = making.make(wanted, out, device, do=do, say=console.say)
+    if not asked.update:
+        return check.checked(made.runs, asked, jobs=jobs, console=console, failed=made.failed)
+    if made.failed:
+        commands.exit_code(made.failed, console)
+        console.warn("leakbench: the baseline was not written, for it would lack what failed.")
+        return PartFailed.exit_code
+    return check.update(made.runs, asked, console)
+
+
+def settled(asked: Asked, table: Mapping[str, Any], path: Path) -> Asked:
+    """What is asked for by the options, and where they are silent by the table [ci] of ``path``.
+
+    The limits and rows of both count. A baseline in the table, and leakage.json where none is
+    named, lie beside the SPEC. With `--update` the table's limits are not written into the
+    baseline: they stand in the SPEC.
+
+    Raises:
+        UsageError: a key is unknown or its value is not what it should be; options exclude each
+            other; or there is no baseline yet.
+    """
+    given = _checked(table, path)
+    asked.refuse()
+    baseline = asked.baseline
+    if baseline is None and given.get("baseline") != NONE:
+        baseline = path.parent / given.get("baseline", "leakage.json")
+    asked = replace(asked, baseline=baseline, named=(*given.get("gate", ()), *asked.named))
+    if asked.update:
+        return asked
+    asked = replace(
+        asked,
+        limits=(*given.get("limits", ()), *asked.limits),
+        allow_new=asked.allow_new or given.get("allow_new", False),
+        undecided=given.get("undecided") if asked.undecided is None else asked.undecided,
+        spend=given.get("spend") if asked.spend is None else asked.spend,
+    )
+    asked.refuse()
+    if baseline is None and not asked.limits:
+        raise UsageError(
+            f'{path}: baseline = "none" leaves nothing to check. Add limits to [ci], for example'
+            ' limits = ["METRIC<=0.2"].'
+        )
+    if baseline is not None and not baseline.exists():
+        raise UsageError(
+            f"{baseline} does not exist. Write it with leakbench ci {path} --update, review and"
+            " commit it."
+        )
+    return asked
+
+
+def _checked(table: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    for key, value in table.items():
+        if key not in KEYS:
+            raise UsageError(f"{path}, ci: unknown key {key!r}.{suggestion(key, KEYS)}")
+        kind, what = KEYS[key]
+        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if kind is list:
+            right = right and all(isinstance(v, str) for v in value)
+        if not right or (kind is int and value < 0):
+            raise UsageError(f"{path}, ci: {key} = {value!r}: expected {what}.")
+    return table

@@ -1,0 +1,238 @@
+"""Runs and attacks that are to be there, made by the code that is installed: what is, is kept.
+
+A build asks for the same runs again and again, and its cache brings them along. What counts is what
+made them, not when: a run by other code, or of other data, is trained anew, and so is every attack
+on it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench import pipeline
+from leakbench.attacking import choices
+from leakbench.attacking.choices import ReadyAttack
+from leakbench.attacking.guessing import folder_of
+from leakbench.attacking.standing import standing
+from leakbench.base import provenance
+from leakbench.base.errors import UsageError
+from leakbench.base.jobs import Job, Outcome, Progress
+from leakbench.judging.wording import plural
+from leakbench.record import folders, todays
+from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.recording import Recording
+from leakbench.record.runspec import RunSpec, make_spec, parts
+from leakbench.results.names import setting_names
+from leakbench.results.number import Configuration
+
+Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run``, perhaps with bars
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class WantedRun:
+    """A run that is to be there, and ``attacks`` on it.
+
+    None: those of its own list, or where that is empty every one that fits and is not too long.
+    """
+
+    spec: RunSpec
+    attacks: tuple[ReadyAttack, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CountedRun(Run):
+    """A run of which only the attack folders named in ``counted`` are looked at."""
+
+    counted: frozenset[str] = frozenset()
+
+    @property
+    def attacks(self) -> tuple[AttackFolder, ...]:
+        """Those that count."""
+        return tuple(a for a in super().attacks if a.path.name in self.counted)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The runs that are there now, with the attacks that were wanted; and what failed."""
+
+    runs: tuple[Run, ...]
+    failed: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What came of one run: "reused", "trained", "gone on with" or "trained anew", and why."""
+
+    path: Path
+    what: str
+    why: str = ""
+
+
+def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Say) -> Made:
+    """Train what is missing or was made by other code, then attack; one failure stops no other.
+
+    Args:
+        wanted: the runs.
+        out: the folder of run folders.
+        device: auto, cpu or cuda.
+        do: does the jobs.
+        say: is told in a line each what was kept, what was made, and why.
+
+    Raises:
+        UsageError: an attack that was named fits none of the runs, or the device is not there.
+        BrokenFile: an artifact is damaged.
+    """
+    where, called = provenance.device(device), labels([w.spec for w in wanted])
+    settings = [called[w.spec.identity()] for w in wanted]
+    jobs = []
+    for name, w in zip(settings, wanted, strict=True):
+        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained, (w.spec, str(out), where)))
+    done = do(jobs)
+    there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
+    _tell([(s, t.what, t.why, w.spec.seed) for s, w, t in there], say)
+    attacks = _Attacks(where)
+    runs = [attacks.on(folders.load(t.path), w, s) for s, w, t in there]
+    attacks.tell(say)
+    attacked = do(attacks.jobs)
+    return Made(tuple(runs), tuple(o for o in (*done, *attacked) if o.error))
+
+
+def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
+    """Each once; ``given``: keyword arguments of ``leakbench.record.runspec.make_spec``.
+
+    Raises:
+        UsageError: a name or value is wrong, whether of run, network or attack.
+    """
+    specs = {}
+    for one in given:
+        attacks = []
+        for name, params in one.get("attacks", ()):
+            attacks.append((name, choices.build(name, dict(params)).attack.parameters()))
+        spec = make_spec(**{**one, "attacks": attacks})
+        made = parts(spec)
+        # The network's name is checked here: what is misspelt is said before anything is trained.
+        made.task.module(made.task.facts(made.method))
+        specs[spec.folder()] = spec
+    return [WantedRun(s) for s in specs.values()]
+
+
+def labels(specs: Sequence[RunSpec]) -> dict[str, str]:
+    """{``RunSpec.identity``: what people call the setting}: its name, or its method's."""
+    kinds = {s.identity(): s for s in specs}
+    shapes = {i: _configuration(s) for i, s in kinds.items()}
+    names = setting_names(list({c.key: c for c in shapes.values()}.values()), {})
+    out = {}
+    for i, s in kinds.items():
+        own = str(s.model_dump(mode="json").get("name") or "")
+        out[i] = own or f"{s.task.name}: {names[shapes[i].key]}"
+    return out
+
+
+def _configuration(spec: RunSpec) -> Configuration:
+    wrappers = [w.model_dump(mode="json") for w in spec.wrappers]
+    named = {"task": spec.task.name, "defense": spec.defense.name}
+    return Configuration(**named, params=spec.defense.params, wrappers=wrappers)
+
+
+def trained(spec: RunSpec, out: str, device: str, *, progress: Progress) -> TrainedRun:
+    """One run, made by today's code: kept, gone on with, trained or trained anew.
+
+    Raises:
+        LeakbenchError: as ``leakbench.pipeline.train``.
+    """
+    folder = Path(out) / spec.folder()
+    there = todays.found(folder, spec, device)
+    if there.status == "done" and there.exact and not there.changed:
+        return TrainedRun(folder, "reused")
+    anew = bool(there.changed)
+    made = pipeline.train(spec, out, device, restart=anew, progress=progress)
+    if anew:
+        return TrainedRun(made.path, "trained anew", there.changed)
+    if made.skipped:
+        return TrainedRun(made.path, "reused")
+    if not there.status:
+        return TrainedRun(made.path, "trained", "not there yet")
+    failed = there.status.startswith("failed")
+    return TrainedRun(made.path, "gone on with", "it had failed" if failed else "not finished")
+
+
+class _Attacks:
+    """The attacks that are wanted on some runs: which are to be made, and what is said of them."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.jobs: list[Job] = []
+        self.told: list[tuple[str, str, str, int]] = []  # setting, what, why, seed
+        self.unfit: dict[str, str] = {}  # attack -> why, of one of the runs that it does not fit
+        self.fit: set[str] = set()
+        self.variants: list[ReadyAttack] = []
+
+    def on(self, run: Run, wanted: WantedRun, setting: str) -> CountedRun:
+        """Plan those on one run."""
+        recording, counted = Recording(run, self.device), set()
+        for choice in self._chosen(wanted):
+            if why := choice.obstacle(recording):
+                self.unfit.setdefault(choice.title, f"{setting}: {why}")
+                continue
+            self.fit.add(choice.title)
+            there = standing(recording, choice.name, choice.attack)
+            long = not there.complete and self._long(choice, recording, wanted)
+            if long:
+                self.told.append((setting, f"{choice.title} is not run", long, run.seed))
+                continue
+            counted.add(folder_of(recording, choice.name, choice.attack).name)
+            what = f"{choice.title} {'reused' if there.complete else 'is made'}"
+            self.told.append((setting, what, there.why.removesuffix(": run again"), run.seed))
+            if not there.complete:
+                asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
+                name = f"{choice.title} on {setting}, seed {run.seed}"
+                self.jobs.append(Job(name, pipeline.attack, asked))
+        return CountedRun(run.path, run.meta, frozenset(counted))
+
+    def _chosen(self, wanted: WantedRun) -> Sequence[ReadyAttack]:
+        if wanted.attacks is not None:
+            return wanted.attacks
+        if wanted.spec.attacks:
+            return [choices.build(a.name, dict(a.params)) for a in wanted.spec.attacks]
+        self.variants = self.variants or choices.variants()
+        return self.variants
+
+    def _long(self, choice: ReadyAttack, recording: Recording, wanted: WantedRun) -> str:
+        """Why an attack that nobody named is not run, or nothing."""
+        named = wanted.attacks is not None or bool(wanted.spec.attacks)
+        seconds = 0.0 if named else choice.seconds(recording)
+        if seconds <= pipeline.LONGEST:
+            return ""
+        return f"it would take about {seconds / 60:.0f} minutes; name it to run it"
+
+    def tell(self, say: Say) -> None:
+        """Say it.
+
+        Raises:
+            UsageError: an attack that was named fits no run.
+        """
+        named = not self.variants
+        for title, why in self.unfit.items():
+            if named and title not in self.fit:
+                raise UsageError(f"{title} fits none of these runs ({why}). Leave it out.")
+            if named:
+                say(f"{title} does not fit {why}")
+        kept = [t for t in self.told if t[1].endswith(" reused")]
+        _tell([t for t in self.told if t not in kept], say)
+        if kept:
+            say(f"{plural(len(kept), 'attack')} reused")
+
+
+def _tell(told: Iterable[tuple[str, str, str, int]], say: Say) -> None:
+    """A line for all seeds of a setting of which the same is said."""
+    groups: Mapping[Any, list[int]] = defaultdict(list)
+    for setting, what, why, seed in told:
+        groups[setting, what, why].append(seed)
+    for (setting, what, why), seeds in groups.items():
+        which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        say(f"{setting}, {which}: {what}{f': {why}' * bool(why)}")
