@@ -300,7 +300,7 @@ def verify(
 def check(
     runs: Runs | Tables,
     *,
-    baseline: str | Path | None = None,
+    baseline: str | Path | None = DEFAULT_BASELINE,
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
     allow_new: bool = False,
@@ -311,7 +311,8 @@ def check(
 
     Args:
         runs: run folders, or what ``tables`` read of them.
-        baseline: the file; None: leakage.json, which need not be there where limits are given.
+        baseline: the file, which need not be there where it has the usual name and limits are
+            given; None: none, only limits.
         named: names or patterns (`*`) of rows that are gated, too.
         limits: texts such as "p_leak<=0.2", beside those in the file.
         allow_new: rows that the baseline does not have may pass.
@@ -324,9 +325,10 @@ def check(
     from leakbench.gate import baseline as _baseline
     from leakbench.gate import gate
 
-    path = Path(DEFAULT_BASELINE if baseline is None else baseline)
-    absent = baseline is None and limits and not path.exists()
-    then = _baseline.Baseline(()) if absent else _baseline.load(path)
+    then = _baseline.Baseline(())
+    usual = baseline is not None and Path(baseline) == Path(DEFAULT_BASELINE)
+    if baseline is not None and not (usual and limits and not Path(baseline).exists()):
+        then = _baseline.load(Path(baseline))
     rows, unfinished = _gated(runs)
     return gate.check(
         rows, then, named=named, limits=limits, allow_new=allow_new, unfinished=unfinished
@@ -336,7 +338,7 @@ def check(
 def update(
     runs: Runs | Tables,
     *,
-    baseline: str | Path | None = None,
+    baseline: str | Path = DEFAULT_BASELINE,
     accept: Sequence[str] = (),
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
@@ -355,7 +357,7 @@ def update(
     from leakbench.gate import baseline as _baseline
     from leakbench.gate.update import update as _update
 
-    path = Path(DEFAULT_BASELINE if baseline is None else baseline)
+    path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
     rows, unfinished = _gated(runs)
     fresh, result = _update(

@@ -24,6 +24,7 @@ from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
 from leakbench.record import folders, todays
 from leakbench.record.folders import AttackFolder, Run
+from leakbench.record.naming import distinct
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec, make_spec, parts
 from leakbench.results.names import setting_names
@@ -106,9 +107,10 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
     """Each once; ``given``: keyword arguments of ``leakbench.record.runspec.make_spec``.
 
     Raises:
-        UsageError: a name or value is wrong, whether of run, network or attack.
+        UsageError: a name or value is wrong, whether of run, network or attack; or one name is
+            given to several settings.
     """
-    specs = {}
+    specs = []
     for one in given:
         attacks = []
         for name, params in one.get("attacks", ()):
@@ -117,8 +119,8 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
         made = parts(spec)
         # The network's name is checked here: what is misspelt is said before anything is trained.
         made.task.module(made.task.facts(made.method))
-        specs[spec.folder()] = spec
-    return [WantedRun(s) for s in specs.values()]
+        specs.append(spec)
+    return [WantedRun(s) for s in distinct(specs)]
 
 
 def labels(specs: Sequence[RunSpec]) -> dict[str, str]:
@@ -128,8 +130,7 @@ def labels(specs: Sequence[RunSpec]) -> dict[str, str]:
     names = setting_names(list({c.key: c for c in shapes.values()}.values()), {})
     out = {}
     for i, s in kinds.items():
-        own = str(s.model_dump(mode="json").get("name") or "")
-        out[i] = own or f"{s.task.name}: {names[shapes[i].key]}"
+        out[i] = s.name or f"{s.task.name}: {names[shapes[i].key]}"
     return out
 
 

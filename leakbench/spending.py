@@ -7,7 +7,7 @@ that shares the level out before anything is trained, so looking again costs no 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -170,8 +170,7 @@ def _device(setting: Setting) -> str:
 
 
 def _called(setting: Setting) -> str:
-    own: Mapping[str, object] = setting.one.spec
-    return str(own.get("name") or f"{setting.task}: {setting.name}")
+    return setting.called or f"{setting.task}: {setting.name}"
 
 
 def _listed(seeds: set[int]) -> str:

@@ -27,6 +27,15 @@ Limit = Annotated[
     list[str],
     typer.Option(metavar="LIMIT", help="What may leak at most, as in 'p_leak<=0.2'; repeatable."),
 ]
+Looks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="5,8,12", help="With --update: after how many seeds rows may be looked at."
+    ),
+]
+Seeds = Annotated[
+    str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the SPEC's; a baseline takes more.")
+]
 AllowNew = Annotated[
     bool, typer.Option("--allow-new", help="A row that the baseline lacks does not count.")
 ]
@@ -51,6 +60,7 @@ def check(
     accept: Accept = [],  # noqa: B006
     gate: Gate = [],  # noqa: B006
     limit: Limit = [],  # noqa: B006
+    looks: Looks = None,
     allow_new: AllowNew = False,
     undecided: Undecided = None,
     spend: Spend = None,
@@ -66,7 +76,7 @@ def check(
     Exit 0 fine, 1 leaks more, utility lost or a limit breached, 3 cannot tell.
     """
     from leakbench.cli import check as _check
-    from leakbench.cli.check_output import Outputs
+    from leakbench.cli.check_output import CheckOutputs
 
     asked = _check.Asked(
         baseline=baseline,
@@ -74,10 +84,11 @@ def check(
         accept=tuple(accept),
         named=tuple(gate),
         limits=tuple(limit),
+        looks=_whole(looks),
         allow_new=allow_new,
         undecided=undecided,
         spend=spend,
-        outputs=Outputs(as_json, quiet, verbose, junit, summary, sarif),
+        outputs=CheckOutputs(as_json, quiet, verbose, junit, summary, sarif),
     )
     return _check.run(run, asked, jobs=jobs, console=Console(quiet, verbose))
 
@@ -92,9 +103,11 @@ def ci(
     accept: Accept = [],  # noqa: B006
     gate: Gate = [],  # noqa: B006
     limit: Limit = [],  # noqa: B006
+    looks: Looks = None,
     allow_new: AllowNew = False,
     undecided: Undecided = None,
     spend: Spend = None,
+    seeds: Seeds = None,
     device: Device = "auto",
     jobs: Jobs = 1,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
@@ -112,7 +125,7 @@ def ci(
     """
     from leakbench.cli import check as _check
     from leakbench.cli import ci as _ci
-    from leakbench.cli.check_output import Outputs
+    from leakbench.cli.check_output import CheckOutputs
 
     asked = _check.Asked(
         baseline=baseline,
@@ -120,10 +133,27 @@ def ci(
         accept=tuple(accept),
         named=tuple(gate),
         limits=tuple(limit),
+        looks=_whole(looks),
         allow_new=allow_new,
         undecided=undecided,
         spend=spend,
-        outputs=Outputs(as_json, quiet, verbose, junit, summary, sarif),
+        outputs=CheckOutputs(as_json, quiet, verbose, junit, summary, sarif),
     )
     console = Console(quiet, verbose)
-    return _ci.run(spec, asked, device=device, jobs=jobs, out=out, console=console)
+    return _ci.run(spec, asked, seeds=seeds, device=device, jobs=jobs, out=out, console=console)
+
+
+def _whole(text: str | None) -> tuple[int, ...]:
+    """The numbers of a list.
+
+    Raises:
+        UsageError: something else is in it.
+    """
+    from leakbench.base.errors import UsageError
+
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise UsageError(
+            f"--looks {text!r}: expected numbers of seeds, for example 5,8,12,20."
+        ) from None

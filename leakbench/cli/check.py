@@ -12,7 +12,8 @@ from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Job, Outcome
 from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import commands
-from leakbench.cli.check_output import Outputs, show
+from leakbench.cli.check_cases import Undecided
+from leakbench.cli.check_output import CheckOutputs, show
 from leakbench.cli.console import Console, emit, emit_json
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class Asked:
     accept: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    looks: tuple[int, ...] = ()
     allow_new: bool = False
     undecided: str | None = None
     spend: int | None = None
-    outputs: Outputs = field(default_factory=Outputs)
+    outputs: CheckOutputs = field(default_factory=CheckOutputs)
 
     def refuse(self) -> None:
         """Options that exclude each other.
@@ -49,6 +51,16 @@ class Asked:
         """
         if self.undecided not in (None, *UNDECIDED):
             raise UsageError(f"--undecided {self.undecided!r}: expected fail or warn.")
+        if self.looks and not self.update:
+            raise UsageError(
+                "--looks goes with --update: the baseline says when rows are looked at."
+            )
+        rising = list(self.looks) == sorted(set(self.looks))
+        if not rising or min(self.looks, default=2) < 2:
+            raise UsageError(
+                f"--looks {','.join(map(str, self.looks))}: expected rising numbers of seeds, from"
+                " 2 on, for example 5,8,12,20."
+            )
         if self.accept and not self.update:
             raise UsageError(
                 "--accept goes with --update: it names rows that the new baseline may make worse."
@@ -124,13 +136,10 @@ def checked(
     every = [*failed, *made.failed]
     commands.exit_code(every, console)  # says what failed
     result = spending.concluded(result, every)
-    code = result.exit_code
-    if asked.undecided == WARN and code == _cannot_tell():
-        code = 0
-        note = "what cannot be told does not count: --undecided warn, so the exit code is 0"
-        result = replace(result, notes=(*result.notes, note))
-    show(check_of(result, gate.settings, asked.baseline), result, asked.outputs, console)
-    return code
+    undecided: Undecided = "warn" if asked.undecided == WARN else "fail"
+    outputs = replace(asked.outputs, undecided=undecided)
+    show(check_of(result, gate.settings, asked.baseline), result, outputs, console)
+    return 0 if asked.undecided == WARN and result.exit_code == _cannot_tell() else result.exit_code
 
 
 def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
@@ -147,6 +156,7 @@ def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
             accept=asked.accept,
             named=asked.named,
             limits=asked.limits,
+            looks=asked.looks,
         )
     if asked.outputs.as_json:
         emit_json({"exit": result.exit_code, "lines": list(result.lines)})

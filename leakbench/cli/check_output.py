@@ -45,9 +45,6 @@ class CheckOutputs:
     undecided: Undecided = "fail"
 
 
-Outputs = CheckOutputs  # as callers know it; an attack has a class of this name
-
-
 def show(check: Check, result: CheckResult, outputs: CheckOutputs, console: Console) -> None:
     """Print what a check said, and write the files that were asked for.
 

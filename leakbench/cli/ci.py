@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import PartFailed, UsageError, suggestion
-from leakbench.cli import check, commands, options
+from leakbench.cli import check, commands, keys, options
 from leakbench.cli.check import Asked
 from leakbench.cli.console import Console
 
@@ -19,13 +19,23 @@ KEYS: dict[str, tuple[type, str]] = {
     "baseline": (str, 'a file, or "none"'),
     "limits": (list, 'a list, as in ["p_leak<=0.2"]'),
     "gate": (list, "a list of rows"),
+    "looks": (list, "a list of numbers of seeds, as in [5, 8, 12]"),
     "spend": (int, "a whole number from 0 on"),
     "undecided": (str, '"fail" or "warn"'),
     "allow_new": (bool, "true or false"),
 }
 
 
-def run(path: Path, asked: Asked, *, device: str, jobs: int, out: Path, console: Console) -> int:
+def run(
+    path: Path,
+    asked: Asked,
+    *,
+    seeds: str | None = None,
+    device: str,
+    jobs: int,
+    out: Path,
+    console: Console,
+) -> int:
     """Train, attack, check; or write the baseline.
 
     1 comes before 4: what leaks more does, whatever else failed. 4 comes before 3: a run that
@@ -36,6 +46,8 @@ def run(path: Path, asked: Asked, *, device: str, jobs: int, out: Path, console:
     plan = options.read_spec(path)
     if not plan.defenses:
         raise UsageError(f"{path} names no method; add a [[defense]] table with a name.")
+    if seeds is not None:
+        plan.seeds = keys.seeds(seeds)
     asked = settled(asked, plan.ci, path)
     wanted = making.wanted_runs(plan.specs())
     do = partial(check.do, workers=jobs, console=console)
@@ -67,6 +79,8 @@ def settled(asked: Asked, table: Mapping[str, Any], path: Path) -> Asked:
         baseline = path.parent / given.get("baseline", "leakage.json")
     asked = replace(asked, baseline=baseline, named=(*given.get("gate", ()), *asked.named))
     if asked.update:
+        asked = replace(asked, looks=asked.looks or tuple(given.get("looks", ())))
+        asked.refuse()
         return asked
     asked = replace(
         asked,
@@ -95,8 +109,9 @@ def _checked(table: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
             raise UsageError(f"{path}, ci: unknown key {key!r}.{suggestion(key, KEYS)}")
         kind, what = KEYS[key]
         right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        if kind is list:
-            right = right and all(isinstance(v, str) for v in value)
+        if right and kind is list:
+            of = int if key == "looks" else str
+            right = all(isinstance(v, of) and not isinstance(v, bool) for v in value)
         if not right or (kind is int and value < 0):
             raise UsageError(f"{path}, ci: {key} = {value!r}: expected {what}.")
     return table
