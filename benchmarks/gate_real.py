@@ -114,8 +114,9 @@ def main() -> None:
         alarms = sum(a for a, _ in made)
         states = sum((s for _, s in made), Counter())
         whole = sum(states.values())
-        of = {s: sum(n for (_, state), n in states.items() if state == s) for s in STATES}
-        share = {s: n / whole for s, n in of.items()}
+        share = dict.fromkeys(STATES, 0.0)
+        for (_, state), n in states.items():
+            share[state] += n / whole
         table.append(
             f"| {size} | {args.splits} | {alarms / args.splits:.1%} | {share['fine']:.0%} |"
             f" {share['cannot tell']:.0%} |"

@@ -26,7 +26,7 @@ def read(path: Path) -> list[Line]:
 
 def of(lines: Sequence[Line], **fields: str) -> list[Line]:
     """The lines with these fields."""
-    return [line for line in lines if all(line[k] == v for k, v in fields.items())]
+    return [line for line in lines if fields.items() <= line.items()]
 
 
 def cell(line: Line) -> str:

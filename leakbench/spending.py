@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.base import provenance
-from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
-from leakbench.gate.outcome import LEAKS_MORE, CheckResult
+from leakbench.gate.outcome import CheckResult, concluded
 from leakbench.judging.wording import plural
 from leakbench.making import Do, Made, Say, WantedRun, make
 from leakbench.record import attack_code, origin
@@ -65,15 +65,6 @@ def spend(
         left = f"{plural(rows, 'row')} still cannot be told" if rows else "all can be told"
         say(f"{plural(sum(purse.spent.values()), 'further seed')} spent: {left}")
     return concluded(result, failed), Made(tuple(every.values()), tuple(failed))
-
-
-def concluded(result: CheckResult, failed: Sequence[Outcome]) -> CheckResult:
-    """The same, with exit 4 where something failed and nothing leaks more; 2 if it was damaged."""
-    if not failed or result.exit_code == LEAKS_MORE:
-        return result
-    damaged = any(o.damaged for o in failed)
-    code = UsageError.exit_code if damaged else PartFailed.exit_code
-    return replace(result, exit_code=code)
 
 
 def _asked(result: CheckResult) -> list[tuple[str, tuple[int, ...]]]:

@@ -12,7 +12,10 @@ import itertools
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec, resolve_name
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import decode_source, find_spec, resolve_name
+from pathlib import Path
 from typing import Any
 
 
@@ -85,13 +88,23 @@ def read(module: str) -> ModuleText:
     """
     try:
         spec = find_spec(module)
-        text = spec.loader.get_source(module) if spec and spec.loader else None  # type: ignore[attr-defined]
+        text = _source(spec) if spec else None
         tree = _parsed(text) if text is not None else None
-    except (ImportError, ValueError, SyntaxError, AttributeError) as error:
+    except (ImportError, ValueError, SyntaxError, OSError) as error:
         raise Unsaid(module) from error
     if spec is None or tree is None:
         raise Unsaid(module)
     return ModuleText(module, spec.parent or "", tree)
+
+
+def _source(spec: ModuleSpec) -> str | None:
+    """Its loader's, or where the loader gives none (pytest's rewrites modules) the file's."""
+    loader = spec.loader
+    if isinstance(loader, InspectLoader):
+        return loader.get_source(spec.name)
+    if not spec.has_location or spec.origin is None:
+        return None
+    return decode_source(Path(spec.origin).read_bytes())
 
 
 @lru_cache(maxsize=256)

@@ -29,7 +29,7 @@ class Asked:
     """What `check` and `ci` are asked beside the runs.
 
     ``baseline``: its file; None: there is none, and limits alone are checked. ``undecided``,
-    ``spend``: None where nothing was said.
+    ``spend``: None where nothing was said. ``spec``: the SPEC.toml that made the runs, if any.
     """
 
     baseline: Path | None = Path("leakage.json")
@@ -38,6 +38,7 @@ class Asked:
     named: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
+    spec: Path | None = None
     allow_new: bool = False
     undecided: str | None = None
     spend: int | None = None
@@ -128,17 +129,23 @@ def checked(
     failed: Sequence[Outcome] = (),
 ) -> int:
     """Check, spend what may be spent, and show it; ``failed``: what went wrong before."""
-    from leakbench import spending
+    from leakbench.gate.outcome import concluded
     from leakbench.reporting.check import check_of
 
-    gate, how = Gate(asked, console), partial(do, workers=jobs, console=console)
-    result, made = spending.spend(runs, gate.check, asked.spend or 0, do=how, say=console.say)
-    every = [*failed, *made.failed]
+    gate, every = Gate(asked, console), list(failed)
+    if asked.spend:
+        from leakbench import spending
+
+        how = partial(do, workers=jobs, console=console)
+        result, made = spending.spend(runs, gate.check, asked.spend, do=how, say=console.say)
+        every += made.failed
+    else:
+        result = gate.check(runs)
     commands.exit_code(every, console)  # says what failed
-    result = spending.concluded(result, every)
+    result = concluded(result, every)
     undecided: Undecided = "warn" if asked.undecided == WARN else "fail"
     outputs = replace(asked.outputs, undecided=undecided)
-    show(check_of(result, gate.settings, asked.baseline), result, outputs, console)
+    show(check_of(result, gate.settings, asked.baseline, asked.spec), result, outputs, console)
     return 0 if asked.undecided == WARN and result.exit_code == _cannot_tell() else result.exit_code
 
 

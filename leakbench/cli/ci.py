@@ -77,7 +77,9 @@ def settled(asked: Asked, table: Mapping[str, Any], path: Path) -> Asked:
     baseline = asked.baseline
     if baseline is None and given.get("baseline") != NONE:
         baseline = path.parent / given.get("baseline", "leakage.json")
-    asked = replace(asked, baseline=baseline, named=(*given.get("gate", ()), *asked.named))
+    asked = replace(
+        asked, spec=path, baseline=baseline, named=(*given.get("gate", ()), *asked.named)
+    )
     if asked.update:
         asked = replace(asked, looks=asked.looks or tuple(given.get("looks", ())))
         asked.refuse()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.jobs import Outcome
 from leakbench.gate.row import GateRow
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
@@ -87,3 +90,12 @@ class CheckResult:
     unfinished: tuple[str, ...] = ()
     limits: tuple[LimitOutcome, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def concluded(result: CheckResult, failed: Sequence[Outcome]) -> CheckResult:
+    """The same, with exit 4 where something failed and nothing leaks more; 2 if it was damaged."""
+    if not failed or result.exit_code == LEAKS_MORE:
+        return result
+    damaged = any(o.damaged for o in failed)
+    code = UsageError.exit_code if damaged else PartFailed.exit_code
+    return replace(result, exit_code=code)

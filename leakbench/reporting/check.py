@@ -29,7 +29,10 @@ _NUMBER = re.compile(r"[-+]?\d[\w.+-]*")
 
 
 def check_of(
-    result: CheckResult, settings: Sequence[Setting], baseline: Path | None = None
+    result: CheckResult,
+    settings: Sequence[Setting],
+    baseline: Path | None = None,
+    spec: Path | None = None,
 ) -> Check:
     """The outcome of a check in words.
 
@@ -37,8 +40,9 @@ def check_of(
         result: what the gate said.
         settings: of the runs that were checked.
         baseline: the file compared with.
+        spec: the SPEC.toml whose runs these are, where `leakbench ci` asks.
     """
-    words = _Words(result, settings, Settling(settings, baseline))
+    words = _Words(result, settings, Settling(settings, baseline, spec))
     ordered = sorted(result.rows, key=lambda c: WORST_FIRST.index(c.state))
     held = sorted(result.limits, key=lambda x: WORST_FIRST.index(x.state))
     rows, limits = tuple(map(words.row, ordered)), tuple(map(words.limit, held))

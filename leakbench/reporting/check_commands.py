@@ -15,13 +15,19 @@ WORSE = ("leaks more", "loses utility")
 
 
 class Settling:
-    """Commands for the settings that were checked, and the baseline they were compared with."""
+    """Commands for the settings that were checked, and the baseline they were compared with.
 
-    def __init__(self, settings: Sequence[Setting], baseline: Path | None) -> None:
+    ``spec``: the SPEC.toml of a `leakbench ci`, which makes and checks its own runs alone.
+    """
+
+    def __init__(
+        self, settings: Sequence[Setting], baseline: Path | None, spec: Path | None = None
+    ) -> None:
         runs = [run for s in settings for run in s.every]
         self.folders = shlex.join(dict.fromkeys(str(r.path.parent) for r in runs))
         self.commands = {s.key: trains(s) for s in settings}
-        named = baseline is not None and baseline != Path("leakage.json")
+        self.spec = spec
+        named = spec is None and baseline is not None and baseline != Path("leakage.json")
         self.baseline = ["--baseline", str(baseline)] if named else []
 
     def row(self, c: Comparison) -> str:
@@ -39,24 +45,25 @@ class Settling:
             if trained:
                 return self._attack
             return f"{training(then, len(then.scores))} && {self._attack}"
-        if now is not None and (c.more or c.seeds):
-            seeds = {*now.scores, *c.more} if c.more else more_seeds(now.scores, c.seeds or 0)
-            return f"{self._train(now, seeds)} && {self._attack}"
+        if now is not None and c.more:
+            return self._check("--spend", str(len(c.more)))
+        if now is not None and c.seeds:
+            return f"{self._train(now, more_seeds(now.scores, c.seeds))} && {self._attack}"
         return self._check("--update", "--accept", c.name)
 
     def limit(self, limit: LimitOutcome) -> str:
         """Train the seeds of the next look at it; nothing where they do not help."""
         if limit.state != "cannot tell" or limit.row is None or not limit.more:
             return ""
-        seeds = {*limit.row.scores, *limit.more}
-        return f"{self._train(limit.row, seeds)} && {self._attack}"
+        return self._check("--spend", str(len(limit.more)))
 
     @property
     def _attack(self) -> str:
         return f"leakbench attack {self.folders}".rstrip()
 
     def _check(self, *options: str) -> str:
-        words = ["leakbench", "check", *shlex.split(self.folders), *self.baseline]
+        made = ["ci", str(self.spec)] if self.spec else ["check", *shlex.split(self.folders)]
+        words = ["leakbench", *made, *self.baseline]
         return shlex.join([*words, *options])
 
     def _train(self, row: GateRow, seeds: Iterable[int]) -> str:

@@ -153,7 +153,7 @@ def how_to_settle(line: CheckLine, said: bool = False) -> tuple[str, ...]:
         return ()
     if said:
         return ("The command above settles it, too.",)
-    return ACCEPTS if line.command.startswith("leakbench check ") else SETTLES, line.command
+    return ACCEPTS if "--update" in line.command.split() else SETTLES, line.command
 
 
 def value_text(row: CheckRow) -> str:

@@ -11,7 +11,7 @@ from helpers.check_results import EVIL, compared, fine, found, limited, row, und
 
 from leakbench.base.errors import UsageError
 from leakbench.cli.check_github import harmless, harmless_json
-from leakbench.cli.check_output import Outputs, show
+from leakbench.cli.check_output import CheckOutputs, show
 from leakbench.cli.console import Console
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.gate import check as gate_check
@@ -46,7 +46,7 @@ def shown(capsys):
     def call(result, *, verbose=False, baseline=Path("leakage.json"), **outputs):
         capsys.readouterr()
         check = check_of(result, (), baseline)
-        show(check, result, Outputs(**outputs), Console(verbose=verbose))
+        show(check, result, CheckOutputs(**outputs), Console(verbose=verbose))
         done = capsys.readouterr()
         return done.out.splitlines(), done.err
 
