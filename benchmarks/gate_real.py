@@ -98,9 +98,9 @@ def main() -> None:
     failed = [o.error for o in run_jobs(todo, workers=args.jobs) if o.error]
     if failed:
         raise SystemExit(failed[0])
-    rows = [r for r in gate_rows(api.tables(find([args.runs])).settings) if r.gated]
+    rows = gate_rows(api.tables(find([args.runs])).settings)
     lines = ["| row | mean | sd of seeds | of it between seeds |", "|---|---|---|---|"]
-    for row in Baseline.of(rows).rows:
+    for row in [r for r in Baseline.of(rows).rows if r.gated]:
         sd, own = between(row)
         scale = "logit" if row.share else "own scale"
         lines.append(f"| {row.name} | {row.value:.3f} | {sd:.3f} | {own:.2f} ({scale}) |")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -25,9 +26,12 @@ import leakbench
 from leakbench import api, pipeline
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
-from leakbench.base.files import read_csv, read_json, read_sealed, write_json
+from leakbench.base.files import read_csv, read_sealed
 from leakbench.base.meaning import Meaning, Topic
 from leakbench.cli import keys, options, run, summary
+from leakbench.gate.baseline import Baseline
+from leakbench.gate.baseline import load as load_baseline
+from leakbench.gate.baseline import save as save_baseline
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS, TRADEOFF
 from leakbench.results.number import Configuration
@@ -750,7 +754,8 @@ def test_each_table_of_a_run_is_read_once(cli, gated, made, tmp_path, monkeypatc
 
     monkeypatch.setattr(folders, "read_csv", counted)
     baseline = tmp_path / "leakage.json"
-    shutil.copy(gated / "leakage.json", baseline)
+    for name in ("leakage.json", "leakage.units.json"):
+        shutil.copy(gated / name, tmp_path / name)
     runs, sides = gated / "runs", ("--check", baseline, "--against", made)
     asked = {
         "report": ("report", runs, "-o", tmp_path / "rep", *sides),
@@ -770,10 +775,15 @@ class TestCheck:
         """A baseline in which ``change`` was done to every row's scores; the guesses' hashes are
         others then.
         """
-        value = read_json(gated / "leakage.json")
-        for row in value["rows"]:
-            change(row)
-        write_json(tmp_path / "leakage.json", value)
+        old, rows = load_baseline(gated / "leakage.json"), []
+        for row in old.rows:
+            fields = row.parameters()
+            change(fields)
+            kept = {k: fields[k] for k in ("scores", "guesses", "value", "low", "high")}
+            kept["scores"] = {int(seed): units for seed, units in kept["scores"].items()}
+            kept["guesses"] = {int(seed): shas for seed, shas in kept["guesses"].items()}
+            rows.append(row.model_copy(update=kept))
+        save_baseline(tmp_path / "leakage.json", Baseline.of(rows, old.limits, old.looks))
         return tmp_path / "leakage.json"
 
     @staticmethod
@@ -787,8 +797,9 @@ class TestCheck:
     def test_nothing_changed_is_fine(self, cli, gated):
         code, out, err = cli("check", gated / "runs", "--baseline", gated / "leakage.json")
         assert (code, err) == (0, "")
-        assert "rows gated" in out.splitlines()[-1]
-        assert all(line.startswith("fine") for line in out.splitlines()[:-1])
+        assert re.fullmatch(r"Check passed: all \d+ rows fine.*\n", out)
+        everything = cli("check", gated / "runs", "--baseline", gated / "leakage.json", "-v")[1]
+        assert everything.count("fine: ") == everything.count("\n") - 1 > 3
 
     def test_it_leaks_more(self, cli, gated, tmp_path):
         old = self.changed(
@@ -797,7 +808,7 @@ class TestCheck:
         code, out, _ = cli("check", gated / "runs", "--baseline", old)
         assert code == 1
         assert any(
-            line.startswith("leaks more") and "/p_leak/" in line for line in out.splitlines()
+            line.startswith("leaks more") and "P_leak 0.00" in line for line in out.splitlines()
         )
 
     def test_utility_is_lost(self, cli, gated, tmp_path):
@@ -827,7 +838,7 @@ class TestCheck:
         assert code == 3
         found = json.loads(out)
         assert found["exit"] == 3
-        assert any("no such row now" in line for line in found["lines"])
+        assert any("no such row now" in row["reason"] for row in found["rows"])
 
     def test_no_baseline_names_update_and_an_empty_one_cannot_tell(self, cli, gated, tmp_path):
         code, out, err = cli("check", gated / "runs", "--baseline", tmp_path / "none.json")

@@ -76,10 +76,9 @@ def test_what_cannot_be_told_says_what_settles_it(tmp_path):
     then = made(tmp_path / "a", 2)
     few = said(made(tmp_path / "b", 7, seeds=[5]), then)
     told = [r.command for r in few.rows if r.verdict == "cannot tell"]
-    train, attack = told[0].split(" && ")
-    assert shlex.split(train)[:5] == ["leakbench", "train", "-t", "digits", "-d"]
-    assert shlex.split(train)[-2:] == ["--seeds", "0,1,2,3,4,5,6,7"]
-    assert attack == f"leakbench attack {tmp_path / 'b'}"
+    checking = ["leakbench", "check", str(tmp_path / "b")]
+    assert shlex.split(told[0])[:3] == checking
+    assert shlex.split(told[0])[-2:] == ["--spend", "7"]
     (line,) = few.lines
     assert line.endswith("; and 1 more row")  # one training settles both
     assert "leakbench" not in line
@@ -318,9 +317,9 @@ def test_the_next_look_is_what_is_trained():
     runs = undecided(more=(3, 4, 7))
     check = check_of(found(runs, limits=[limited("cannot tell", more=(3, 5))]), ())
     (limit,), (checked,) = check.limits, check.rows
-    for command, seeds in ((checked.command, "0,1,2,3,4,7"), (limit.command, "0,1,2,3,5")):
-        words = shlex.split(command.split(" && ")[0])
-        assert words[words.index("--seeds") + 1] == seeds
+    for command, seeds in ((checked.command, "3"), (limit.command, "2")):
+        words = shlex.split(command)
+        assert words[words.index("--spend") + 1] == seeds
     assert checked.look == 3
     assert checked.more == (3, 4, 7)
 
