@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from leakbench.gate.comparing import BLOCKING
 from leakbench.gate.ends import end_of, room
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
@@ -29,6 +30,9 @@ def foreseen(rows: Sequence[GateRow]) -> list[str]:
 
 def sight(row: GateRow, rows: int) -> str:
     """What can be told of one row among ``rows`` that are judged together."""
+    for flag, why in BLOCKING.items():
+        if flag in row.flags:
+            return f"nothing: {why}"
     end = end_of(row)
     if end == "ceiling":
         return f"{row.value:.4g}, {_ENDS[end]}"

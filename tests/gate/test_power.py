@@ -60,3 +60,8 @@ def test_more_rows_and_fewer_seeds_see_less(p):
 
     assert seen(1, 20) < seen(20, 20)
     assert seen(1, 20) < seen(1, 4)
+
+
+def test_a_row_that_will_never_be_judged_sees_nothing():
+    assert sight(row(0.2, flags=["dead_run"]), 1).startswith("nothing: dead run")
+    assert sight(row(0.2, flags=["control_failed"]), 1).startswith("nothing: the control failed")
