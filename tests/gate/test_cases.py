@@ -169,7 +169,7 @@ CLIPPED = """
 [[wrapper]]
 name = "clip_noise"
 clip = 0.5
-noise = 0.2
+noise = 0.1
 kinds = [["prototype"]]
 """
 
