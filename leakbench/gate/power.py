@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,18 +15,31 @@ from leakbench.statistics.power import detectable, seeds_for_fine
 
 POWER = 0.8
 _ENDS = {
-    "ceiling": "at its ceiling: it cannot get worse, so it gates nothing",
+    "ceiling": "at their ceiling, where nothing can get worse, and gate nothing",
     "floor": "at its floor: nothing is found",
 }
 
 
 def foreseen(rows: Sequence[GateRow]) -> list[str]:
-    """A line for each row: what it can and cannot tell with these seeds.
+    """A line for each row: what it can and cannot tell with these seeds; one for all at a ceiling.
 
     Where nothing changes, the guesses stay the same byte for byte, and any change of them is
     compared seed by seed; what is said here is of the hard case, in which all is drawn anew.
     """
-    return [f"sees          {row.name}: {sight(row, len(rows))}" for row in rows]
+    ends: dict[str, list[str]] = defaultdict(list)
+    told = []
+    for row in rows:
+        if end_of(row) == "ceiling" and not BLOCKING.keys() & set(row.flags):
+            ends[row.label].append(row.short)
+        else:
+            told.append(f"sees          {row.name}: {sight(row, len(rows))}")
+    for label, shorts in ends.items():
+        of = sum(row.label == label for row in rows)
+        told.append(
+            f"sees nothing  {label}: {len(shorts)} of {of} rows are {_ENDS['ceiling']}:"
+            f" {', '.join(shorts)}"
+        )
+    return told
 
 
 def sight(row: GateRow, rows: int) -> str:
@@ -35,7 +49,7 @@ def sight(row: GateRow, rows: int) -> str:
             return f"nothing: {why}"
     end = end_of(row)
     if end == "ceiling":
-        return f"{row.value:.4g}, {_ENDS[end]}"
+        return f"nothing: {row.value:.4g} cannot get worse"
     told = [f"{row.value:.4g}", _ENDS["floor"]] if end else [f"{row.value:.4g}"]
     seeds = len(row.scores)
     if row.allowed is None or seeds < FEWEST_SEEDS:
