@@ -203,7 +203,7 @@ def _without_comparing(
         return replace(open_, reason=f"{then.metric} has no margin: write one into the baseline")
     if end_of(then) == "ceiling":
         moved = f"{then.value:.4g} -> {now.value:.4g}"
-        return Comparison(name, "fine", f"{moved}, {CEILING}", now=now, then=then)
+        return _fine(Comparison(name, "fine", f"{moved}, {CEILING}", now=now, then=then))
     return None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from leakbench.gate.comparing import BLOCKING
 from leakbench.gate.ends import end_of, room
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
@@ -13,25 +15,41 @@ from leakbench.statistics.power import detectable, seeds_for_fine
 
 POWER = 0.8
 _ENDS = {
-    "ceiling": "at its ceiling: it cannot get worse, so it gates nothing",
+    "ceiling": "at their ceiling, where nothing can get worse, and gate nothing",
     "floor": "at its floor: nothing is found",
 }
 
 
 def foreseen(rows: Sequence[GateRow]) -> list[str]:
-    """A line for each row: what it can and cannot tell with these seeds.
+    """A line for each row: what it can and cannot tell with these seeds; one for all at a ceiling.
 
     Where nothing changes, the guesses stay the same byte for byte, and any change of them is
     compared seed by seed; what is said here is of the hard case, in which all is drawn anew.
     """
-    return [f"sees          {row.name}: {sight(row, len(rows))}" for row in rows]
+    ends: dict[str, list[str]] = defaultdict(list)
+    told = []
+    for row in rows:
+        if end_of(row) == "ceiling" and not BLOCKING.keys() & set(row.flags):
+            ends[row.label].append(row.short)
+        else:
+            told.append(f"sees          {row.name}: {sight(row, len(rows))}")
+    for label, shorts in ends.items():
+        of = sum(row.label == label for row in rows)
+        told.append(
+            f"sees nothing  {label}: {len(shorts)} of {of} rows are {_ENDS['ceiling']}:"
+            f" {', '.join(shorts)}"
+        )
+    return told
 
 
 def sight(row: GateRow, rows: int) -> str:
     """What can be told of one row among ``rows`` that are judged together."""
+    for flag, why in BLOCKING.items():
+        if flag in row.flags:
+            return f"nothing: {why}"
     end = end_of(row)
     if end == "ceiling":
-        return f"{row.value:.4g}, {_ENDS[end]}"
+        return f"nothing: {row.value:.4g} cannot get worse"
     told = [f"{row.value:.4g}", _ENDS["floor"]] if end else [f"{row.value:.4g}"]
     seeds = len(row.scores)
     if row.allowed is None or seeds < FEWEST_SEEDS:

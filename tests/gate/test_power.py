@@ -38,8 +38,9 @@ def test_a_row_at_its_ceiling_is_fine_says_so_and_takes_no_level_from_others():
 def test_update_says_what_each_row_can_see():
     _, said = update([row(0.2), row(1.0, stage="early"), utility(0.9)], None)
     told = {x.split()[1].rstrip(":"): x for x in said.lines if x.startswith("sees")}
-    assert "at its ceiling" in told["digits/fedgn/cascade/transcript/p_leak/early:".rstrip(":")]
     assert "worse by 0." in told["digits/fedgn/cascade/transcript/p_leak/final"]
+    assert "digits/fedgn: 1 of 3 rows are at their ceiling" in told["nothing"]
+    assert told["nothing"].endswith(": cascade/transcript/p_leak/early")
     assert len(told) == 3
 
 
@@ -60,3 +61,15 @@ def test_more_rows_and_fewer_seeds_see_less(p):
 
     assert seen(1, 20) < seen(20, 20)
     assert seen(1, 20) < seen(1, 4)
+
+
+def test_a_row_that_will_never_be_judged_sees_nothing():
+    assert sight(row(0.2, flags=["dead_run"]), 1).startswith("nothing: dead run")
+    assert sight(row(0.2, flags=["control_failed"]), 1).startswith("nothing: the control failed")
+
+
+def test_a_weaker_attack_on_a_row_at_its_ceiling_is_no_news():
+    now = row(0.4, control=0.4)
+    got = check([now], Baseline.of([row(1.0)]))
+    assert (got.exit_code, got.rows[0].state) == (3, "cannot tell")
+    assert "the control fell from 1 to 0.4" in got.rows[0].reason
