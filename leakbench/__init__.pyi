@@ -1,6 +1,7 @@
 from .api import Results as Results
 from .api import attack as attack
 from .api import check as check
+from .api import ci as ci
 from .api import export as export
 from .api import load as load
 from .api import report as report

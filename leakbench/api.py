@@ -7,8 +7,9 @@ leakbench.report([run], "report")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -333,6 +334,61 @@ def check(
     return gate.check(
         rows, then, named=named, limits=limits, allow_new=allow_new, unfinished=unfinished
     )
+
+
+def ci(
+    specs: Iterable[Mapping[str, Any]],
+    *,
+    baseline: str | Path | None = DEFAULT_BASELINE,
+    named: Sequence[str] = (),
+    limits: Sequence[str] = (),
+    allow_new: bool = False,
+    spend: int = 0,
+    out: str | Path = "runs",
+    device: str = "auto",
+    jobs: int = 1,
+    say: Callable[[str], None] = lambda _: None,
+) -> CheckResult:
+    """Make what is missing of these runs and attacks with the installed code, and check them.
+
+    What is there and would come out the same today is kept. ``.exit_code`` is 1 where something
+    leaks more, else 4 where a run or an attack failed (2: its files are damaged), else as for
+    `check`; ``.notes`` say what failed.
+
+    Args:
+        specs: keyword arguments of ``leakbench.train`` for each run, with its ``defense``; and
+            ``attacks``, [(name, parameters)], else every one that fits.
+        baseline: the file; None: none, only limits.
+        named: names or patterns (`*`) of rows that are gated, too.
+        limits: texts such as "p_leak<=0.2", beside those in the file.
+        allow_new: rows that the baseline does not have may pass.
+        spend: so many further seeds of each setting, at most, where something cannot be told.
+        out: the folder of run folders.
+        device: auto, cpu or cuda.
+        jobs: runs or attacks at a time; more than one in processes of their own, so that a script
+            asks for them below ``if __name__ == "__main__"``.
+        say: is told in a line each what was kept, what was made, and why.
+
+    Raises:
+        UsageError: a name or value is wrong, or an attack fits none of the runs; or as for `check`.
+        BrokenFile: an artifact or the baseline is damaged.
+    """
+    from leakbench import making, spending
+    from leakbench.base.jobs import run
+    from leakbench.gate.outcome import concluded
+    from leakbench.results.tables import collect
+
+    gated: dict[str, Any] = {"baseline": baseline, "named": named, "limits": limits}
+
+    def checked(found: Sequence[Run]) -> CheckResult:
+        return check(collect(found), allow_new=allow_new, **gated)
+
+    do = partial(run, workers=jobs)
+    made = making.make(making.wanted_runs(specs), Path(out), device, do=do, say=say)
+    result, more = spending.spend(made.runs, checked, spend, do=do, say=say)
+    failed = [*made.failed, *more.failed]
+    notes = (*result.notes, *(f"{o.name} failed: {o.error}" for o in failed))
+    return replace(concluded(result, failed), notes=notes)
 
 
 def update(

@@ -16,7 +16,7 @@ from leakbench.attacking.choices import ReadyAttack
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
-from leakbench.gate.outcome import CheckResult, concluded
+from leakbench.gate.outcome import LEAKS_MORE, CheckResult, concluded
 from leakbench.judging.wording import plural
 from leakbench.making import Do, Made, Say, WantedRun, make
 from leakbench.record import attack_code, origin
@@ -32,9 +32,9 @@ def spend(
 ) -> tuple[CheckResult, Made]:
     """Check; then train and attack the seeds that would settle what cannot be told, and so on.
 
-    It ends where no row has a next look, or ``budget`` further seeds of its setting are used. Seeds
-    that reach no look are not trained. What is there already is not made again, so that the same
-    call after an interruption goes on.
+    It ends where no row has a next look, ``budget`` further seeds of its setting are used, or
+    something leaks more: no seed changes that. Seeds that reach no look are not trained. What is
+    there already is not made again, so that the same call after an interruption goes on.
 
     Args:
         runs: what is checked at first.
@@ -48,7 +48,7 @@ def spend(
     """
     every = {run.path.resolve(): run for run in runs}
     result, purse, failed = check(list(every.values())), _Purse(budget), list[Outcome]()
-    while budget:
+    while budget and result.exit_code != LEAKS_MORE:
         wanted = purse.next(list(every.values()), _asked(result), say)
         if not wanted:
             break
