@@ -9,7 +9,7 @@ pytest imports this module in every session, so that it imports nothing heavy be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -64,16 +64,56 @@ class Leakage:
         """
         __tracebackhide__ = True
         known = _choice(undecided)
-        path = self._path("leakage.json" if baseline is None else baseline)
-        committed = path if baseline is not None or path.exists() else None
+        committed = self._committed(baseline, limits)
         asked = {"baseline": committed, "limits": limits, "named": named, "allow_new": allow_new}
         result, settings = _asked(self._runs(runs), asked)
         return _judged(result, settings, committed, known)
+
+    def ci(
+        self,
+        specs: Iterable[Mapping[str, Any]],
+        *,
+        baseline: str | Path | None = None,
+        limits: Sequence[str] = (),
+        out: str | Path = "runs",
+        undecided: Undecided = "fail",
+        **asked: Any,
+    ) -> CheckResult:
+        """Make what is missing of these runs, and fail the test as `check` does.
+
+        Args:
+            specs: the runs, as ``leakbench.ci`` takes them.
+            baseline, limits: as for `check`.
+            out: the folder of run folders.
+            undecided: as for `check`.
+            asked: what else ``leakbench.ci`` takes: named, allow_new, spend, device, jobs.
+
+        Returns:
+            What was found, where nothing leaks more.
+        """
+        __tracebackhide__ = True
+        from leakbench import api
+        from leakbench.base.errors import LeakbenchError
+
+        known, path = _choice(undecided), self._committed(baseline, limits)
+        try:
+            result = api.ci(specs, baseline=path, limits=limits, out=self._path(out), **asked)
+        except LeakbenchError as error:
+            said = str(error)
+        else:
+            return _judged(result, (), path, known)
+        _fail(f"leakbench: {said}")
 
     def _runs(self, runs: str | Path | Run | Iterable[str | Path | Run]) -> list[Any]:
         alone = isinstance(runs, str | Path) or not isinstance(runs, Iterable)
         found: Any = [runs] if alone else runs
         return [self._path(r) if isinstance(r, str | Path) else r for r in found]
+
+    def _committed(self, baseline: str | Path | None, limits: Sequence[str]) -> Path | None:
+        """The baseline's file; None where nobody named one, none is there, and limits are given."""
+        path = self._path("leakage.json" if baseline is None else baseline)
+        alone = baseline is None and limits and not path.exists()
+        return None if alone else path
 
     def _path(self, path: str | Path) -> Path:
         return self.root / path

@@ -176,3 +176,33 @@ def test_limits_alone_need_no_baseline(project, pytester):
         ["breached: digits: FedGN σ 0.1: p_leak<=0.2: *: 0.75 (at least 0.*"]
     )
     project("'more'").assert_outcomes(failed=1)
+
+
+RUNS = """
+RUN = {{"defense": "fedgn", "task": "digits", "params": {{"sigma": {}}}, "rounds": 12}}
+SMALL = {{"model": "mlp", "width": 8, "dim": 4, "evaluations": 10}}
+ATTACKS = [("prototype_leakage", {{}})]
+
+def test_build(leakage):
+    runs = [{{**RUN, "task_params": SMALL, "seed": s, "attacks": ATTACKS}} for s in (0, 1)]
+    leakage.ci(runs, out="made", limits=["{}"])
+"""
+
+
+@pytest.mark.slow
+def test_a_build_in_a_test_makes_its_runs(pytester):
+    """Without a baseline it says how to write one; a limit that is breached fails it."""
+    for sigma, limit, said in (
+        (0.1, "prototype_cosine<=0.1", "breached: "),
+        (-1.0, "prototype_cosine<=0.1", "leakbench: "),
+    ):
+        pytester.makepyfile(RUNS.format(sigma, limit))
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *QUIET, str(pytester.path)],
+            capture_output=True,
+            text=True,
+            cwd=pytester.path,
+        )
+        assert done.returncode == 1
+        assert said in done.stdout
+        assert "Traceback" not in done.stdout
