@@ -25,7 +25,7 @@ Gate = Annotated[
 ]
 Limit = Annotated[
     list[str],
-    typer.Option(metavar="LIMIT", help="What may leak at most, as in 'p_leak<=0.2'; repeatable."),
+    typer.Option(metavar="LIMIT", help="What may leak at most, as in 'METRIC<=0.2'; repeatable."),
 ]
 Looks = Annotated[
     str | None,

@@ -17,7 +17,7 @@ NONE = "none"  # baseline = "none": limits alone
 # The keys of the table [ci], and what each is.
 KEYS: dict[str, tuple[type, str]] = {
     "baseline": (str, 'a file, or "none"'),
-    "limits": (list, 'a list, as in ["p_leak<=0.2"]'),
+    "limits": (list, 'a list, as in ["METRIC<=0.2"]'),
     "gate": (list, "a list of rows"),
     "looks": (list, "a list of numbers of seeds, as in [5, 8, 12]"),
     "spend": (int, "a whole number from 0 on"),
