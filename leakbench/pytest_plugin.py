@@ -83,7 +83,8 @@ class Leakage:
 
         Args:
             specs: the runs, as ``leakbench.ci`` takes them.
-            baseline, limits: as for `check`.
+            baseline: as for `check`.
+            limits: as for `check`.
             out: the folder of run folders.
             undecided: as for `check`.
             asked: what else ``leakbench.ci`` takes: named, allow_new, spend, device, jobs.
