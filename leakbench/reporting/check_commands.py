@@ -37,7 +37,7 @@ class Settling:
         """
         now, then = c.now, c.then
         if c.state in WORSE:
-            return self._check("--update", "--accept", c.name)
+            return self._check("--update", *self._all_seeds(c), "--accept", c.name)
         if c.state == "new":
             return self._check("--update")
         if now is None and then is not None:
@@ -50,6 +50,14 @@ class Settling:
         if now is not None and c.seeds:
             return f"{self._train(now, more_seeds(now.scores, c.seeds))} && {self._attack}"
         return self._check("--update", "--accept", c.name)
+
+    def _all_seeds(self, c: Comparison) -> list[str]:
+        """A baseline of more seeds than a build trains is not written again with fewer."""
+        if self.spec is None or c.then is None or c.now is None:
+            return []
+        if not c.then.scores.keys() - c.now.scores.keys():
+            return []
+        return ["--seeds", ",".join(map(str, sorted({*c.then.scores, *c.now.scores})))]
 
     def limit(self, limit: LimitOutcome) -> str:
         """Train the seeds of the next look at it; nothing where they do not help."""
