@@ -5,7 +5,7 @@
 Every baseline has 20 mixed rows, which `leakbench.gate.gate.check` compares as it does in a build.
 Once nothing changed, and once four of the twenty rows, one of each kind, are worse by two margins.
 "Paired": the same seeds on both sides, with everything drawn anew but the clients; "other": other
-seeds. With looks half as many baselines. Writes results/gate/simulation.csv, of which
+seeds. With looks half as many baselines. Writes results/gate-simulation.csv, of which
 gate_tables.py makes tables and figures.
 """
 
@@ -37,7 +37,7 @@ from leakbench.metrics import P_LEAK, PSNR
 SEEDS = (3, 5, 8, 12, 20)
 SPREADS = (0.0, 0.3, 0.8)  # sd between seeds, on the logit scale
 LOOKS = (5, 8, 12, 20)
-RESULTS = Path(__file__).parents[1] / "results" / "gate"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def main() -> None:
             lines += rows_of(case, found)
             print(case, lines and f"{sum(a for a, _, _ in found) / count:.4f}", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "simulation.csv").open("w", newline="", encoding="utf-8") as file:
+    with (args.out / "gate-simulation.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(lines[0]))
         writer.writeheader()
         writer.writerows(lines)

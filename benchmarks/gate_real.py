@@ -3,7 +3,7 @@
     python benchmarks/gate_real.py            # trains forty seeds of two methods on digits
 
 Every pair of disjoint sets of K of the forty seeds is a build in which nothing changed and all was
-drawn anew. Writes results/gate/real.md and real.csv.
+drawn anew. Writes results/gate-real.md and .csv.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from leakbench.record.folders import find
 METHODS = {"fedgn": {"sigma": 0.5}, "fedhide": {"alpha": 0.1, "k": 3}}
 ATTACKS = ("prototype_leakage", "prototype_averaging")
 SEEDS, ROUNDS, SIZES = 40, 60, (3, 5, 8, 12, 20)
-RESULTS = Path(__file__).parents[1] / "results" / "gate"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def make(defense: str, seed: int, out: str, progress: Progress = lambda *_: None) -> str:
@@ -126,7 +126,7 @@ def main() -> None:
                 {"seeds": size, "metric": metric, "state": state, "rows": n, "alarms": alarms}
             )
     args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "real.csv").open("w", newline="", encoding="utf-8") as file:
+    with (args.out / "gate-real.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(found[0]))
         writer.writeheader()
         writer.writerows(found)
@@ -136,7 +136,7 @@ def main() -> None:
         " `python benchmarks/gate_real.py`.\n\n## How much seeds differ\n\n"
     )
     text = "\n".join(lines) + "\n\n## Nothing changed, all drawn anew\n\n" + "\n".join(table)
-    (args.out / "real.md").write_text(head + text + "\n", encoding="utf-8")
+    (args.out / "gate-real.md").write_text(head + text + "\n", encoding="utf-8")
 
 
 STATES = ("fine", "cannot tell", "leaks more", "loses utility")

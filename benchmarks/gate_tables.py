@@ -1,6 +1,6 @@
 """The simulation of the gate as tables and figures.
 
-python benchmarks/gate_tables.py          # results/gate/simulation.csv -> simulation.md, *.svg
+python benchmarks/gate_tables.py          # results/gate-simulation.csv -> gate-simulation.md, gate-seeds.svg
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 
 from leakbench.base import plots
 
-RESULTS = Path(__file__).parents[1] / "results" / "gate"
+RESULTS = Path(__file__).parents[1] / "results"
 Line = dict[str, str]
 
 
@@ -132,7 +132,7 @@ def figure(lines: Sequence[Line], out: Path) -> None:
         panels[0].set_ylabel("share of rows")
         panels[-1].legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
         drawn.tight_layout()
-        plots.save(drawn, out, "seeds")
+        plots.save(drawn, out, "gate-seeds")
         plt.close(drawn)
 
 
@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    lines = read(args.out / "simulation.csv")
+    lines = read(args.out / "gate-simulation.csv")
     whole = [x for x in lines if x["worse"] == "baselines" and not x["looks"] and nothing(lines, x)]
     n = sum(int(x["n"]) for x in whole)
     hits = sum(round(float(x["share"]) * int(x["n"])) for x in whole)
@@ -164,7 +164,7 @@ def main() -> None:
             kinds(lines, "worse", "fine", spread),
         ]
     parts += ["## With looks at 5, 8, 12 and 20 seeds", looks(lines)]
-    (args.out / "simulation.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    (args.out / "gate-simulation.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     figure(lines, args.out)
 
 

@@ -16,7 +16,7 @@ from leakbench.statistics.power import detectable, seeds_for_fine
 POWER = 0.8
 _ENDS = {
     "ceiling": "at their ceiling, where nothing can get worse, and gate nothing",
-    "floor": "at its floor: nothing is found",
+    "floor": "no further than the margin from a blind guess",
 }
 
 

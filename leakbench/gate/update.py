@@ -92,9 +92,20 @@ def update(
         *_moves(both, asked),
         *(f"kept          {r.name}: not among these runs; --accept drops it" for r in kept),
         *foreseen(seen),
+        *_looked(fresh.looks),
         f"{len(rows)} rows written, {len(kept)} kept",
     )
     return fresh, CheckResult(FINE, said, rows_then)
+
+
+def _looked(looks: Sequence[int]) -> list[str]:
+    """When rows will be looked at; with one look seeds cannot be spent on what is undecided."""
+    if len(looks) > 1:
+        return [f"looks         after {', '.join(map(str, looks))} seeds"]
+    return [
+        "looks         once: a baseline of eight seeds or more lets a build spend seeds on what it"
+        " cannot tell"
+    ]
 
 
 def _looks(rows: Sequence[GateRow]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ ALLOWED = "allowed"  # the kind of a new row that nobody minds
 UNDECIDED = "undecided"  # the kind of those that more seeds would settle
 ENDS = {
     "ceiling": "at its ceiling in the baseline, so it cannot get worse",
-    "floor": "at its floor in the baseline, so it cannot get better",
+    "floor": "no further than the margin from a blind guess in the baseline",
 }
 SETTLES = "To settle it"
 ACCEPTS = "If that is meant"

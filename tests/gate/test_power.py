@@ -50,7 +50,7 @@ def test_few_seeds_and_little_room_are_said():
     assert "of 1 seed: only the same guesses are fine" in sight(row(scores=scores(0.2, [0])), 1)
     high = row(0.9, scores=scores(0.9, range(2), 10))
     assert "only 0.1 is left to its ceiling" in sight(high, 1)
-    assert "at its floor" in sight(row(0.1, floor=0.1), 1)
+    assert "from a blind guess" in sight(row(0.1, floor=0.1), 1)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])

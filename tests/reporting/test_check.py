@@ -245,7 +245,7 @@ def test_rows_at_their_ceiling_are_fine_and_counted_apart():
     told = [line.text for line in every_line(check)]
     assert ", unchanged; the same guesses, byte for byte; at its ceiling" in told[1]
     assert told[1].endswith("; at its ceiling in the baseline, so it cannot get worse")
-    assert told[2].endswith("; at its floor in the baseline, so it cannot get better")
+    assert told[2].endswith("; no further than the margin from a blind guess in the baseline")
 
 
 def test_new_rows_are_one_line_for_each_setting_and_come_last():
