@@ -1,6 +1,8 @@
 """The simulation of the gate as tables and figures.
 
-python benchmarks/gate_tables.py          # results/gate-simulation.csv -> gate-simulation.md, gate-seeds.svg
+    python benchmarks/gate_tables.py
+
+Of results/gate-simulation.csv it makes gate-simulation.md and gate-seeds.svg and .png.
 """
 
 from __future__ import annotations
