@@ -190,11 +190,16 @@ def _said(short: str) -> tuple[str, dict[str, Any]]:
 
 def _adds_up(path: Path, row: GateRow) -> None:
     """A row's value is that of its scores: nobody wrote another one beside them."""
-    if (
-        row.scores
-        and row.has_units
-        and not math.isclose(row.value, row.mean, rel_tol=ROUNDING, abs_tol=ROUNDING)
-    ):
+    if not row.scores or not row.has_units:
+        raise _damaged(path, f"{row.name} has a seed without units")
+    low, high = row.range
+    if row.margin is not None and low is not None and high is not None and row.margin >= high - low:
+        raise _damaged(path, f"the margin of {row.name} is as wide as its range")
+    if not all(isinstance(w.get("name"), str) for w in row.wrappers):
+        raise _damaged(path, f"a wrapper of {row.name} has no name")
+    if not all(isinstance(w.get("params", {}), dict) for w in row.wrappers):
+        raise _damaged(path, f"the parameters of a wrapper of {row.name} are no object")
+    if not math.isclose(row.value, row.mean, rel_tol=ROUNDING, abs_tol=ROUNDING):
         raise _damaged(
             path, f"the value of {row.name} is {row.value:.6g}, its scores give {row.mean:.6g}"
         )

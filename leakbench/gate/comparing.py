@@ -9,7 +9,7 @@ from typing import Any
 from leakbench.gate.row import GateRow
 from leakbench.record.attack_code import STALE
 from leakbench.scoring import flags
-from leakbench.statistics.differences import Difference, compare
+from leakbench.statistics.differences import FEWEST_SEEDS, Difference, compare
 
 BLOCKING = {
     "control_failed": "the control failed: the attack is too weak to judge",
@@ -50,7 +50,7 @@ def blocked(now: GateRow, then: GateRow) -> str:
             return text if flag in now.flags else f"in the baseline {text}"
     for what, (old, new) in changed(now, then).items():
         return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
-    common = now.scores.keys() & then.scores.keys()
+    common = together(now, then)
     failed, units = _failures(now, common or now.scores)
     before, had = _failures(then, common or then.scores)
     # Without a seed in common the numbers of units differ, so shares are compared.
@@ -100,9 +100,16 @@ def fewer_units(now: GateRow, then: GateRow) -> str:
     return f"of {units:.4g} units, in the baseline of {had:.4g}: those that leaked may be missing"
 
 
+def together(now: GateRow, then: GateRow) -> set[int]:
+    """The seeds of both, where there are enough of them to be compared alone; else none."""
+    common = now.scores.keys() & then.scores.keys()
+    whole = common == now.scores.keys() or common == then.scores.keys()
+    return set(common) if len(common) >= FEWEST_SEEDS or whole else set()
+
+
 def _counts(now: GateRow, then: GateRow) -> tuple[float, float]:
     """Units of the seeds that both have, where they are known; else of a seed, in the mean."""
-    common = now.scores.keys() & then.scores.keys()
+    common = together(now, then)
     if common and now.has_units and then.has_units:
         return _sized(now, common), _sized(then, common)
     return now.estimate.n / max(len(now.scores), 1), then.estimate.n / max(len(then.scores), 1)
@@ -114,7 +121,7 @@ def _sized(row: GateRow, seeds: Collection[int]) -> int:
 
 def _open(now: GateRow, then: GateRow) -> str:
     """More units than in the baseline on which the attack itself says that it found nothing."""
-    common = now.scores.keys() & then.scores.keys()
+    common = together(now, then)
     left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
     units, had = _counts(now, then)
     if left <= before if common else left * had <= before * units:
@@ -172,6 +179,7 @@ def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
 def changed(now: GateRow, then: GateRow) -> dict[str, tuple[Any, Any]]:
     """{what: (then, now)} of all that makes two rows no longer like with like."""
     both = {
+        "task": (then.task.split(" (")[0], now.task.split(" (")[0]),
         "engine": (then.engine, now.engine),
         "dtype": (then.dtype, now.dtype),
         "schema": (then.run_schema, now.run_schema),

@@ -20,6 +20,8 @@ def end_of(row: GateRow) -> Literal["", "ceiling", "floor"]:
     allowed = row.allowed
     if allowed is None:
         return ""
+    if row.meaning is not None:  # a wide margin in the file makes no end
+        allowed = min(allowed, row.meaning.matters)
     if room(row) <= allowed / 2 + TINY:
         return "ceiling"
     if row.floor is not None and further(row.value, row.floor, row, row) <= allowed + TINY:

@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.attacked import extra, other_attack
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import blocked, difference, outdated, unchanged, weaker
+from leakbench.gate.comparing import TINY, blocked, difference, moved, outdated, unchanged, weaker
 from leakbench.gate.ends import end_of
 from leakbench.gate.limits import held, merged
 from leakbench.gate.looking import next_seeds, sides
 from leakbench.gate.lost import lost
-from leakbench.gate.naming import Matched, matched
+from leakbench.gate.naming import Matched, fits_pattern, matched
 from leakbench.gate.outcome import (
     CANNOT_TELL,
     FINE,
@@ -99,7 +98,7 @@ def check(
         tuple(rows),
         tuple(unfinished),
         told,
-        tuple(_notes(rows, then)),
+        tuple(_notes(rows, then, both)),
     )
 
 
@@ -115,9 +114,13 @@ def _total(gated: Sequence[str], count: Counter[State], kept: Counter[Kept]) -> 
     return f"{total}; limits: {held_to}" if held_to else total
 
 
-def _notes(rows: Sequence[Comparison], then: Baseline) -> list[str]:
+def _notes(rows: Sequence[Comparison], then: Baseline, both: Matched) -> list[str]:
     """What is said of the whole."""
     out = []
+    told = {r.then.label for r in rows if r.then is not None and r.state != "fine"}
+    for label, changes in both.changes.items():
+        if changes and label not in told:  # else a line says it
+            out.append(f"{label} is another setting than in the baseline: {', '.join(changes)}")
     if not then.rows:
         out.append("no baseline: these runs are held to the limits alone")
     of: dict[str, list[Comparison]] = {}
@@ -233,10 +236,23 @@ def _fine(row: Comparison) -> Comparison:
     """
     if row.state != "fine" or row.now is None or row.then is None:
         return row
-    why = outdated(row.now)
+    why = outdated(row.now) or _beyond_what_was_looked_at(row.now, row.then)
     if not why and row.reason not in (SAME, NEARLY):
         why = weaker(row.now, row.then)
     return replace(row, state="cannot tell", reason=f"{row.reason}; {why}") if why else row
+
+
+def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> str:
+    """Why a row is no news: all its seeds and units say more than those that were compared.
+
+    Seeds that no look has reached, that the baseline lacks, or units that are new.
+    """
+    if then.allowed is None or moved(now, then) <= then.allowed + TINY:
+        return ""
+    return (
+        f"but over all {len(now.scores)} seeds it moved from {then.value:.4g} to {now.value:.4g},"
+        " more than the margin: not all of them were compared"
+    )
 
 
 def _too_few(now: GateRow, then: GateRow) -> str:
@@ -263,7 +279,7 @@ def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Co
 
 def fits(name: str, patterns: Iterable[str]) -> bool:
     """Is it one of these names, or does a pattern (`*`) fit it?"""
-    return any(name == p or fnmatchcase(name, p) for p in patterns)
+    return any(fits_pattern(name, p) for p in patterns)
 
 
 def known_names(patterns: Sequence[str], rows: Mapping[str, GateRow]) -> None:

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from leakbench.base.errors import UsageError
-from leakbench.gate.comparing import BLOCKING, outdated
+from leakbench.gate.comparing import BLOCKING, FEWER, outdated
 from leakbench.gate.looking import looks_of, next_seeds, only
+from leakbench.gate.naming import fits_pattern
 from leakbench.gate.outcome import Kept, LimitOutcome
 from leakbench.gate.row import GateRow
 from leakbench.statistics.amounts import Amount, amount
@@ -102,9 +102,33 @@ def held(
         for label in sorted(labels):
             rows = grouped.get((limit.text, label), [])
             gone = [n for n in _rows(limit, there) if there[n].label == label and n not in here]
-            if rows or gone:
+            why = "" if gone else _unattacked(limit, label, rows, here)
+            if why:
+                out.append(LimitOutcome(limit.text, label, "cannot tell", why, rows=len(rows)))
+            elif rows or gone:
                 out.append(_outcome(limit, label, rows, gone, there, looks))
     return tuple(sorted(out, key=lambda o: (_ORDER.index(o.state), o.setting, o.limit)))
+
+
+def _unattacked(
+    limit: Limit, label: str, rows: Sequence[tuple[_Held, bool]], here: Mapping[str, GateRow]
+) -> str:
+    """Why nothing is known of a setting, or of a part of its seeds; "" where a limit is breached.
+
+    What nobody attacked keeps no limit.
+    """
+    own = [r for r in here.values() if r.label == label]
+    trained = {seed for r in own if r.is_utility for seed in r.scores}
+    if own and all(r.is_utility for r in own) and "/" not in limit.rows:
+        of_utility = any(r.metric == limit.rows for r in own)
+        return "" if of_utility else "nobody attacked it"
+    if any(beyond for _, beyond in rows):
+        return ""
+    for one, _ in rows:
+        if lacking := sorted(trained - one.row.scores.keys()):
+            listed = ", ".join(map(str, lacking))
+            return f"{one.row.short}: seed {listed} was trained, but not attacked"
+    return ""
 
 
 def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
@@ -117,7 +141,7 @@ def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
     for name, row in rows.items():
         pattern = "/" in limit.rows
         if pattern:
-            fits = name == limit.rows or fnmatchcase(name, limit.rows)
+            fits = fits_pattern(name, limit.rows)
         else:
             fits = row.metric == limit.rows and not row.probe and row.attack != "any_attack"
         if not fits:
@@ -137,6 +161,11 @@ def _known(limit: Limit, *sides: Mapping[str, GateRow]) -> None:
     if any(_rows(limit, rows) for rows in sides):
         return
     metrics = sorted({r.metric for rows in sides for r in rows.values()})
+    if limit.rows in metrics:
+        raise UsageError(
+            f"--limit {limit.text!r}: only probes or any_attack measure {limit.rows} here; name"
+            f" their rows with a pattern, for example '*/{limit.rows}/*{limit.sign}{limit.most:g}'."
+        )
     near = get_close_matches(limit.rows, metrics, n=1, cutoff=0.4)
     guess = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(metrics) or 'none'}."
     raise UsageError(f"--limit {limit.text!r}: no row here is measured by {limit.rows!r}. {guess}")
@@ -215,12 +244,20 @@ def _doubt(limit: Limit, one: _Held) -> str:
             return text
     if why := outdated(one.row):
         return why
+    if "no_control" in one.row.flags:
+        return "nobody ran the attack where nothing is defended, so it was not shown to work"
+    lost = sum(one.row.failed.values()) + sum(one.row.unsettled.values())
+    units = sum(map(len, one.row.scores.values()))
+    if lost > FEWER * units:
+        return f"the attack failed, or its search is open, on {lost} of {units} units"
     if len(one.row.scores) < FEWEST_SEEDS or not one.looks:
         return f"of {len(one.row.scores)} seed; it takes {FEWEST_SEEDS} to say that it is kept"
     kept = [limit.over(value.below(LEVEL * share)) <= 0 for share, value in one.looks]
     if one.row.worse == "down":
         kept = [limit.over(value.above(LEVEL * share)) <= 0 for share, value in one.looks]
-    return "" if any(kept) else _OPEN
+    # What an early look has kept, a later one or the seeds beyond it may not.
+    within = limit.over(one.row.value) <= 0 and limit.over(_worst(one)) <= 0
+    return "" if any(kept) and within else _OPEN
 
 
 def _worst(one: _Held) -> float:

@@ -106,6 +106,10 @@ def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:
 def changed_parameters(then: GateRow, now: GateRow) -> tuple[str, ...]:
     """As in ("sigma 0.3 -> 0.1", "clip_noise dropped"); nothing where all is the same."""
     told = []
+    if then.called and then.called != now.called:
+        told.append(f"called {then.called} -> {now.called or 'nothing'}")
+    if _plainly(then)[0] != _plainly(now)[0]:
+        told.append(f"{_plainly(then)[0]} -> {_plainly(now)[0]}")
     if then.defense != now.defense:
         told.append(f"{then.defense} -> {now.defense}")
     old, new = _flat(then), _flat(now)
@@ -129,6 +133,12 @@ def changed_attack(then: GateRow, now: GateRow) -> str:
     keys = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
     told = [f"{k} {_plain(a.get(k, 'not set'))} -> {_plain(b.get(k, 'not set'))}" for k in keys]
     return ", ".join(told)
+
+
+def fits_pattern(name: str, pattern: str) -> bool:
+    """Is it the name, or does the pattern fit it? Only `*` stands for anything."""
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), name, re.DOTALL) is not None
 
 
 def _settings(rows: Iterable[GateRow]) -> dict[str, GateRow]:
@@ -248,6 +258,7 @@ def _paired(now: Mapping[str, GateRow], then: Mapping[str, GateRow]) -> dict[str
 
     pair(lambda r: r.called)
     pair(lambda r: [r.configuration.key])
+    pair(lambda r: [_plainly(r), r.defense_params, r.wrappers, r.setting, r.record])
     pair(lambda r: [_plainly(r), r.defense_params, r.wrappers])
     pair(lambda r: [_plainly(r), [w["name"] for w in r.wrappers]], loose=True)
     pair(_plainly, loose=True)

@@ -105,6 +105,9 @@ class GateRow(Spec):
     engine: str
     dtype: str
     run_schema: int = SCHEMA
+    accepted: float | None = Field(
+        default=None, description="the value last accepted, where updates moved the row since"
+    )
     margin: float | None = Field(
         default=None, ge=0, description="how much worse matters; null: the metric's default"
     )

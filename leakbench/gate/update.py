@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
+from leakbench.gate.attacked import other_attack
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import fewer_units, moved, other_code, unchanged
+from leakbench.gate.comparing import (
+    BLOCKING,
+    blocked,
+    fewer_units,
+    moved,
+    outdated,
+    unchanged,
+    weaker,
+)
 from leakbench.gate.gate import check, fits, known_names
 from leakbench.gate.limits import merged
 from leakbench.gate.looking import default_looks
@@ -82,7 +91,9 @@ def update(
     for name, row in both.here.items():
         before = both.there.get(name, row)
         by_name = row.named or before.named or fits(name, named)
-        rows.append(row.model_copy(update={"margin": before.allowed, "named": by_name}))
+        crept = _accepted(row, before, named=fits(name, accept))
+        told = {"margin": before.allowed, "named": by_name, "accepted": crept}
+        rows.append(row.model_copy(update=told))
     kept = [r for n, r in both.there.items() if n not in both.here and not fits(n, accept)]
     known = {r.configuration.key: r.called or r.label for r in [*kept, *rows]}
     fresh = Baseline.of(labelled([*rows, *kept], known), held, looks or old.looks or _looks(rows))
@@ -93,6 +104,7 @@ def update(
         *(f"kept          {r.name}: not among these runs; --accept drops it" for r in kept),
         *foreseen(seen),
         *_looked(fresh.looks),
+        *_open(verdict),
         f"{len(rows)} rows written, {len(kept)} kept",
     )
     return fresh, CheckResult(FINE, said, rows_then)
@@ -110,6 +122,12 @@ def _looked(looks: Sequence[int]) -> list[str]:
 
 def _looks(rows: Sequence[GateRow]) -> tuple[int, ...]:
     return default_looks(min(len(r.scores) for r in rows))
+
+
+def _open(verdict: CheckResult | None) -> list[str]:
+    """The limits of which it cannot be told whether these runs keep them."""
+    told: Sequence[LimitOutcome] = () if verdict is None else verdict.limits
+    return [f"{o.state:13} {o.setting}: {o.limit}: {o.reason}" for o in told if o.state != "kept"]
 
 
 def _beyond(verdict: CheckResult | None) -> list[str]:
@@ -134,9 +152,11 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> list[st
         if not (then.gated or fits(name, asked.named)) or fits(name, asked.accept):
             continue
         sure = name in judged and judged[name].state in ("leaks more", "loses utility")
+        before = then.value if then.accepted is None else then.accepted
+        since = then.model_copy(update={"value": before})
         meant = f"If that is meant: --update --accept {name}"
-        if sure or moved(now, then) > (then.allowed or 0) / 2:
-            move = f"{then.value:.4g} -> {now.value:.4g}{_because(now, then, both)}"
+        if sure or moved(now, since) > (then.allowed or 0) / 2:
+            move = f"{before:.4g} -> {now.value:.4g}{_because(now, then, both)}"
             lines.append(f"refused       {name}: {move} is worse than the baseline. {meant}")
         elif less := _says_less(name, both, asked.accept):
             lines.append(f"refused       {name}: {less}. {meant}")
@@ -151,7 +171,25 @@ def _says_less(name: str, both: Matched, accept: Sequence[str]) -> str:
         return f"{seeds} of {had} seeds would be left of it"
     fewer = "" if then.is_utility else fewer_units(now, then)
     accepted = [n for n in both.there if fits(n, accept)]
+    fewer = fewer or _known_less(now, then)
     return fewer or lost(then, both.here, both.there, accepted, both.swapped)
+
+
+def _known_less(now: GateRow, then: GateRow) -> str:
+    """Why the row would be a weaker standard than it was: a flag, or an attack that works less."""
+    for flag, why in BLOCKING.items():
+        if flag in now.flags and flag not in then.flags:
+            return why
+    if unchanged(now, then) or nearly(now, then):
+        return ""
+    return outdated(now) or weaker(now, then)
+
+
+def _accepted(row: GateRow, before: GateRow, *, named: bool) -> float | None:
+    """The value that somebody accepted last, where the row has crept away from it."""
+    known = before.value if before.accepted is None else before.accepted
+    since = before.model_copy(update={"value": known})
+    return None if named or moved(row, since) <= 0 else known
 
 
 def _moves(both: Matched, asked: _Asked) -> list[str]:
@@ -165,7 +203,7 @@ def _moves(both: Matched, asked: _Asked) -> list[str]:
             same += 1
             continue
         accepted = " (accepted)" if fits(name, asked.accept) else ""
-        why = _because(now, then, both) or ": " + _otherwise(now, then)
+        why = _because(now, then, both) or ": " + _otherwise(now, then, both)
         out.append(f"moved         {name}: {then.value:.4g} -> {now.value:.4g}{accepted}{why}")
     return out + [f"{same} rows unchanged"] * bool(same)
 
@@ -176,12 +214,14 @@ def _because(now: GateRow, then: GateRow, both: Matched) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _otherwise(now: GateRow, then: GateRow) -> str:
+def _otherwise(now: GateRow, then: GateRow, both: Matched) -> str:
     """Why a row moved whose setting is the same."""
-    if other := other_code(now, then):
-        return f"{other} ran with other code"
-    if now.scores.keys() != then.scores.keys():
+    if told := blocked(now, then) or other_attack(now, then, both).partition(", but ")[2]:
+        return told
+    if len(now.scores) != len(then.scores):
         return f"of {len(now.scores)} seeds, and before of {len(then.scores)}"
+    if now.scores.keys() != then.scores.keys():
+        return "other seeds than before"
     commits = [r.provenance.get("commit") or ["?"] for r in (then, now)]
     if commits[0] != commits[1]:
         old, new = (_short(of) for of in commits)
