@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.attacked import other_attack
-from leakbench.gate.baseline import Baseline
+from leakbench.gate.baseline import ROUNDING, Baseline
 from leakbench.gate.comparing import (
     BLOCKING,
     blocked,
@@ -189,7 +189,8 @@ def _accepted(row: GateRow, before: GateRow, *, named: bool) -> float | None:
     """The value that somebody accepted last, where the row has crept away from it."""
     known = before.value if before.accepted is None else before.accepted
     since = before.model_copy(update={"value": known})
-    return None if named or moved(row, since) <= 0 else known
+    # The file has six digits of a value; what differs beyond them has not moved.
+    return None if named or moved(row, since) <= ROUNDING * max(abs(known), 1.0) else known
 
 
 def _moves(both: Matched, asked: _Asked) -> list[str]:
