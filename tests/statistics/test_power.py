@@ -22,14 +22,40 @@ def test_one_seed_says_nothing():
     assert seeds_for_fine(of([[0.0, 1.0]]), **SHARE, margin=0.05) is None
 
 
-def test_a_difference_of_that_size_is_found_four_times_of_five():
-    rng, found, tries = np.random.default_rng(11), 0, 300
+@pytest.mark.parametrize(("seeds", "alpha"), [(3, 0.05), (6, 0.0025), (12, 0.0025)])
+def test_a_mean_worse_by_that_much_is_found_four_times_of_five(seeds, alpha):
+    rng, found, tries = np.random.default_rng(11), 0, 200
     for _ in range(tries):
-        then = of(rng.normal(10, 2, (6, 30)))
-        d = detectable(then, **MEAN)
-        now = of(rng.normal(10 + d, 2, (6, 30)), start=100)
-        found += compare(now, then, **MEAN).lower(0.05) > 0
-    assert found / tries == pytest.approx(0.8, abs=0.08)
+        then = of(rng.normal(10, 2, (seeds, 30)))
+        d = detectable(then, **MEAN, alpha=alpha)
+        now = of(rng.normal(10 + d, 2, (seeds, 30)), start=100)
+        found += compare(now, then, **MEAN).lower(alpha) > 0
+    assert found / tries == pytest.approx(0.8, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("p", "seeds", "units", "worse"),
+    [(0.05, 5, 100, "up"), (0.3, 12, 10, "up"), (0.5, 8, 100, "up"), (0.9, 5, 100, "down")],
+)
+def test_a_share_worse_by_that_much_is_found_four_times_of_five(p, seeds, units, worse):
+    """At the level that Holm leaves to one of twenty rows; larger shares vary more."""
+    rng, found, tries = np.random.default_rng(14), 0, 200
+    how = {**SHARE, "worse": worse}
+    for _ in range(tries):
+        then = of((rng.random((seeds, units)) < p).astype(float))
+        d = detectable(then, **how, alpha=0.0025)
+        other = p + d if worse == "up" else p - d
+        now = of((rng.random((seeds, units)) < other).astype(float), start=100)
+        found += compare(now, then, **how).lower(0.0025) > 0
+    assert found / tries == pytest.approx(0.8, abs=0.1)
+
+
+def test_what_has_no_room_is_never_found():
+    full = of([[1.0] * 10] * 3)
+    assert detectable(full, **SHARE) == np.inf
+    nearly = of([[1.0] * 9 + [0.0]] * 3)
+    assert detectable(nearly, **SHARE, alpha=0.001) == np.inf
+    assert detectable(of([[0.0] * 10] * 3), **SHARE) < 1
 
 
 def test_so_many_seeds_settle_what_has_not_changed():
@@ -40,6 +66,17 @@ def test_so_many_seeds_settle_what_has_not_changed():
         then, now = (of(rng.normal(10, 2, (need, 30)), start=s) for s in (0, 100))
         fine += judge(compare(now, then, **MEAN), 1.0) == "fine"
     assert fine / tries >= 0.7
+
+
+@pytest.mark.parametrize("p", [0.1, 0.4])
+def test_so_many_seeds_settle_a_share_that_has_not_changed(p):
+    rng, fine, tries = np.random.default_rng(15), 0, 200
+    need = seeds_for_fine(of((rng.random((40, 50)) < p).astype(float)), **SHARE, margin=0.08)
+    assert need > 2
+    for _ in range(tries):
+        sides = (of((rng.random((need, 50)) < p).astype(float), start=s) for s in (0, 100))
+        fine += judge(compare(*sides, **SHARE), 0.08) == "fine"
+    assert fine / tries == pytest.approx(0.8, abs=0.12)
 
 
 def test_more_seeds_find_less_and_a_smaller_level_more():
