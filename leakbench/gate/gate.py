@@ -16,7 +16,7 @@ from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparing import TINY, blocked, difference, moved, outdated, unchanged, weaker
 from leakbench.gate.ends import end_of
 from leakbench.gate.limits import held, merged
-from leakbench.gate.looking import next_seeds, sides
+from leakbench.gate.looking import next_seeds, only, sides
 from leakbench.gate.lost import lost
 from leakbench.gate.naming import Matched, fits_pattern, matched
 from leakbench.gate.outcome import (
@@ -247,6 +247,9 @@ def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> str:
 
     Seeds that no look has reached, that the baseline lacks, or units that are new.
     """
+    if now.scores.keys() <= then.scores.keys():  # the same seeds of both
+        own = only(then, now.scores)
+        then = own.model_copy(update={"value": own.mean})
     if then.allowed is None or moved(now, then) <= then.allowed + TINY:
         return ""
     return (
