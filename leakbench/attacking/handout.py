@@ -22,7 +22,7 @@ from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.tree import flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
 

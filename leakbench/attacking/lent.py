@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, tmap
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.federation.parties import Batch
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
     from torch import Tensor

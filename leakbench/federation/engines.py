@@ -20,7 +20,7 @@ from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
 from leakbench.federation.party_runner import PartyRunner
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
     from torch import Tensor

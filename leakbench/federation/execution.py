@@ -13,7 +13,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.engines import Engine, LocalTraining
 from leakbench.federation.parties import Batch
 from leakbench.federation.party_runner import PartyRunner
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 
 class Ragged(RuntimeError):

@@ -21,7 +21,8 @@ from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
 from leakbench.federation.selection import round_size, select
-from leakbench.federation.task import Task, TaskData
+from leakbench.federation.task import Task
+from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
 from leakbench.models.stages import last_layer, of_layer

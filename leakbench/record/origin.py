@@ -17,7 +17,7 @@ from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
-from leakbench.federation.task import Examples, TaskData
+from leakbench.federation.task_data import Examples, TaskData
 from leakbench.record.runspec import RunSpec
 
 # What decides a run's bytes, besides its method, wrappers and task; each with what it imports.

@@ -20,7 +20,7 @@ from leakbench.base.tree import Tree, nbytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from leakbench.federation.task import Examples, TaskData
+    from leakbench.federation.task_data import Examples, TaskData
     from leakbench.record.runspec import Choice
 
 LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
@@ -58,7 +58,7 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
         NotMeasured: the data set is not on this machine, or is another one than the run was trained
             on.
     """
-    from leakbench.federation.task import Examples
+    from leakbench.federation.task_data import Examples
 
     if "x" in tree:
         return Examples(tree["x"], tree["y"]).images(rows)

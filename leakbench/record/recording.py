@@ -15,7 +15,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost

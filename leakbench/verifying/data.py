@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from leakbench.base.errors import LeakbenchError
 from leakbench.base.files import digest, read_tree
 from leakbench.base.tree import flat
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.origin import data_digest
