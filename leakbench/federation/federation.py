@@ -25,6 +25,7 @@ from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
+from leakbench.models.pretrained import laid_over
 from leakbench.models.stages import last_layer, of_layer
 
 
@@ -75,6 +76,7 @@ class Federation:
 
     def _start(self) -> None:
         tensors = initialise(self.module, shared(self.seed, "init", self.dtype, device=self.device))
+        tensors = laid_over(tensors, self.data.pretrained)
         kept = kept_names(self.method, self.module) & set(tensors)
         self.model = {k: v for k, v in tensors.items() if k not in kept}
         n = len(self.everyone)

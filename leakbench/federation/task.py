@@ -112,6 +112,7 @@ class Task(Spec):
             shape=self.shape,
             augmented=self.augments,
             signal=self.signal,
+            targets=self.targets,
         )
 
     def module(self, facts: Facts) -> Stages:
@@ -126,7 +127,15 @@ class Task(Spec):
             raise UsageError(
                 f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}"
             )
-        return MODELS[self.model](facts.shape, facts.dim, self.width)
+        module = MODELS[self.model](facts.shape, facts.dim, self.width)
+        for stage in self.frozen:
+            module.get_submodule(stage).requires_grad_(False)
+        return module
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The stages of the network that nobody trains: they stay as they are, and are not sent."""
+        return ()
 
     @property
     def metric(self) -> str:

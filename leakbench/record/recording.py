@@ -136,7 +136,7 @@ class Recording:
         if name not in self._known:
             if name == "aux_data":
                 tree = self.run.tree("known/aux_data.safetensors")[0]
-                self._known[name] = Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
+                self._known[name] = Examples.of(tree).to(self.device, self.dtype)
             elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
             elif name == "sizes" and not self.exported:
