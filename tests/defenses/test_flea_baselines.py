@@ -1,4 +1,4 @@
-"""FedDecorr, FedLC and FedNTD against their papers' equations, a few lines of NumPy each."""
+"""FedDecorr, FedLC, FedNTD and FedBR against their equations, a few lines of NumPy each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 import torch
 from helpers.federations import federation, method, run
 
+from defenses.fedbr import turned
 from defenses.feddecorr import correlations, released
-from leakbench.base.errors import MethodError
+from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import row
 from leakbench.federation.parties import Batch, Client, Facts, Net
@@ -249,6 +250,137 @@ def test_fedlc_predicts_with_plain_logits():
     x = fed.data.test.x[:5]
     net = Net(fed.module, fed.model)
     assert torch.equal(fed.method.predict(net, x, me), net(x))
+
+
+# FedBR --------------------------------------------------------------------------------------------
+UNITS, MEANS = 4, 6
+
+
+def with_projector():
+    return method("fedbr", width=UNITS).module(two_stages(), Facts(4, K, K, (IN,))).double()
+
+
+def heads(seed):
+    shapes = {"0.weight": (UNITS, MID), "0.bias": (UNITS,), "2.weight": (UNITS, UNITS)}
+    shapes["2.bias"] = (UNITS,)
+    return {f"side.projector.{k}": rand(*v, seed=seed) for k, v in shapes.items()}
+
+
+def projected(w, z):
+    hidden = z @ w["side.projector.0.weight"].T + w["side.projector.0.bias"]
+    return np.maximum(hidden, 0) @ w["side.projector.2.weight"].T + w["side.projector.2.bias"]
+
+
+def cosine(a, b):
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def fedbr_terms(w, glob, means, me, *, mixed, tau):
+    """Cross-entropy, the pseudo data's, and L_con, of the authors' formulas."""
+    x, pick = rand(B, IN), me.rng.integers("pseudo", MEANS, B).numpy()
+    pseudo, q = means[pick], np.full((B, K), 1 / K)
+    if mixed:
+        own = me.rng.integers("own", B, B).numpy()
+        pseudo, q = (pseudo + x[own]) / 2, (q + np.eye(K)[Y[own]]) / 2
+    z, logits = passed(w, x)
+    z_p, said = passed(w, pseudo)
+    one, two, three = (projected(w, v) for v in (z_p, passed(glob, pseudo)[0], z))
+    near, far = np.exp(tau * cosine(one, two)), np.exp(tau * cosine(one, three))
+    balance = -(q * log_softmax(said)).sum(1).mean()
+    return cross_entropy(logits), balance, -np.log(near / (near + far)).mean()
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize(
+    ("mu", "lam", "gamma", "tau"),
+    [(0.5, 0.8, 1.0, 2.0), (0.3, 0.0, 2.0, 1.0), (0.0, 1.0, 1.0, 2.0)],
+)
+def test_fedbr_descends_with_the_features_and_ascends_with_the_projector(
+    mixed, mu, lam, gamma, tau
+):
+    w, glob, means = {**weights(1), **heads(1)}, weights(2), rand(MEANS, IN, seed=4)
+    inbox = {"model": tensors({**glob, **heads(2)}), "mean_data": torch.tensor(means)}
+    me = party(inbox, module=with_projector())
+
+    def terms(v):
+        return fedbr_terms(v, glob, means, me, mixed=mixed, tau=tau)
+
+    leaves = {k: v.requires_grad_() for k, v in tensors(w).items()}
+    defense = method("fedbr", width=UNITS, mixed=mixed, mu=mu, lam=lam, gamma=gamma, tau=tau)
+    batch = Batch(torch.tensor(rand(B, IN)), torch.tensor(Y))
+    loss = defense.loss(Net(with_projector(), leaves), batch, me)
+    fit, balance, contrast = terms(w)
+    assert float(loss.detach()) == pytest.approx(fit + lam * balance + mu * contrast, abs=1e-12)
+    loss.backward()
+    down = slopes(lambda v: np.dot((1, lam, mu), terms(v)), w)
+    up = slopes(lambda v: -gamma * terms(v)[2], w)
+    for k, leaf in leaves.items():
+        expected = up[k] if k.startswith("side.") and mu else down[k]
+        found = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        assert np.allclose(found, expected, atol=2e-7), k
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 1 / 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_turned_weight_is_itself_to_the_bit_in_every_transform(factor, dtype):
+    v, x = torch.tensor(rand(7), dtype=dtype), torch.tensor(rand(3, 7), dtype=dtype)
+    assert torch.equal(turned(v, factor), v)
+
+    def loss(w, row):
+        return (turned(w, factor) * row).square().sum()
+
+    plain = torch.stack([2 * v * row.square() for row in x])
+    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(v, x)
+    assert torch.allclose(found, -factor * plain, rtol=1e-5 if dtype == torch.float32 else 1e-12)
+    # A step's gradient by its inputs: d/dx (-2 factor v x^2) = -4 factor v x.
+    by_input = torch.func.grad(lambda row: torch.func.grad(loss)(v, row).sum())(x[0])
+    assert torch.allclose(by_input, -4 * factor * v * x[0], rtol=1e-5)
+
+
+def test_fedbr_shares_means_without_labels_and_all_train_with_them():
+    fed = federation("fedbr")
+    fed.begin()
+    assert set(fed.lasting) == {"mean_data"}
+    means = fed.lasting["mean_data"]
+    assert len(means) == 10 * 4  # 32 by ten clients, rounded up
+    me = fed.outside(row(fed.tables(), 3))
+    me.get_data, me.rng = fed.data_of(3), Rng(1, "defense", torch.tensor(3), torch.float64)
+    behind = fed.method.inputs(me)["mean_data"]
+    assert behind.shape[:2] == (4, 10)
+    assert torch.equal(behind.mean(1), means[12:16])
+    own = {tuple(v.flatten().tolist()) for v in me.data.x}
+    assert {tuple(v.flatten().tolist()) for v in behind.flatten(0, 1)} <= own
+    assert set(fed.traffic.rows) == {"mean_data"}
+
+
+def test_fedbr_claims_that_means_hide_and_its_control_sends_single_examples():
+    defense = method("fedbr")
+    assert defense.hides()
+    bare = defense.undefended()
+    assert not bare.hides()
+    fed = federation(bare)
+    fed.begin()
+    shown = {tuple(v.flatten().tolist()) for v in fed.lasting["mean_data"]}
+    everybody = {tuple(v.flatten().tolist()) for v in fed.data.train.x}
+    assert shown <= everybody
+
+
+def test_fedbrs_projector_is_averaged_and_stands_in_nobodys_way():
+    fed, flat = federation("fedbr"), federation("fedavg")
+    assert fed.last_layer == flat.last_layer
+    side = {k: v.clone() for k, v in fed.model.items() if k.startswith("side.")}
+    assert len(side) == 4
+    run(fed, 2)
+    assert all(not torch.equal(fed.model[k], v) for k, v in side.items())
+    x = fed.data.test.x[:5]
+    before = Net(fed.module, fed.model)(x)
+    blank = {k: torch.zeros_like(v) if k in side else v for k, v in fed.model.items()}
+    assert torch.equal(before, Net(fed.module, blank)(x))
+
+
+def test_fedbr_needs_a_linear_last_layer():
+    with pytest.raises(UsageError, match="not made of stages that end in one"):
+        method("fedbr").module(torch.nn.Sequential(torch.nn.Linear(2, 2)), Facts(2, 2, 2, (2,)))
 
 
 # all of them --------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ TITLES = {
     "feddecorr": "FedDecorr",
     "fedlc": "FedLC",
     "fedntd": "FedNTD",
+    "fedbr": "FedBR",
     "fedaa": "FedAA",
     "fedbn": "FedBN",
     "moon": "MOON",
@@ -55,6 +56,7 @@ OWN = {  # letters of a method's own
     "feddecorr": {"beta": "β"},
     "fedlc": {"tau": "τ"},
     "fedntd": {"beta": "β", "tau": "τ"},
+    "fedbr": {"gamma": "γ", "tau": "τ"},
 }
 USUAL = {"alpha": "α", "sigma": "σ", "lam": "λ", "lam1": "λ1", "lam2": "λ2"}
 USUAL |= {"mu": "μ", "k": "K", "cos_theta": "cos"}
