@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,8 @@ def unofficial(name: str) -> str:
     listed = clips(name)
     if name == DIGITS:
         return official.unlike_together(name, [c.path for c in listed])
-    counts = [sum(c.part == fold for c in listed) for fold in range(1, FOLDS + 1)]
+    in_fold = Counter(c.part for c in listed)
+    counts = [in_fold[fold] for fold in range(1, FOLDS + 1)]
     if counts != URBAN_FOLDS:
         return f"{place(name)} has {counts} clips in its folds, not {URBAN_FOLDS}"
     return ""
