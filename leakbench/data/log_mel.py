@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SPAN = 80.0  # dB below the loudest cell, below which nothing is told apart
+UNIT = SPAN / 4  # dB of a unit of the scale
 STEPS = 4096  # of one unit: sums' last bits differ between machines, the data must not
 
 
@@ -50,11 +51,11 @@ class LogMel:
             return np.full(power.shape, -2, np.float32)
         with np.errstate(divide="ignore"):
             decibels = np.maximum(10 * np.log10(power / loudest), -SPAN)
-        return (np.rint((decibels * 4 / SPAN + 2) * STEPS) / STEPS).astype(np.float32)
+        return (np.rint((decibels / UNIT + 2) * STEPS) / STEPS).astype(np.float32)
 
     def power(self, spectrogram: Floats) -> Floats:
         """Mel power (..., mels, frames), 1 the loudest possible, of what ``of`` gives."""
-        return 10 ** ((np.clip(spectrogram, -2, 2) - 2) * SPAN / 40)
+        return 10 ** ((np.clip(spectrogram, -2, 2) - 2) * UNIT / 10)
 
     def filters(self) -> Floats:
         """(mels, window / 2 + 1): the weight of each frequency in each band."""
