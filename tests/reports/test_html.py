@@ -76,7 +76,7 @@ def test_policy_allows_exactly_the_style_and_the_script_that_are_there(text):
     allowed = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'"
     assert (
         found
-        == f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+        == f"default-src 'none'; img-src data:; media-src data:; {allowed}; base-uri 'none'; form-action 'none'"
     )
 
 
