@@ -1,3 +1,4 @@
+from . import caption_files as caption_files
 from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
@@ -10,3 +11,4 @@ from .image_files import Labelled as Labelled
 from .marker import paste as paste
 from .sklearn_digits import split as split
 from .splits import Rule as Rule
+from .vocabulary import Vocabulary as Vocabulary
