@@ -22,7 +22,7 @@ from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.tree import flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
 
@@ -55,7 +55,7 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
         about["sizes"] = [[*k, n] for k, n in view.know("sizes").items()]
     if "aux_data" in knows:
         aux = view.know("aux_data")
-        write_tree(folder / "aux_data.safetensors", {"x": aux.stored, "y": aux.y}, {})
+        write_tree(folder / "aux_data.safetensors", aux.tree, {})
     write_json(folder / "about.json", about)
 
 
@@ -160,7 +160,7 @@ class Handout:
         tree, meta = read_tree(self.folder / f"{name}.safetensors")
         if name == "labels":
             return {tuple(k): tree[str(i)].to(self.device) for i, k in enumerate(meta["of"])}
-        return Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
+        return Examples.of(tree).to(self.device, self.dtype)
 
     def holds(self, name: str) -> bool:
         """Is it there?"""

@@ -10,12 +10,13 @@ part at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, tmap
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Lent:
     def examples(self, kept: Examples) -> Examples:
         """Auxiliary data, the same copy each time."""
         if "aux_data" not in self._others:
-            own = self.tensors("the aux_data", {"x": kept.stored, "y": kept.y})
-            self._others["aux_data"] = Examples(own["x"], own["y"], kept.dtype)
+            own = self.tensors("the aux_data", kept.tree)
+            self._others["aux_data"] = replace(Examples.of(own), dtype=kept.dtype)
         return self._others["aux_data"]
 
     def check(self, who: str) -> None:

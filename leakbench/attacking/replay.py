@@ -91,7 +91,7 @@ class Replay:
         self.message = replace(message, payload=self._cast(message.payload))
         self.method, self.phase = view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
-        self.trained = {k for k, _ in self.module.named_parameters()}
+        self.trained = {k for k, v in self.module.named_parameters() if v.requires_grad}
         self.inbox = Inbox(self._received(view))
         if self.method.optimizer != "sgd" and len(self.rows) > 1:
             raise MethodError(

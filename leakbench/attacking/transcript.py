@@ -24,7 +24,7 @@ from leakbench.base.errors import MethodError, UnknownName, UsageError
 from leakbench.federation.defense import Defense
 from leakbench.federation.local_steps import trainings
 from leakbench.federation.parties import Batch, Client, Facts, Net, training
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
 from leakbench.record.messages import KINDS, Message
 

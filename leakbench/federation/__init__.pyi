@@ -14,10 +14,11 @@ from .parties import Each as Each
 from .parties import Facts as Facts
 from .parties import Net as Net
 from .parties import Server as Server
-from .task import Examples as Examples
 from .task import Task as Task
-from .task import TaskData as TaskData
-from .task import one_class_each as one_class_each
-from .task import padded as padded
+from .task_data import Examples as Examples
+from .task_data import TaskData as TaskData
+from .task_data import one_class_each as one_class_each
+from .task_data import padded as padded
 from .traffic import SERVER as SERVER
 from .traffic import party as party
+from .utility import UtilityMetric as UtilityMetric

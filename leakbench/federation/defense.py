@@ -16,6 +16,7 @@ from pydantic import Field
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.tree import Tree
+from leakbench.federation.objective import fits
 from leakbench.federation.parties import Batch, Client, Facts, Net, Server
 
 if TYPE_CHECKING:
@@ -147,6 +148,15 @@ class Defense(Spec):
     def start_server(self, server: Server) -> None:
         """Name and fill ``server.state``."""
 
+    def local_steps(self, count: Tensor) -> Tensor:
+        """How many steps a client with ``count`` examples takes in a training, () or (n,) int64.
+
+        Of one that lasts as the method's ``steps`` and ``epochs`` say.
+        """
+        if self.steps:
+            return torch.full_like(count, self.steps)
+        return self.epochs * -(-count // self.batch)
+
     def schedule(self, round: int) -> float:
         """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
         return self.decay ** max(round - 1, 0)
@@ -161,7 +171,7 @@ class Defense(Spec):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor."""
-        return torch.nn.functional.cross_entropy(net(batch.x), batch.y)
+        return fits(net, batch, me.facts).mean()
 
     def uplink(self, me: Client) -> Sent:
         """Client to server, after local training, besides the update that ``fed.train`` sends."""
@@ -179,6 +189,13 @@ class Defense(Spec):
         That is minus its distance, if euclidean.
         """
         return net(x)
+
+    def embed(self, net: Net, x: Tensor, me: Client) -> Tensor:
+        """What stands for x (n, ...) where two inputs are compared, (n, d).
+
+        The output of a network that ends in an embedding, else what goes into its last stage.
+        """
+        return net(x) if self.outputs == "embedding" else net.features(x)
 
     def secrets(self, me: Client) -> dict[str, Tree]:
         """What the method means to hide, for the truth: {"prototype": (dim,)}."""

@@ -20,7 +20,7 @@ from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
 from leakbench.federation.party_runner import PartyRunner
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,7 +123,9 @@ def _step(
     """Some clients' step, with the gradient of sum_j scale_j L_j with respect to ``common``."""
     runner, n = local.runner, len(each["index"])
     received, trained = local.inbox.get("model", {}), runner.trained
-    buffers = {k: v.expand(n, *v.shape) for k, v in received.items() if k not in trained}
+    still = {k: v for k, v in received.items() if k in runner.frozen}
+    moving = {k: v for k, v in received.items() if k not in trained and k not in still}
+    buffers = {k: v.expand(n, *v.shape) for k, v in moving.items()}
     buffers |= {k: v for k, v in each["kept"].items() if k not in trained}
     buffers = {k: v.clone() for k, v in buffers.items()}
     mine = named({k: v for k, v in each["kept"].items() if k in trained}, each["own"])
@@ -133,10 +135,13 @@ def _step(
     def one(e: Tree) -> Tensor:
         me = runner.me(local.t, e, local.inbox)
         me.own, me.rng = group("own", e["mine"]), me.rng.at(local.name, 0)
-        me.net = Net(runner.module, {**common, **group("model", e["mine"]), **e["buffers"]})
-        return loss(me.net, Batch(e["x"], e["y"]), me)
+        me.net = Net(
+            runner.module, {**still, **common, **group("model", e["mine"]), **e["buffers"]}
+        )
+        return loss(me.net, Batch(**e["batch"]), me)
 
-    rows = {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
+    told = {k: v for k, v in vars(batch).items() if v is not None}
+    rows = {**each, "mine": mine, "buffers": buffers, "batch": told}
     with training(runner.module, True):
         losses = each_row(one, rows)
         scale = scale.to(losses.dtype)

@@ -28,14 +28,19 @@ class Facts:
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
+    targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """x (B, ...), y (B,) int64."""
+    """x (B, ...), y (B,) int64; targets (B, ...) int64 where the task asks for more than a class.
+
+    Captions are targets (B, T): a token that begins each, the words, one that ends it, then 0.
+    """
 
     x: Tensor
     y: Tensor
+    targets: Tensor | None = None
 
 
 class Each:
@@ -81,8 +86,13 @@ class Net:
         start: str | None = None,
         stop: str | None = None,
         weights: Mapping[str, Tensor] | None = None,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
+        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher).
+
+        ``given`` (B, T): the tokens said so far, of a network that says one after another; then
+        (B, T, tokens).
+        """
         # A network that is not made of stages takes x alone.
         cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
         if cut and "stop" not in signature(self.module.forward).parameters:
@@ -90,11 +100,16 @@ class Net:
                 "the network is not made of stages, so it cannot be cut: make it of"
                 " leakbench.models.Stages."
             )
+        asked: dict[str, Any] = cut if given is None else {**cut, "given": given}
         if weights is None:
-            return torch.func.functional_call(self.module, dict(self.weights), (x,), cut)
+            return torch.func.functional_call(self.module, dict(self.weights), (x,), asked)
         # Else BatchNorm would write into the other model's buffers.
         with training(self.module, False):
-            return torch.func.functional_call(self.module, {**self.weights, **weights}, (x,), cut)
+            return torch.func.functional_call(self.module, {**self.weights, **weights}, (x,), asked)
+
+    def decode(self, x: Tensor) -> Tensor:
+        """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""
+        return torch.func.functional_call(self.module, dict(self.weights), (x,), {"decode": True})
 
     @property
     def extractor(self) -> str:

@@ -15,7 +15,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
@@ -136,7 +136,7 @@ class Recording:
         if name not in self._known:
             if name == "aux_data":
                 tree = self.run.tree("known/aux_data.safetensors")[0]
-                self._known[name] = Examples(tree["x"], tree["y"]).to(self.device, self.dtype)
+                self._known[name] = Examples.of(tree).to(self.device, self.dtype)
             elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
             elif name == "sizes" and not self.exported:

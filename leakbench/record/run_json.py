@@ -46,7 +46,7 @@ def described(
         },
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
-        "test_data": digest_of(fed.data.test.stored, fed.data.test.y),
+        "test_data": digest_of(*fed.data.tested),
         "sent": [],
         "missing": [],
         "files": {},

@@ -18,7 +18,7 @@ from torch import Tensor
 from leakbench.base import registry
 from leakbench.base.spec import canonical
 from leakbench.base.streams import Rng, shared
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.reproduce.orders import Equals, Less
 from leakbench.reproduce.recipe import SCALES, Case, Measure, Params, Recipe, Scale, Setup
 from leakbench.statistics import distance_correlation

@@ -16,7 +16,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.federation.federation import Federation
-from leakbench.federation.task import Examples, TaskData
+from leakbench.federation.task_data import Examples, TaskData
 from leakbench.models.mobilenet import Inverted
 from leakbench.models.networks import MODELS, initialise
 from leakbench.models.resnets import group_norm

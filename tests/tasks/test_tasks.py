@@ -9,7 +9,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.federation.batches import plan
-from leakbench.federation.task import Examples, padded
+from leakbench.federation.task_data import Examples, padded
 from leakbench.models.networks import MODELS, initialise
 
 TASKS = ("digits", "digit-pairs")
@@ -196,7 +196,7 @@ def some(n, clients):
 
 
 def test_padding_repeats_the_first_row_and_is_never_used():
-    from leakbench.federation.task import TaskData
+    from leakbench.federation.task_data import TaskData
 
     examples, rows, counts = some(60, 4)
     assert counts.tolist() == [3, 4, 5, 6]
@@ -217,7 +217,7 @@ def test_padding_repeats_the_first_row_and_is_never_used():
 
 
 def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
-    from leakbench.federation.task import TaskData
+    from leakbench.federation.task_data import TaskData
 
     x = torch.zeros(40, 1)
     # Two clients with the same examples.

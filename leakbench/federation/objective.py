@@ -1,0 +1,45 @@
+"""What a network is trained for, whatever the method: that it says of an input what is to be said.
+
+The class of the input, or a row of tokens that describes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
+from leakbench.federation.parties import Batch, Facts, Net
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+PADDING = 0  # the token behind the end of a text
+
+
+def fits(
+    net: Net, batch: Batch, facts: Facts, *, weights: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """J(net(x), target) of each example, (B,): the lower, the better the network says it.
+
+    Of classes the cross-entropy. Of tokens its mean over the tokens that follow the first, each
+    given the true ones before it (teacher forcing); padding does not count. ``weights``: another
+    model's, in evaluation mode.
+
+    Raises:
+        MethodError: the task asks for tokens, and the batch has none.
+    """
+    entropy = torch.nn.functional.cross_entropy
+    if facts.targets == "classes":
+        return entropy(net(batch.x, weights=weights), batch.y, reduction="none")
+    if batch.targets is None:
+        raise MethodError(
+            "this task asks for texts, but the batch has no `targets`: hand them on with x and y."
+        )
+    said = net(batch.x, given=batch.targets[:, :-1], weights=weights)
+    target = batch.targets[:, 1:]
+    counts = (target != PADDING).to(said.dtype)
+    each = entropy(said.movedim(-1, 1), target, reduction="none")
+    return (each * counts).sum(1) / counts.sum(1).clamp(min=1)
