@@ -131,9 +131,9 @@ def images(paths: Sequence[Path], side: int) -> Tensor:
             raise BrokenFile(f"{path} is missing beside the other images. Put it there too.")
         try:
             with Image.open(path) as picture:
-                out[i] = ImageOps.fit(
-                    picture.convert("RGB"), (side, side), Image.Resampling.BILINEAR
-                )
+                coloured = picture.convert("RGB")
+            square = ImageOps.fit(coloured, (side, side), Image.Resampling.BILINEAR)
+            out[i] = np.asarray(square)
         except Exception as error:  # a cut or foreign file raises nearly anything
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise _broken(path, why) from None
