@@ -4,8 +4,10 @@ from . import image_sets as image_sets
 from . import marker as marker
 from . import sklearn_digits as sklearn_digits
 from . import splits as splits
+from . import vocabulary as vocabulary
 from .augment import flip as flip
 from .augment import rotate as rotate
+from .caption_files import Captioned as Captioned
 from .har_files import Windows as Windows
 from .image_files import Labelled as Labelled
 from .marker import paste as paste

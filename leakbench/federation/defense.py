@@ -72,6 +72,8 @@ class Defense(Spec):
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
+    # Does its loss train a network that says texts? Each class states it for itself.
+    texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
@@ -110,6 +112,8 @@ class Defense(Spec):
         super().__pydantic_init_subclass__(**kwargs)
         if "title" not in vars(cls):  # not its parent's: that is another method
             cls.title = cls.__name__
+        if "texts" not in vars(cls):
+            cls.texts = False
 
     @classmethod
     def display(cls) -> dict[str, Any]:
