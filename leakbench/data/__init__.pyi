@@ -1,11 +1,14 @@
+from . import caption_files as caption_files
 from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
 from . import sklearn_digits as sklearn_digits
 from . import sound_files as sound_files
 from . import splits as splits
+from . import vocabulary as vocabulary
 from .augment import flip as flip
 from .augment import rotate as rotate
+from .caption_files import Captioned as Captioned
 from .har_files import Windows as Windows
 from .image_files import Labelled as Labelled
 from .log_mel import LogMel as LogMel
@@ -15,3 +18,4 @@ from .sound_files import Clip as Clip
 from .splits import Rule as Rule
 from .wav_files import spectrograms as spectrograms
 from .wav_files import waves as waves
+from .vocabulary import Vocabulary as Vocabulary

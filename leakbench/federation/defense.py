@@ -75,6 +75,8 @@ class Defense(Spec):
     # A kind of message, besides the update, of which a gradient can be read; "": none can.
     tells: ClassVar[str] = ""
     plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
+    # Does its loss train a network that says texts? Each class states it for itself.
+    texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
@@ -113,6 +115,8 @@ class Defense(Spec):
         super().__pydantic_init_subclass__(**kwargs)
         if "title" not in vars(cls):  # not its parent's: that is another method
             cls.title = cls.__name__
+        if "texts" not in vars(cls):
+            cls.texts = False
 
     @classmethod
     def display(cls) -> dict[str, Any]:
