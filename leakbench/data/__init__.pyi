@@ -16,6 +16,6 @@ from .marker import paste as paste
 from .sklearn_digits import split as split
 from .sound_files import Clip as Clip
 from .splits import Rule as Rule
+from .vocabulary import Vocabulary as Vocabulary
 from .wav_files import spectrograms as spectrograms
 from .wav_files import waves as waves
-from .vocabulary import Vocabulary as Vocabulary

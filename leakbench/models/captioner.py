@@ -128,6 +128,7 @@ class Captioner(Stages):
         x: Tensor,
         start: str | None = None,
         stop: str | None = None,
+        side: str | None = None,
         given: Tensor | None = None,
         decode: bool = False,
     ) -> Tensor:
@@ -135,6 +136,8 @@ class Captioner(Stages):
 
         Or the features (B, D, h, w) after ``stop``, or with ``decode`` the tokens said (B, length).
         """
+        if side is not None:
+            return super().forward(x, side=side)
         f = super().forward(x, start, "encoder") if start in (None, "input") else x
         if stop in ("input", "encoder"):
             return x if stop == "input" else f

@@ -98,4 +98,4 @@ def wav(wave: Floats, rate: int) -> bytes:
 
 @lru_cache(maxsize=8)
 def _spread(scale: LogMel) -> Floats:
-    return np.linalg.pinv(scale.filters())
+    return np.asarray(np.linalg.pinv(scale.filters()), np.float64)
