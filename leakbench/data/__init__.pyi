@@ -2,11 +2,16 @@ from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
 from . import sklearn_digits as sklearn_digits
+from . import sound_files as sound_files
 from . import splits as splits
 from .augment import flip as flip
 from .augment import rotate as rotate
 from .har_files import Windows as Windows
 from .image_files import Labelled as Labelled
+from .log_mel import LogMel as LogMel
 from .marker import paste as paste
 from .sklearn_digits import split as split
+from .sound_files import Clip as Clip
 from .splits import Rule as Rule
+from .wav_files import spectrograms as spectrograms
+from .wav_files import waves as waves

@@ -5,24 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from leakbench.base.data_folder import data_folder
-from leakbench.data import har_files, image_sets
+from leakbench.data import har_files, image_sets, sound_files
 
 HAR = "uci-har"
-NAMES = (*image_sets.LAYOUTS, HAR)
+SOUNDS = (sound_files.URBAN, sound_files.DIGITS)
+NAMES = (*image_sets.LAYOUTS, HAR, *SOUNDS)
 
 
 def found(name: str) -> Path | None:
     """The folder that holds all files of the set, or None. Nothing is fetched."""
+    if name in SOUNDS:
+        return sound_files.found(name)
     return har_files.found() if name == HAR else image_sets.found(name)
 
 
 def unofficial(name: str) -> str:
     """Which file of a set that is there is not the official one, a clause; empty where all are."""
+    if name in SOUNDS:
+        return sound_files.unofficial(name)
     return har_files.unofficial() if name == HAR else image_sets.unofficial(name)
 
 
 def layouts(name: str) -> str:
     """The official folders that may hold the set, in words."""
+    if name in SOUNDS:
+        return sound_files.layouts(name)
     return f"{har_files.FOLDER}/" if name == HAR else image_sets.layouts(name)
 
 
@@ -33,7 +40,9 @@ def fetch(name: str) -> None:
         BrokenFile: a file is missing beside others, cut, or not what its name says.
         UsageError: the set is nowhere and cannot be fetched.
     """
-    if name == HAR:
+    if name in SOUNDS:
+        sound_files.clips(name)
+    elif name == HAR:
         har_files.load("body")
     else:
         image_sets.load(name)
@@ -41,6 +50,8 @@ def fetch(name: str) -> None:
 
 def absent(name: str) -> str:
     """That the set is nowhere, and what to do."""
+    if name in SOUNDS:
+        return sound_files.absent(name)
     how = f'take it from UCI\'s page "{har_files.PAGE}"'
     if name != HAR:
         how = f"leakbench train -t {name} -d fedavg --rounds 1 lets torchvision fetch them"

@@ -12,6 +12,7 @@ from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
+from leakbench.data.log_mel import LogMel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,7 +29,11 @@ class Facts:
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
+<<<<<<< HEAD
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
+=======
+    sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
+>>>>>>> sound
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from leakbench.base.streams import Rng
+from leakbench.models.audionet import audionet
 from leakbench.models.harnet import harnet, harnet_padded
 from leakbench.models.mobilenet import mobilenetv2
 from leakbench.models.resnets import group_norm, resnet8, resnet18, resnet32
@@ -84,6 +85,7 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
+    "audionet": audionet,
     "cnn": cnn,
     "harnet": harnet,
     "harnet_padded": harnet_padded,

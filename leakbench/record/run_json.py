@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ def described(
             "classes": facts.classes,
             "dim": facts.dim,
             "shape": list(facts.shape),
+            **({"sound": asdict(facts.sound)} if facts.sound else {}),
         },
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,

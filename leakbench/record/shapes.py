@@ -55,11 +55,20 @@ class _Utility(Shape):
     meaning: Values = {}
 
 
+class _Sound(Closed):
+    rate: Annotated[int, Field(ge=1, le=768_000)]
+    window: Annotated[int, Field(ge=2, le=65_536)]
+    hop: Annotated[int, Field(ge=1, le=65_536)]
+    mels: Annotated[int, Field(ge=1, le=4_096)]
+    frames: Annotated[int, Field(ge=2, le=65_536)]
+
+
 class _Facts(Shape):
     clients: Place = 0
     classes: Place = 0
     dim: Place = 0
     shape: Annotated[list[Place], Field(max_length=10)] = []
+    sound: _Sound | None = None
 
 
 class _Sent(Shape):

@@ -34,6 +34,7 @@ SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share 
 # The last stage that FLea's clients run before they share: its released code's choice; for other
 # networks the first stage.
 LAYERS = {
+    "audionet": "block2",
     "harnet": "layer2",
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
