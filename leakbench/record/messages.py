@@ -16,7 +16,7 @@ from leakbench.record.shapes import MessagesHeader
 
 LARGE = ("model", "update", "sum", "generator")
 SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
-SMALL += ("count", "identifier")
+SMALL += ("label_counts", "count", "identifier")
 KINDS = LARGE + SMALL
 COLUMNS = ("round", "phase", "sender", "receiver", "kind", "probe")
 
