@@ -29,11 +29,8 @@ class Facts:
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
-<<<<<<< HEAD
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
-=======
     sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
->>>>>>> sound
 
 
 @dataclass(frozen=True)
