@@ -1,9 +1,11 @@
+from . import face_files as face_files
 from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
 from . import sklearn_digits as sklearn_digits
 from . import sound_files as sound_files
 from . import splits as splits
+from . import voxceleb_files as voxceleb_files
 from .augment import flip as flip
 from .augment import rotate as rotate
 from .har_files import Windows as Windows

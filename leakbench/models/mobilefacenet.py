@@ -62,8 +62,8 @@ def mobilefacenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
             stages[f"block{len(stages) - 1}"] = block
             inputs = outputs
     last = wide(LAST)
-    sides = tuple(-(-side // HALVED) for side in shape[1:])
-    everywhere = nn.Conv2d(last, last, sides, groups=last, bias=False)
+    height, breadth = (-(-side // HALVED) for side in shape[1:])
+    everywhere = nn.Conv2d(last, last, (height, breadth), groups=last, bias=False)
     stages["last"] = _normed(inputs, last, active=True)
     stages["pool"] = nn.Sequential(everywhere, group_norm(last), nn.Flatten())
     return Stages({**stages, "head": Head(last, out)}, gain=2**0.5)
