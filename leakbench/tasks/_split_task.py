@@ -30,6 +30,7 @@ FEDAA: dict[str, Any] = {
     "epochs": 11,
     "lr": 0.0025,
 }
+SGD_RATE = 0.05  # of a method that takes steps of SGD where the others take Adam's (ours)
 SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
 # The last stage that FLea's clients run before they share: its released code's choice; for other
 # networks the first stage.
@@ -91,6 +92,8 @@ class SplitTask(Task):
             values = {**training, **values}
         elif method in SHARING or not self.one_class_each:
             values = {**self.local, **values}
+        if method == "scaffold" and "adam" in values.get("optimizer", ""):  # no gradients
+            values |= {"optimizer": "sgd", "lr": SGD_RATE}
         if method == "feddata":
             values = {**self._own_and_shared(values.pop("batch")), **values}
         if method == "flea":
