@@ -1,4 +1,5 @@
 from . import caption_files as caption_files
+from . import face_files as face_files
 from . import har_files as har_files
 from . import image_sets as image_sets
 from . import marker as marker
@@ -6,6 +7,7 @@ from . import sklearn_digits as sklearn_digits
 from . import sound_files as sound_files
 from . import splits as splits
 from . import vocabulary as vocabulary
+from . import voxceleb_files as voxceleb_files
 from .augment import flip as flip
 from .augment import rotate as rotate
 from .caption_files import Captioned as Captioned

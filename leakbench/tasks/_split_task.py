@@ -43,7 +43,7 @@ LAYERS = {
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
     "cnn": "conv1",
-    **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
+    **dict.fromkeys(("resnet8", "resnet18", "resnet32", "fast_resnet34", "mobilefacenet"), "stem"),
 }
 SPLIT = (
     "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
