@@ -196,7 +196,8 @@ class ReportData(Part):
     verdict, the one for the headline first; ``metrics`` by name; ``about``: "defenses/fedhide",
     "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of itself; ``images``:
     SHA-256 of a PNG -> its bytes in base64; ``sounds``: of a WAV -> its bytes; ``tables``: what
-    the CSV files hold. ``redacted``: no private data of a client is in here. ``against``: what moved since another report.
+    the CSV files hold. ``redacted``: no private data of a client is in here. ``against``: what
+    moved since another report.
     """
 
     format: int = Field(SCHEMA, serialization_alias="schema")
