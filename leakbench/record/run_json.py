@@ -14,6 +14,7 @@ import torch
 from leakbench.base import provenance
 from leakbench.base.files import SEALED_SCHEMA
 from leakbench.federation.federation import Federation
+from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
@@ -39,13 +40,7 @@ def described(
             "chance": task.chance,
             "meaning": METRICS[task.metric].meaning.parameters(),
         },
-        "facts": {
-            "clients": facts.clients,
-            "classes": facts.classes,
-            "dim": facts.dim,
-            "shape": list(facts.shape),
-            **({"sound": asdict(facts.sound)} if facts.sound else {}),
-        },
+        "facts": told(facts),
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
         "test_data": digest_of(*fed.data.tested),
@@ -55,6 +50,18 @@ def described(
         "command": command(spec),
         **origin,
         **provenance.provenance(provenance.device_name(device), spec.dtype),
+    }
+
+
+def told(facts: Facts) -> dict[str, Any]:
+    """What run.json says of a task's facts; of sound where its inputs are."""
+    sound = {"sound": asdict(facts.sound)} if facts.sound else {}
+    return {
+        "clients": facts.clients,
+        "classes": facts.classes,
+        "dim": facts.dim,
+        "shape": list(facts.shape),
+        **sound,
     }
 
 
