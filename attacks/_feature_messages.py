@@ -16,6 +16,7 @@ from torch import Tensor
 from attacks import _decoders, _shared_inputs
 from attacks._decoder_nets import operations
 from attacks._decoders import Known, TrainedDecoder
+from attacks._shared_layer import layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
@@ -89,8 +90,6 @@ class FromFeatures(Attack):
         why = super().obstacle(run)
         if why:
             return why
-        if not hasattr(run.method, "layer"):
-            return "the method has no field `layer`, so how its features are made is not known"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         return ""
@@ -139,7 +138,7 @@ class FromFeatures(Attack):
 
     def _layer(self, view: View) -> str:
         """The stage after which the method's clients share."""
-        return str(view.method.layer)  # type: ignore[attr-defined]
+        return layer(view.method, view.module)
 
     def _extractor(self, view: View, m: Message) -> Extractor | str:
         """What made the message, or why that is not known."""

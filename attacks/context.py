@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
+from attacks._shared_layer import layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import MethodError
 from leakbench.data import paste
@@ -234,14 +235,14 @@ class Way:
             return cls(int(view.method.size), lambda x: x)  # type: ignore[attr-defined]
         if message.kind != "features":
             return cls(1, lambda x: x)
-        layer: str = view.method.layer  # type: ignore[attr-defined]
-        if layer == "input":
+        stage = layer(view.method, view.module)
+        if stage == "input":
             return cls(1, lambda x: x)
         broadcast = view.messages("model", sender="server", round=message.round)
         models = [m for m in broadcast if m.phase < message.phase]
         if not models:
             return cls(1, None)
-        return cls(1, partial(Net(view.module, models[-1].payload), stop=layer))
+        return cls(1, partial(Net(view.module, models[-1].payload), stop=stage))
 
     def obstacle(self, available: int) -> str:
         """Why the attacker cannot make samples of ``available`` auxiliary examples.

@@ -28,7 +28,7 @@ IMAGES = Topic(
 LABELS = Topic(
     name="labels",
     order=3,
-    kinds=("update", "sum", "labels"),
+    kinds=("update", "sum", "labels", "label_counts"),
     kind="update",
     ask=(
         "send what they learned, or names of labels, in place of their data. Can an attacker tell"

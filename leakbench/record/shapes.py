@@ -185,6 +185,7 @@ class _Message(Closed):
     kind: Name
     probe: Place | None
     part: Literal["", "last_layer"] = ""
+    loss: Name = ""
 
 
 class MessagesHeader(Shape):

@@ -331,7 +331,7 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
         assert mixed.defaults(method) == {**local, "fraction": 0.5, "batch": 16}
         assert split_digits().defaults(method) == {}
     for task in (mixed, split_digits()):
-        for method in ("flea", "fedmix", "feddata"):
+        for method in ("flea", "fedmix", "feddata", "feddecorr", "fedlc", "fedntd", "fedbr"):
             values = task.defaults(method)
             layer = values.pop("layer", "")
             values["batch"] += values.pop("shared_batch", 0)  # feddata's own examples and others'
