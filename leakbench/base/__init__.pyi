@@ -1,4 +1,3 @@
-from .data_folder import data_folder as data_folder
 from .errors import BrokenFile as BrokenFile
 from .errors import LeakbenchError as LeakbenchError
 from .errors import MethodError as MethodError

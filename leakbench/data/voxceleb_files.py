@@ -120,7 +120,8 @@ def people(name: str = VOXCELEB) -> Voices:
             " anew."
         )
     files = {who: _utterances(folder / "wav" / who) for who in sorted(part)}
-    dev, test = ({w: files[w] for w in files if part[w] == p} for p in ("dev", "test"))
+    dev = {who: own for who, own in files.items() if part[who] == "dev"}
+    test = {who: own for who, own in files.items() if part[who] == "test"}
     listed = _list(folder)
     if not listed:
         raise BrokenFile(f"{folder / LISTS[0]} is missing beside {META}. Put it there too.")

@@ -44,6 +44,10 @@ class Batch:
     y: Tensor
     targets: Tensor | None = None
 
+    def some(self, rows: Tensor | slice) -> Batch:
+        """Some of its examples."""
+        return Batch(**{k: v[rows] for k, v in vars(self).items() if v is not None})
+
 
 class Each:
     """Marks a downlink of which every receiver gets a row, in the order of ``server.receivers``."""

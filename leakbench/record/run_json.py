@@ -7,17 +7,19 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base import provenance
 from leakbench.base.files import SEALED_SCHEMA
-from leakbench.federation.federation import Federation
 from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leakbench.federation.federation import Federation
 
 
 def described(
@@ -65,7 +67,7 @@ def told(facts: Facts) -> dict[str, Any]:
     }
 
 
-def digest_of(*tensors: torch.Tensor) -> str:
+def digest_of(*tensors: Tensor) -> str:
     """SHA-256 of tensors' bytes, by which the gate knows that test data are the same."""
     sha = hashlib.sha256()
     for t in tensors:

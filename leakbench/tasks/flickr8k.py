@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from leakbench.base import UsageError
 from leakbench.data import Captioned, caption_files, vocabulary
-from leakbench.tasks._caption_task import LOCAL, CaptionTask, Part
+from leakbench.tasks._caption_task import LOCAL, CaptionPart, CaptionTask
 
 # Ours: Flickr8k has no objects. A topic is these words; the last one is what is left, mostly of
 # grown people.
@@ -85,7 +85,7 @@ class Flickr8k(CaptionTask):
         description="evaluations over the run, evenly spaced, the last round among them",
     )
 
-    def parts(self) -> tuple[Part, Part, Part]:
+    def parts(self) -> tuple[CaptionPart, CaptionPart, CaptionPart]:
         """Training, test and auxiliary images, with the topic of each.
 
         Raises:
@@ -109,8 +109,12 @@ class Flickr8k(CaptionTask):
             cuts = (images[2 * n :], images[:n], images[n : 2 * n])
             for part, some in zip(out, cuts, strict=True):
                 part += [(k, image) for image in some]
-        train, test, aux = (Part([i for _, i in p], [k for k, _ in p]) for p in out)
+        train, test, aux = (_part(some) for some in out)
         return train, test, aux
+
+
+def _part(some: Sequence[tuple[int, Captioned]]) -> CaptionPart:
+    return CaptionPart([image for _, image in some], [k for k, _ in some])
 
 
 def topic(captions: Iterable[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -16,7 +17,7 @@ from leakbench.tasks._identity_task import METHODS, OURS, IdentityTask, table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from leakbench.models.stages import Stages
+    from leakbench.models import Stages
 
 AUX = "official test speakers who are the auxiliary data; pairs with them are left out"
 SEGMENTS = "segments of 2 s that a client has of each utterance, drawn once"
@@ -134,8 +135,11 @@ def _listed(
     of = {path: who for who, own in enumerate(files) for path in own}
     kept = [p for p in pairs if p.one in of and p.other in of]
     used = {p for pair in kept for p in (pair.one, pair.other)}
-    tested = [[p for p in own if p in used] for own in files]
-    tested = [own for own in tested if own]
-    row = {p: i for i, p in enumerate(p for own in tested for p in own)}
+    tested = [own for own in (_among(own, used) for own in files) if own]
+    row = {p: i for i, p in enumerate(itertools.chain.from_iterable(tested))}
     rows = [(row[p.one], row[p.other], int(p.same)) for p in kept]
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3), tested
+
+
+def _among(files: Sequence[Path], used: set[Path]) -> list[Path]:
+    return [p for p in files if p in used]
