@@ -79,12 +79,12 @@ def heard(spectrogram: Floats, scale: LogMel) -> Floats:
     power = np.where(shown > -2, scale.power(shown), 0).mean(0)
     size = np.sqrt(np.maximum(_spread(scale) @ power, 0))
     turns = shared(0, "sounds").uniform("phase", *size.shape).double().numpy()
-    wave: Floats = scale.back(size * np.exp(2j * np.pi * turns))
+    wave = scale.back(size * np.exp(2j * np.pi * turns))
     for _ in range(STEPS):
         nearest = scale.transform(wave)
         wave = scale.back(size * nearest / np.maximum(np.abs(nearest), 1e-12))
-    peak = float(np.abs(wave).max())
-    return np.asarray(wave * (PEAK / peak) if peak else wave, np.float64)
+    peak = float(np.abs(wave).max()) or 1.0
+    return np.asarray(wave * (PEAK / peak), dtype=np.float64)
 
 
 def wav(wave: Floats, rate: int) -> bytes:
@@ -98,4 +98,4 @@ def wav(wave: Floats, rate: int) -> bytes:
 
 @lru_cache(maxsize=8)
 def _spread(scale: LogMel) -> Floats:
-    return np.linalg.pinv(scale.filters())
+    return np.asarray(np.linalg.pinv(scale.filters()), dtype=np.float64)
