@@ -133,6 +133,12 @@ class Gallery:
         return any(a.drawn for a in self.albums)
 
     @property
+    def unheard(self) -> bool:
+        """Are there pictures that are not of sound?"""
+        strips = [s for a in self.albums for s in (*a.strips, *a.folded)]
+        return not self.sounds or any(c.picture and not c.sound for s in strips for c in s.cells)
+
+    @property
     def short(self) -> bool:
         """Were units left out for their size?"""
         return self.units < MOST_UNITS
