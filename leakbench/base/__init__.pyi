@@ -1,4 +1,4 @@
-from .data_folder import data_folder as data_folder
+from . import tokens as tokens
 from .errors import BrokenFile as BrokenFile
 from .errors import LeakbenchError as LeakbenchError
 from .errors import MethodError as MethodError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from leakbench.base import Rng, UsageError, data_folder, shared, torch
+from leakbench.base import Rng, UsageError, shared, torch
 from leakbench.data import Captioned, Vocabulary, caption_files
 from leakbench.federation import Defense, Examples, Facts, Task, TaskData, padded
 
@@ -29,7 +29,7 @@ LOCAL: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class CaptionPart:
     """Images with captions, and the number of the topic of each."""
 
     images: Sequence[Captioned]
@@ -72,7 +72,7 @@ class CaptionTask(Task):
     utility: str = Field("bleu4", description="what a run gains: BLEU-4 of decoded captions")
     dim: int = Field(64, ge=2, le=4096, description="not used: methods here compare no embeddings")
 
-    def parts(self) -> tuple[Part, Part, Part]:
+    def parts(self) -> tuple[CaptionPart, CaptionPart, CaptionPart]:
         """Training, test and auxiliary images.
 
         Raises:
@@ -137,7 +137,7 @@ class CaptionTask(Task):
         """
         return self._words(self.parts()[0])
 
-    def _words(self, train: Part) -> Vocabulary:
+    def _words(self, train: CaptionPart) -> Vocabulary:
         said = (c for image in train.images for c in image.captions)
         return Vocabulary.of(said, least=self.least, most=self.vocabulary)
 
@@ -160,7 +160,7 @@ class CaptionTask(Task):
         if self.weights:
             from leakbench.models import resnet50_weights
 
-            weights = dict(resnet50_weights(data_folder() / self.weights))
+            weights = dict(resnet50_weights(caption_files.weights(self.weights)))
         held = TaskData(pairs, tested, granted, rows, counts, own, unofficial=why)
         return replace(held, pretrained=weights)
 
@@ -169,10 +169,10 @@ class CaptionTask(Task):
         """How many images the set has."""
         return sum(len(part.images) for part in self.parts())
 
-    def _pixels(self, part: Part) -> Tensor:
+    def _pixels(self, part: CaptionPart) -> Tensor:
         return caption_files.images([image.path for image in part.images], self.shape[1])
 
-    def _pairs(self, part: Part, known: Vocabulary) -> Examples:
+    def _pairs(self, part: CaptionPart, known: Vocabulary) -> Examples:
         """Each image once for every caption."""
         captions = [c for image in part.images for c in image.captions]
         times = torch.tensor([len(image.captions) for image in part.images])
@@ -181,7 +181,7 @@ class CaptionTask(Task):
         targets = known.encode(captions, self.length)
         return Examples(self._pixels(part)[at], topics, targets=targets)
 
-    def _whole(self, part: Part, known: Vocabulary) -> Examples:
+    def _whole(self, part: CaptionPart, known: Vocabulary) -> Examples:
         """Each image once, with all its captions: targets (n, R, length), rows of 0 where fewer."""
         most = max(len(image.captions) for image in part.images)
         targets = torch.zeros(len(part.images), most, self.length, dtype=torch.int64)

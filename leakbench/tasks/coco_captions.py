@@ -8,7 +8,7 @@ from pydantic import Field
 
 from leakbench.base import UsageError
 from leakbench.data import Captioned, caption_files
-from leakbench.tasks._caption_task import LOCAL, CaptionTask, Part
+from leakbench.tasks._caption_task import LOCAL, CaptionPart, CaptionTask
 
 
 class CocoCaptions(CaptionTask):
@@ -56,7 +56,7 @@ class CocoCaptions(CaptionTask):
     )
     tested: int = Field(5000, ge=1, description="test images, and as many of validation")
 
-    def parts(self) -> tuple[Part, Part, Part]:
+    def parts(self) -> tuple[CaptionPart, CaptionPart, CaptionPart]:
         """Training, test and auxiliary images, with the group of each.
 
         Raises:
@@ -90,8 +90,8 @@ class CocoCaptions(CaptionTask):
     def _size(self) -> int:
         return sum(len(caption_files.coco(part)) for part in caption_files.PARTS)
 
-    def _part(self, images: list[Captioned], number: dict[str, int]) -> Part:
+    def _part(self, images: list[Captioned], number: dict[str, int]) -> CaptionPart:
         """With the group of each; of a test image with several or none, which nobody reads, 0."""
-        return Part(
+        return CaptionPart(
             images, [next((number[o] for o in i.objects if o in number), 0) for i in images]
         )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from leakbench.base import UsageError
 from leakbench.data import Captioned, caption_files, vocabulary
-from leakbench.tasks._caption_task import LOCAL, CaptionTask, Part
+from leakbench.tasks._caption_task import LOCAL, CaptionPart, CaptionTask
 
 # Ours: Flickr8k has no objects. A topic is these words; the last one is what is left, mostly of
 # grown people.
@@ -85,7 +85,7 @@ class Flickr8k(CaptionTask):
         description="evaluations over the run, evenly spaced, the last round among them",
     )
 
-    def parts(self) -> tuple[Part, Part, Part]:
+    def parts(self) -> tuple[CaptionPart, CaptionPart, CaptionPart]:
         """Training, test and auxiliary images, with the topic of each.
 
         Raises:
@@ -109,7 +109,7 @@ class Flickr8k(CaptionTask):
             cuts = (images[2 * n :], images[:n], images[n : 2 * n])
             for part, some in zip(out, cuts, strict=True):
                 part += [(k, image) for image in some]
-        train, test, aux = (Part([i for _, i in p], [k for k, _ in p]) for p in out)
+        train, test, aux = (CaptionPart([i for _, i in p], [k for k, _ in p]) for p in out)
         return train, test, aux
 
 
