@@ -27,7 +27,7 @@ BELOW = {
     "data": ("base",),
     "federation": ("base", "statistics", "models", "data"),
     "tasks": ("base", "models", "data", "federation"),
-    "utilities": ("base", "data", "federation"),
+    "utilities": ("base", "federation"),
     "record": ("base", "data", "federation"),
     "attacking": ("base", "data", "federation", "record"),
     "scoring": ("base", "data", "federation", "record", "statistics", "attacking"),

@@ -54,9 +54,8 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
         write_tree(folder / "labels.safetensors", tensors, {"of": [list(k) for k in labels]})
     if "sizes" in knows:
         about["sizes"] = [[*k, n] for k, n in view.know("sizes").items()]
-    if "aux_data" in knows:
-        aux = view.know("aux_data")
-        write_tree(folder / "aux_data.safetensors", aux.tree, {})
+    for name in [n for n in ("aux_data", "gallery") if n in knows]:
+        write_tree(folder / f"{name}.safetensors", view.know(name).tree, {})
     write_json(folder / "about.json", about)
 
 
@@ -152,7 +151,7 @@ class Handout:
         return made.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:
-        """``labels``, ``sizes`` or ``aux_data``, where granted.
+        """``labels``, ``sizes``, ``aux_data`` or ``gallery``, where granted.
 
         Raises:
             BrokenFile: it is not.

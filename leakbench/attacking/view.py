@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 
 Rung = Literal["paper", "transcript", "method", "public"]
 Knowledge = Literal[
-    "method", "facts", "sizes", "labels", "aux_data", "true_prototypes", "norm_statistics"
+    "method",
+    "facts",
+    "sizes",
+    "labels",
+    "aux_data",
+    "true_prototypes",
+    "norm_statistics",
+    "gallery",
 ]
 
 
@@ -192,7 +199,8 @@ class View:
 
         ``labels`` {(sender, round, phase, probe): (B,)} of clients whose messages the observer
         sees, and of rounds that the threat model grants; ``sizes`` of the same updates, how many
-        labels these are; ``aux_data`` examples, ``method``, ``facts``.
+        labels these are; ``aux_data`` examples, ``method``, ``facts``; ``gallery``, all training
+        images, each once, nameless and in an order that tells nothing (tasks with captions).
 
         Raises:
             ThreatViolation: it is not declared.
@@ -209,6 +217,8 @@ class View:
         known = self._recording.known(name)
         if name == "aux_data":
             return self._lent.examples(known)
+        if name == "gallery":
+            return self._lent.examples(known, "the gallery")
         if name == "sizes":
             return {k: n for k, n in known.items() if self._labelled(*k)}
         return self._lent.labels({k: y for k, y in known.items() if self._labelled(*k)})

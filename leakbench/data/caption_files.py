@@ -52,6 +52,11 @@ def layout(name: str) -> str:
     return "flickr8k/captions.txt and flickr8k/Images"
 
 
+def weights(name: str) -> Path:
+    """Where a file of weights called ``name`` is looked for."""
+    return data_folder() / name
+
+
 def unofficial(name: str, images: int) -> str:
     """Why these are not known to be the official set's data, a clause: digests are not kept."""
     if images != OFFICIAL[name]:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leakbench.base.lazy import torch
+from leakbench.base.tokens import END, PAD, SPECIAL, START, UNKNOWN
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PAD, START, END, UNKNOWN = range(4)
-SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
 _WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
 
 

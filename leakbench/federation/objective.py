@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
+from leakbench.base.tokens import PAD
 from leakbench.federation.parties import Batch, Facts, Net
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
-
-PADDING = 0  # the token behind the end of a text
 
 
 def fits(
@@ -49,6 +48,6 @@ def fits_target(
         return entropy(net(x, weights=weights), target, reduction="none")
     said = net(x, given=target[:, :-1], weights=weights)
     following = target[:, 1:]
-    counts = (following != PADDING).to(said.dtype)
+    counts = (following != PAD).to(said.dtype)
     each = entropy(said.movedim(-1, 1), following, reduction="none")
     return (each * counts).sum(1) / counts.sum(1).clamp(min=1)

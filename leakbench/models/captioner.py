@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.base.errors import UsageError
+from leakbench.base.tokens import END, PAD, START, UNKNOWN
 from leakbench.models.pretrained import read_weights
 from leakbench.models.stages import Stages
 
 if TYPE_CHECKING:
     from torchvision.models import ResNet
 
-PAD, START, END, UNKNOWN = range(4)  # as leakbench.data.vocabulary has them
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 GAIN = 3**-0.5  # PyTorch's own start: here no ReLU follows
 BODY = "encoder.body."  # where torchvision's tensors stand in ours
@@ -134,13 +134,12 @@ class Captioner(Stages):
     ) -> Tensor:
         """What follows each of ``given`` (B, T), (B, T, words); without it, what follows the start.
 
-        Or the features (B, D, h, w) after ``stop``, or with ``decode`` the tokens said (B, length).
+        Or the features (B, D, h, w) after ``stop``, or with ``decode`` the tokens said (B, length);
+        with ``side`` what the head of that name makes of x.
         """
-        if side is not None:
-            return super().forward(x, side=side)
-        f = super().forward(x, start, "encoder") if start in (None, "input") else x
-        if stop in ("input", "encoder"):
-            return x if stop == "input" else f
+        if side is not None or stop not in (None, "decoder"):
+            return super().forward(x, start, stop, side)
+        f = x if start == "encoder" else super().forward(x, start, "encoder")
         decoder = self.get_submodule("decoder")
         assert isinstance(decoder, CaptionDecoder)  # noqa: S101 - for the type checker
         if decode:

@@ -160,7 +160,7 @@ class CaptionTask(Task):
         if self.weights:
             from leakbench.models import resnet50_weights
 
-            weights = dict(resnet50_weights(caption_files.beside(self.weights)))
+            weights = dict(resnet50_weights(caption_files.weights(self.weights)))
         held = TaskData(pairs, tested, granted, rows, counts, own, unofficial=why)
         return replace(held, pretrained=weights)
 

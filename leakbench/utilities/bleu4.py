@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from leakbench.base import Meaning, UsageError, torch
-from leakbench.data import vocabulary
+from leakbench.base import Meaning, UsageError, tokens, torch
 from leakbench.federation import Client, Defense, Net, TaskData, UtilityMetric
 
 if TYPE_CHECKING:
@@ -79,14 +78,14 @@ def _bleu() -> Any:
     return BLEU(tokenize="none", smooth_method="none", effective_order=True, force=True)
 
 
-def _words(tokens: list[int], whose: str) -> str:
+def _words(caption: list[int], whose: str) -> str:
     """The words of a caption as sacrebleu reads them; "" where there is none."""
     out = []
-    for t in tokens:
-        if t == vocabulary.END:
+    for t in caption:
+        if t == tokens.END:
             break
-        if t not in (vocabulary.PAD, vocabulary.START):
-            out.append(f"<{whose}>" if t == vocabulary.UNKNOWN else str(t))
+        if t not in (tokens.PAD, tokens.START):
+            out.append(f"<{whose}>" if t == tokens.UNKNOWN else str(t))
     return " ".join(out)
 
 

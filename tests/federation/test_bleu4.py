@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from leakbench.base.errors import UsageError
-from leakbench.data.vocabulary import END, START, UNKNOWN
+from leakbench.base.tokens import END, START, UNKNOWN
 from leakbench.federation.utility import METRICS
 
 BLEU4 = METRICS["bleu4"]

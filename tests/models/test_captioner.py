@@ -12,13 +12,10 @@ from torch.func import functional_call, grad, vmap
 
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
+from leakbench.base.tokens import END, PAD, START, UNKNOWN
 from leakbench.federation.optimizer import Optimizer
 from leakbench.models.captioner import (
     BODY,
-    END,
-    PAD,
-    START,
-    UNKNOWN,
     CaptionDecoder,
     ResNet50,
     captioner,
