@@ -16,6 +16,8 @@ from torch import Tensor
 from attacks import _decoders, _shared_inputs
 from attacks._decoder_nets import operations
 from attacks._decoders import Known, TrainedDecoder
+from attacks._shared_layer import layer
+from attacks._strangers import strangers
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
@@ -89,8 +91,6 @@ class FromFeatures(Attack):
         why = super().obstacle(run)
         if why:
             return why
-        if not hasattr(run.method, "layer"):
-            return "the method has no field `layer`, so how its features are made is not known"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         return ""
@@ -126,7 +126,12 @@ class FromFeatures(Attack):
         return list(last.values())
 
     def _labels(self, view: View, m: Message) -> Tensor | None:
-        """(n,) int64, the classes that the sender named beside the features."""
+        """(n,) int64, the classes that the sender named beside the features.
+
+        None where it named none, or the attacker's own examples are not of these.
+        """
+        if strangers(view.know("aux_data").y, view.facts.classes):
+            return None
         named = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
         if not named:
             return None
@@ -139,7 +144,7 @@ class FromFeatures(Attack):
 
     def _layer(self, view: View) -> str:
         """The stage after which the method's clients share."""
-        return str(view.method.layer)  # type: ignore[attr-defined]
+        return layer(view.method, view.module)
 
     def _extractor(self, view: View, m: Message) -> Extractor | str:
         """What made the message, or why that is not known."""

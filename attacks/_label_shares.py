@@ -103,6 +103,15 @@ class Biases:
         size = torch.maximum(mean.norm(), whole.norm()).clamp(min=1e-30)
         return bool((mean - whole).norm() <= MIXED * size)
 
+    def reads(self, private: Mapping[str, Tensor], rng: torch.Generator) -> bool:
+        """Do the slopes depend on the private inputs?"""
+        moved = {
+            k: v + torch.randn(v.shape, generator=rng).to(v) if v.is_floating_point() else v
+            for k, v in private.items()
+        }
+        a, b = (self.slopes(inputs, most=2) for inputs in (private, moved))
+        return not torch.allclose(a, b, rtol=1e-3, atol=1e-6)
+
     def _minus(
         self, x: Tensor, y: Tensor | None, label: int, private: Mapping[str, Tensor]
     ) -> Tensor:
@@ -195,7 +204,7 @@ def _shares(
 ) -> Tensor | str:
     method, aux, k = view.loss_method(), view.know("aux_data"), view.facts.classes
     made = trainings(method, m.round, last=view.last)
-    name = next(t.name for t in made if t.phase == m.phase)
+    name = m.loss or next(t.name for t in made if t.phase == m.phase)
 
     def replay() -> Replay:
         return Replay(view, m, rng, sizes=(2,), phase=name)
@@ -213,6 +222,8 @@ def _shares(
     if not biases.mixes(told, private):
         return "its output bias does not move by the mean over the examples of a batch"
     if not _depends(one, _pretended(torch.eye(k).double()[0], count, aux), private):
+        if m.round > 1 and biases.reads(private, rng):
+            return "its loss reads what the client keeps, which may be another thing since it began"
         return fitted(rise, told)[0]
     found = [_settled(biases, rise, s, count) for s in (alike, *_moved(rise))]
     return _simplest(found, rise, examples)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
+from attacks._shared_layer import layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import MethodError
 from leakbench.data import paste
@@ -93,7 +94,7 @@ class Context(Attack):
         if not run.facts.context:
             return (
                 "its task plants no context marker to look for: train with -s"
-                " task.context=square (of sensors: bump)"
+                " task.context=square (of sensors: bump, of sound: whistle)"
             )
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
         if field and not hasattr(run.method, field):
@@ -234,14 +235,14 @@ class Way:
             return cls(int(view.method.size), lambda x: x)  # type: ignore[attr-defined]
         if message.kind != "features":
             return cls(1, lambda x: x)
-        layer: str = view.method.layer  # type: ignore[attr-defined]
-        if layer == "input":
+        stage = layer(view.method, view.module)
+        if stage == "input":
             return cls(1, lambda x: x)
         broadcast = view.messages("model", sender="server", round=message.round)
         models = [m for m in broadcast if m.phase < message.phase]
         if not models:
             return cls(1, None)
-        return cls(1, partial(Net(view.module, models[-1].payload), stop=layer))
+        return cls(1, partial(Net(view.module, models[-1].payload), stop=stage))
 
     def obstacle(self, available: int) -> str:
         """Why the attacker cannot make samples of ``available`` auxiliary examples.

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _label_shares, _updates
+from attacks._strangers import frequencies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
@@ -21,8 +22,9 @@ from leakbench.record import Message
 # What the loss behind an update may have read, and how many steps it took.
 REPLAYED = (
     *("update", "model", "count", "prototype", "statistics", "features", "labels", "mean_data"),
-    *("data", "generator", "identifier"),
+    *("data", "generator", "identifier", "variate"),
 )
+NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
 
 
 class LabelInference(Attack):
@@ -32,8 +34,9 @@ class LabelInference(Attack):
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
-    (n, K)); evenly where it holds names (each once). Every client that sent one is a unit, and true
-    are the labels of all its data. Where a client has one class the name is the whole answer:
+    (n, K)); evenly where it holds names (each once); its counts where it says how many there are of
+    each class (``label_counts``, as FedGen's clients do). Every client that sent one is a unit, and
+    true are the labels of all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
 
     "update": what the update gives away even where no label is sent, for methods whose network ends
@@ -85,9 +88,7 @@ class LabelInference(Attack):
     @property
     def threat(self) -> ThreatModel:
         if self.source == "message":
-            return ThreatModel(
-                kinds=("labels",), rounds="last", knows=("facts",), rung="transcript"
-            )
+            return ThreatModel(kinds=NAMED, rounds="last", knows=("facts",), rung="transcript")
         if self.source == "update":
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
@@ -100,6 +101,12 @@ class LabelInference(Attack):
     def floor_threat(self) -> ThreatModel:
         knows = dict.fromkeys((*self.threat.knows, "aux_data"))
         return self.threat.model_copy(update={"knows": tuple(knows)})
+
+    def attacks(self, run: Outline) -> tuple[str, ...]:
+        """Labels, or counts where it is these that clients send."""
+        sent = [s["kind"] for s in run.sent if s["sender"] == "client"]
+        named = [kind for kind in NAMED if kind in sent]
+        return tuple(named[:1]) if self.source == "message" and named else super().attacks(run)
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
@@ -142,18 +149,20 @@ class LabelInference(Attack):
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
-        prior = view.know("aux_data").y.bincount(minlength=view.facts.classes).double()
-        return [self._guess(view, m, prior / prior.sum()) for m in self._sent(view)]
+        prior = frequencies(view.know("aux_data").y, view.facts.classes)
+        return [self._guess(view, m, prior) for m in self._sent(view)]
 
     def _sent(self, view: View) -> list[Message]:
         """Each client's newest labels, or its first update of this round."""
         if self.source == "message":
-            return [m for m in view.messages("labels") if m.sender != "server"]
+            sent = [m for kind in NAMED for m in view.messages(kind) if m.sender != "server"]
+            return list({m.sender: m for m in sorted(sent, key=lambda m: m.round)}.values())
         return _updates.first(view, trained=True)
 
     def _read(self, view: View, m: Message, rng: torch.Generator) -> Guess:
         if self.source == "message":
-            counts = counted(m.payload, view.facts.classes)
+            read = counted if m.kind == "labels" else _counts
+            counts = read(m.payload, view.facts.classes)
             if counts is None:
                 why = "the message holds no labels: expected integers (n,) or shares (n, K)"
                 return Guess(m.sender, view.round, failed=why)
@@ -176,6 +185,14 @@ class LabelInference(Attack):
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
         phase = {} if self.source == "message" else {"phase": torch.tensor(m.phase)}
         return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
+
+
+def _counts(payload: Tensor, classes: int) -> Tensor | None:
+    """(K,) float64 of counts (K,), those below 0, as noise makes them, as 0; None if all are."""
+    if payload.shape != (classes,) or not bool(payload.isfinite().all()):
+        return None
+    counts = payload.double().clamp(min=0)
+    return counts if bool(counts.any()) else None
 
 
 def counted(labels: Tensor, classes: int) -> Tensor | None:

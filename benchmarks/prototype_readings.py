@@ -20,7 +20,8 @@ from leakbench.base import registry
 from leakbench.federation.evaluate import diagnose
 from leakbench.federation.federation import Federation
 from leakbench.federation.parties import Facts
-from leakbench.federation.task import Examples, Task, TaskData, one_class_each
+from leakbench.federation.task import Task
+from leakbench.federation.task_data import Examples, TaskData, one_class_each
 from leakbench.models.stages import Stages
 from leakbench.results import claims
 

@@ -29,6 +29,7 @@ class MOON(ElevenEpochs):
     """
 
     fusible: ClassVar[bool] = False  # the trained model is kept for the next round
+    texts: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al., CVPR 2021, Eq. 3 and 4, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("mu",)
 

@@ -37,9 +37,9 @@ from .federation.parties import Each as Each
 from .federation.parties import Facts as Facts
 from .federation.parties import Net as Net
 from .federation.parties import Server as Server
-from .federation.task import Examples as Examples
 from .federation.task import Task as Task
-from .federation.task import TaskData as TaskData
+from .federation.task_data import Examples as Examples
+from .federation.task_data import TaskData as TaskData
 from .record.folders import Run as Run
 from .reporting.data import Report as Report
 from .reporting.data import ReportData as ReportData

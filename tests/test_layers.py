@@ -18,15 +18,16 @@ import reports
 
 ROOT = Path(leakbench.__path__[0]).parent
 OURS = {p.__name__: Path(p.__path__[0]) for p in (leakbench, attacks, defenses, reports)}
-# The rooms of leakbench, bottom up, and what each may import; ``tasks`` are plugins, like
-# ``defenses``. Nothing is excepted.
+# The rooms of leakbench, bottom up, and what each may import; ``tasks`` and ``utilities`` are
+# plugins, like ``defenses``. Nothing is excepted.
 BELOW = {
     "base": (),
     "statistics": ("base",),
     "models": ("base",),
     "data": ("base",),
     "federation": ("base", "statistics", "models", "data"),
-    "tasks": ("base", "data", "federation"),
+    "tasks": ("base", "models", "data", "federation"),
+    "utilities": ("base", "federation"),
     "record": ("base", "data", "federation"),
     "attacking": ("base", "data", "federation", "record"),
     "scoring": ("base", "data", "federation", "record", "statistics", "attacking"),
@@ -36,7 +37,7 @@ BELOW = {
     "judging": ("base", "statistics", "results"),
     "verifying": ("base", "federation", "record", "attacking", "scoring", "results"),
 }
-SCORED = tuple(room for room in BELOW if room != "tasks")
+SCORED = tuple(room for room in BELOW if room not in ("tasks", "utilities"))
 BELOW["reporting"] = SCORED
 ROOMS = (*SCORED, "reporting")
 BELOW["pipeline"] = (*SCORED, "reporting")
@@ -175,7 +176,9 @@ def is_deep(name):
     return parts[0] == "leakbench" and len(parts) > 2
 
 
-@pytest.mark.parametrize("package", ["attacks", "defenses", "reports", "leakbench.tasks"])
+@pytest.mark.parametrize(
+    "package", ["attacks", "defenses", "reports", "leakbench.tasks", "leakbench.utilities"]
+)
 def test_plugins_import_faces_only(package):
     """What an author of a plugin may rely on is what ours rely on."""
     root = package.split(".")[0]

@@ -10,12 +10,13 @@ part at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, tmap
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ class Lent:
             self._others["labels"] = self.tensors("the labels", kept)
         return self._others["labels"]
 
-    def examples(self, kept: Examples) -> Examples:
-        """Auxiliary data, the same copy each time."""
-        if "aux_data" not in self._others:
-            own = self.tensors("the aux_data", {"x": kept.stored, "y": kept.y})
-            self._others["aux_data"] = Examples(own["x"], own["y"], kept.dtype)
-        return self._others["aux_data"]
+    def examples(self, kept: Examples, what: str = "the aux_data") -> Examples:
+        """Examples, the same copy each time."""
+        if what not in self._others:
+            own = self.tensors(what, kept.tree)
+            self._others[what] = replace(Examples.of(own), dtype=kept.dtype)
+        return self._others[what]
 
     def check(self, who: str) -> None:
         """Nothing that was handed out has been written to.

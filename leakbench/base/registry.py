@@ -21,8 +21,8 @@ from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.interrupts import heed
 
 API = 1
-KINDS = ("defenses", "attacks", "wrappers", "tasks", "reports")
-_ONE = {kind: kind.removesuffix("s") for kind in KINDS}
+KINDS = ("defenses", "attacks", "wrappers", "tasks", "utilities", "reports")
+_ONE = {kind: kind.removesuffix("s") for kind in KINDS} | {"utilities": "utility metric"}
 
 
 def _packages(kind: str) -> Iterator[ModuleType]:

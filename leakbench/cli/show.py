@@ -18,7 +18,10 @@ _LISTS = (
     *("measures", "question", "spoken", "margin"),
 )
 MODELS = "leakbench.models.networks"
-KINDS = ("defenses", "attacks", "tasks", "metrics", "models", "reports", "wrappers")
+KINDS = (
+    *("defenses", "attacks", "tasks", "metrics", "utilities", "models", "reports", "wrappers"),
+)
+_ONE = {kind: kind.removesuffix("s") for kind in KINDS} | {"utilities": "utility metric"}
 
 
 def listing(kind: str | None, *, as_json: bool) -> int:
@@ -97,7 +100,7 @@ def _about(kind: str, name: str, line: str) -> dict[str, Any]:
     if kind in registry.KINDS:
         return _facts(kind, registry.load(kind, name))
     more = _meaning(_metrics()[name]) if kind == "metrics" else {}
-    return {"kind": kind.removesuffix("s"), "about": line, **more, "parameters": []}
+    return {"kind": _ONE[kind], "about": line, **more, "parameters": []}
 
 
 def _meaning(m: Meaning) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def _meaning(m: Meaning) -> dict[str, Any]:
 
 def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
     words = (inspect.getdoc(cls) or "").split()
-    about: dict[str, Any] = {"kind": kind.removesuffix("s"), "about": _plain(" ".join(words))}
+    about: dict[str, Any] = {"kind": _ONE[kind], "about": _plain(" ".join(words))}
     about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
     if kind == "defenses":
         about["shares"] = _shares(cls)

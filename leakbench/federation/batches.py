@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.federation.parties import Batch
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,11 +43,11 @@ class Plan:
         return self._batch(data, self.even[some, 0], self.chosen[some], 0)
 
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
-        x = data.train.images(rows)
-        if self.augment is not None:
-            rng = Rng(self.rng.seed, "augment", party, data.train.dtype, round=self.rng.round)
-            x = self.augment(x, rng.at(self.rng.phase, step))
-        return Batch(x, data.train.y[rows])
+        batch = data.train.batch(rows)
+        if self.augment is None:
+            return batch
+        rng = Rng(self.rng.seed, "augment", party, data.train.dtype, round=self.rng.round)
+        return replace(batch, x=self.augment(batch.x, rng.at(self.rng.phase, step)))
 
 
 class _Lazy(Sequence[Batch]):

@@ -16,6 +16,7 @@ from pydantic import Field
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.tree import Tree
+from leakbench.federation.objective import fits
 from leakbench.federation.parties import Batch, Client, Facts, Net, Server
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class Defense(Spec):
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
+    # A kind of message, besides the update, of which a gradient can be read; "": none can.
+    tells: ClassVar[str] = ""
+    plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
+    # Does its loss train a network that says texts? Each class states it for itself.
+    texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
@@ -109,6 +115,8 @@ class Defense(Spec):
         super().__pydantic_init_subclass__(**kwargs)
         if "title" not in vars(cls):  # not its parent's: that is another method
             cls.title = cls.__name__
+        if "texts" not in vars(cls):
+            cls.texts = False
 
     @classmethod
     def display(cls) -> dict[str, Any]:
@@ -147,6 +155,15 @@ class Defense(Spec):
     def start_server(self, server: Server) -> None:
         """Name and fill ``server.state``."""
 
+    def local_steps(self, count: Tensor) -> Tensor:
+        """How many steps a client with ``count`` examples takes in a training, () or (n,) int64.
+
+        Of one that lasts as the method's ``steps`` and ``epochs`` say.
+        """
+        if self.steps:
+            return torch.full_like(count, self.steps)
+        return self.epochs * -(-count // self.batch)
+
     def schedule(self, round: int) -> float:
         """Factor on ``lr`` and ``own_lr`` in round ``round``, from 1 on."""
         return self.decay ** max(round - 1, 0)
@@ -161,7 +178,7 @@ class Defense(Spec):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor."""
-        return torch.nn.functional.cross_entropy(net(batch.x), batch.y)
+        return fits(net, batch, me.facts).mean()
 
     def uplink(self, me: Client) -> Sent:
         """Client to server, after local training, besides the update that ``fed.train`` sends."""
@@ -180,6 +197,13 @@ class Defense(Spec):
         """
         return net(x)
 
+    def embed(self, net: Net, x: Tensor, me: Client) -> Tensor:
+        """What stands for x (n, ...) where two inputs are compared, (n, d).
+
+        The output of a network that ends in an embedding, else what goes into its last stage.
+        """
+        return net(x) if self.outputs == "embedding" else net.features(x)
+
     def secrets(self, me: Client) -> dict[str, Tree]:
         """What the method means to hide, for the truth: {"prototype": (dim,)}."""
         return {}
@@ -187,6 +211,14 @@ class Defense(Spec):
     def inputs(self, me: Client) -> dict[str, Tensor]:
         """The examples behind what this client sends, for the truth: {"features": (n, ...)}."""
         return {}
+
+    def gradient(self, payload: Tree) -> dict[str, Tensor]:
+        """The gradient that a message of kind ``tells`` is made of: {parameter: its gradient}.
+
+        Of ``plain_loss``, the mean over the sender's local steps, each at the weights that it was
+        taken at.
+        """
+        return dict(payload)
 
     def mixture(self) -> Mixture | None:
         """What a prototype is mixed with before it is sent; None where no bank has a part in it."""

@@ -20,7 +20,7 @@ from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Net, training, weighted_mean
 from leakbench.federation.party_runner import PartyRunner
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +107,7 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
         parts.append(part)
         total = [a + g for a, g in zip(total, grads, strict=True)]
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
-    optimizer = Optimizer(local.runner.method, local.t)
+    optimizer = Optimizer(local.runner.method, local.t, local.runner.module)
     moved = group("model", optimizer.step(named(common, {}), [g / n for g in total]))
     delta = {k: moved[k] - v for k, v in received.items() if k in common}
     floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
@@ -123,7 +123,9 @@ def _step(
     """Some clients' step, with the gradient of sum_j scale_j L_j with respect to ``common``."""
     runner, n = local.runner, len(each["index"])
     received, trained = local.inbox.get("model", {}), runner.trained
-    buffers = {k: v.expand(n, *v.shape) for k, v in received.items() if k not in trained}
+    still = {k: v for k, v in received.items() if k in runner.frozen}
+    moving = {k: v for k, v in received.items() if k not in trained and k not in still}
+    buffers = {k: v.expand(n, *v.shape) for k, v in moving.items()}
     buffers |= {k: v for k, v in each["kept"].items() if k not in trained}
     buffers = {k: v.clone() for k, v in buffers.items()}
     mine = named({k: v for k, v in each["kept"].items() if k in trained}, each["own"])
@@ -133,16 +135,19 @@ def _step(
     def one(e: Tree) -> Tensor:
         me = runner.me(local.t, e, local.inbox)
         me.own, me.rng = group("own", e["mine"]), me.rng.at(local.name, 0)
-        me.net = Net(runner.module, {**common, **group("model", e["mine"]), **e["buffers"]})
-        return loss(me.net, Batch(e["x"], e["y"]), me)
+        me.net = Net(
+            runner.module, {**still, **common, **group("model", e["mine"]), **e["buffers"]}
+        )
+        return loss(me.net, Batch(**e["batch"]), me)
 
-    rows = {**each, "mine": mine, "buffers": buffers, "x": batch.x, "y": batch.y}
+    told = {k: v for k, v in vars(batch).items() if v is not None}
+    rows = {**each, "mine": mine, "buffers": buffers, "batch": told}
     with training(runner.module, True):
         losses = each_row(one, rows)
         scale = scale.to(losses.dtype)
         leaves = [*common.values(), *mine.values()]
         grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
-    mine = Optimizer(runner.method, local.t).step(mine, own_grads)
+    mine = Optimizer(runner.method, local.t, runner.module).step(mine, own_grads)
     changed = {"buffers": buffers, "kept": group("model", mine), "own": group("own", mine)}
     return {**changed, "loss": losses.detach()}, grads[: len(common)]

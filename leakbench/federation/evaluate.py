@@ -18,10 +18,17 @@ from leakbench.federation.utility import METRICS
 if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
-CHUNK = 250  # test images at a time
-# What ``predict`` says of every test example: (True, class logits (clients or 1, n, K)), or
-# (False, how well each fits each client (C, n)).
-Answers = tuple[bool, Tensor]
+CHUNK = 250  # test inputs at a time
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What models say of all test inputs, as a utility metric asks them."""
+
+    each: Tensor  # (models, n, ...)
+    # (C,) int64, the class that each of the columns of ``each`` (1, n, C) stands for, where these
+    # are clients: each was asked how well the inputs fit it.
+    own: Tensor | None = None
 
 
 @dataclass
@@ -48,42 +55,52 @@ def evaluated(rounds: int, times: int) -> set[int]:
 def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     """(test units,) of the task's metric, whose mean is its value.
 
-    Methods whose ``predict`` says how well x fits one client: the clients' fits are those to their
-    classes. Methods with class logits: the global model's log-probabilities, or where clients keep
-    parts, the mean over clients of what each scores with its own.
+    Where clients keep parts of the model: the mean over clients of what each scores with its own.
     """
-    score = METRICS[fed.task.metric].score
-    logits, fits = answers or _answers(fed)
-    y = fed.data.test.y[:, None]
-    if logits:
-        classes = torch.arange(fits.shape[-1], device=y.device)
-        return torch.stack([score(f.double().log_softmax(-1), y == classes) for f in fits]).mean(0)
+    metric, found = METRICS[fed.task.metric], answers or _answers(fed)
+    scores = [metric.scores(one, fed.data, found.own) for one in found.each]
+    return torch.stack(scores).mean(0)
+
+
+def _answers(fed: Federation) -> Answers:
+    """What the task's metric asks of the global model; of all clients where they keep parts."""
+    metric, method = METRICS[fed.task.metric], fed.method
+
+    def ask(e: Tree, x: Tensor) -> Tensor:
+        me = fed.outside(e)
+        return metric.ask(method, me.net, x, me)
+
+    # The base's functions read nothing that a client holds but the model.
+    plain = getattr(type(method), metric.asks, None) is getattr(Defense, metric.asks, None)
+    return _asked(fed, ask, ("kept",) if plain else ("own", "state", "kept"))
+
+
+def _asked(
+    fed: Federation, ask: Callable[[Tree, Tensor], Tensor], read: tuple[str, ...]
+) -> Answers:
+    """``ask`` about all test inputs; of one client where none holds any of ``read``."""
+    test, each = fed.data.test, fed.tables()
+    first = row(each, 0)
+    fits = ask(first, test.images(torch.arange(1, device=test.y.device))).dim() == 1
+    same = not fits and not any(fed.columns[k] for k in read)
+    parts = []
+    for rows in torch.split(torch.arange(len(test), device=test.y.device), CHUNK):
+        x = test.images(rows)
+
+        def one(e: Tree, x: Tensor = x) -> Tensor:
+            return ask(e, x)
+
+        parts.append(one(first)[None] if same else _over_clients(fed, one, each))
+    found = torch.cat(parts, dim=1)
+    if not fits:
+        return Answers(found)
     # No client stands for a class: every answer would count as wrong.
     if bool((fed.data.client_class < 0).any()):
         raise MethodError(
             f"{type(fed.method).__name__}.predict says how well x fits a client, but clients of"
             " this task have several classes: let it return class logits (n, classes)."
         )
-    return score(fits.T, y == fed.data.client_class)
-
-
-def _answers(fed: Federation) -> Answers:
-    test, each = fed.data.test, fed.tables()
-    # Defense.predict reads nothing that a client holds but the model.
-    plain = type(fed.method).predict is Defense.predict
-    read = ("kept",) if plain else ("own", "state", "kept")
-    same = not any(fed.columns[k] for k in read)
-    parts, logits = [], False
-    for rows in torch.split(torch.arange(len(test), device=test.y.device), CHUNK):
-        x = test.images(rows)
-
-        def ask(e: Tree, x: Tensor = x) -> Tensor:
-            me = fed.outside(e)
-            return fed.method.predict(me.net, x, me)
-
-        logits = ask(row(each, 0), x[:1]).dim() == 2
-        parts.append(ask(row(each, 0))[None] if logits and same else _over_clients(fed, ask, each))
-    return logits, torch.cat(parts, dim=1)
+    return Answers(found.T[None], fed.data.client_class)
 
 
 def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) -> Tensor:
@@ -126,8 +143,10 @@ def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float
         n = len(w)
         out["prototype_mean_cosine"] = float(((w @ w.T).sum() - w.square().sum()) / (n * (n - 1)))
         if fed.method.distance == "euclidean":
-            _, fits = answers or _answers(fed)
-            out["prototype_distance_ratio"] = _distance_ratio(fed, true.double(), fits)
+            found = answers or _answers(fed)
+            if found.own is not None:
+                fits = found.each[0].T
+                out["prototype_distance_ratio"] = _distance_ratio(fed, true.double(), fits)
     return out
 
 

@@ -13,7 +13,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.engines import Engine, LocalTraining
 from leakbench.federation.parties import Batch
 from leakbench.federation.party_runner import PartyRunner
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 
 
 class Ragged(RuntimeError):
@@ -85,7 +85,7 @@ class Execution:
     def data_of(self, i: int) -> Callable[[], Batch]:
         """Client i's examples, made when they are asked for."""
         rows = self.data.rows[i, : int(self.data.counts[i])]
-        return lambda: Batch(self.data.train.images(rows), self.data.train.y[rows])
+        return lambda: self.data.train.batch(rows)
 
     def _data_of_equals(self, each: Tree) -> Callable[[], Batch]:
         """The same under vmap, where all clients have as many."""
@@ -94,6 +94,6 @@ class Execution:
             if int(self.data.counts.min()) != self.data.rows.shape[1]:
                 raise Ragged("clients have different numbers of examples")
             rows = self.data.rows[each["index"]]
-            return Batch(self.data.train.images(rows), self.data.train.y[rows])
+            return self.data.train.batch(rows)
 
         return get

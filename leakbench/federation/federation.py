@@ -21,9 +21,11 @@ from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
 from leakbench.federation.selection import round_size, select
-from leakbench.federation.task import Task, TaskData
+from leakbench.federation.task import Task
+from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
+from leakbench.models.pretrained import laid_over
 from leakbench.models.stages import last_layer, of_layer
 
 
@@ -74,6 +76,7 @@ class Federation:
 
     def _start(self) -> None:
         tensors = initialise(self.module, shared(self.seed, "init", self.dtype, device=self.device))
+        tensors = laid_over(tensors, self.data.pretrained)
         kept = kept_names(self.method, self.module) & set(tensors)
         self.model = {k: v for k, v in tensors.items() if k not in kept}
         n = len(self.everyone)

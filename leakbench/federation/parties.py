@@ -12,6 +12,7 @@ from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
+from leakbench.data.log_mel import LogMel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,14 +29,24 @@ class Facts:
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
+    targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
+    sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
 
 
 @dataclass(frozen=True)
 class Batch:
-    """x (B, ...), y (B,) int64."""
+    """x (B, ...), y (B,) int64; targets (B, ...) int64 where the task asks for more than a class.
+
+    Captions are targets (B, T): a token that begins each, the words, one that ends it, then 0.
+    """
 
     x: Tensor
     y: Tensor
+    targets: Tensor | None = None
+
+    def some(self, rows: Tensor | slice) -> Batch:
+        """Some of its examples."""
+        return Batch(**{k: v[rows] for k, v in vars(self).items() if v is not None})
 
 
 class Each:
@@ -81,8 +92,13 @@ class Net:
         start: str | None = None,
         stop: str | None = None,
         weights: Mapping[str, Tensor] | None = None,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher)."""
+        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher).
+
+        ``given`` (B, T): the tokens said so far, of a network that says one after another; then
+        (B, T, tokens).
+        """
         # A network that is not made of stages takes x alone.
         cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
         if cut and "stop" not in signature(self.module.forward).parameters:
@@ -90,7 +106,8 @@ class Net:
                 "the network is not made of stages, so it cannot be cut: make it of"
                 " leakbench.models.Stages."
             )
-        return self._called(x, cut, weights)
+        asked: dict[str, Any] = cut if given is None else {**cut, "given": given}
+        return self._called(x, asked, weights)
 
     def _called(
         self, x: Tensor, how: dict[str, Any], weights: Mapping[str, Tensor] | None
@@ -117,6 +134,10 @@ class Net:
             )
         laid = {**self.weights, **(weights or {})}
         return torch.func.functional_call(self.module, laid, (z,), {"side": name})
+
+    def decode(self, x: Tensor) -> Tensor:
+        """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""
+        return torch.func.functional_call(self.module, dict(self.weights), (x,), {"decode": True})
 
     @property
     def extractor(self) -> str:

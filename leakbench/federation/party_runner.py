@@ -55,7 +55,8 @@ class PartyRunner:
     ) -> None:
         self.method, self.wrappers, self.module = method, tuple(wrappers), module
         self.facts, self.seed, self.dtype = facts, seed, dtype
-        self.trained = {k for k, _ in module.named_parameters()}
+        self.trained = {k for k, v in module.named_parameters() if v.requires_grad}
+        self.frozen = {k for k, _ in module.named_parameters()} - self.trained
 
     def me(
         self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
@@ -145,7 +146,7 @@ class PartyRunner:
         me.rng.log = log
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
         leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
-        optimizer, losses = Optimizer(self.method, t), []
+        optimizer, losses = Optimizer(self.method, t, self.module), []
         with training(self.module, True):
             for s, batch in enumerate(batches):
                 leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
@@ -165,7 +166,8 @@ class PartyRunner:
     def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
         """Split a trained model into the update, which is sent, and what the client keeps."""
         received = me.inbox.get("model", {})
-        update = {k: weights[k] - v for k, v in received.items() if v.is_floating_point()}
+        moved = {k: v for k, v in received.items() if k not in self.frozen}
+        update = {k: weights[k] - v for k, v in moved.items() if v.is_floating_point()}
         sent = self.wire({"update": update}, me, "train")["update"] if update else {}
         kept = {k: weights[k] for k in each["kept"]}
         return {"update": sent, "own": own, "kept": kept, "local": weights}

@@ -3,80 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from leakbench.base.errors import UsageError, suggestion
-from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
+from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
+from leakbench.federation.task_data import TaskData
+from leakbench.federation.utility import METRICS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leakbench.models.stages import Stages
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Inputs with their classes."""
-
-    # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in [0, 1] (sensors: standardised).
-    stored: Tensor
-    y: Tensor  # (n,) int64
-    # Of the floats that are made of ``stored``.
-    dtype: torch.dtype = field(default_factory=lambda: torch.float64)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def x(self) -> Tensor:
-        """All inputs (n, ...) as floats; for large sets take ``images`` of some rows."""
-        return self._floats(self.stored)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """The inputs in ``rows`` (any shape) as floats, (*rows.shape, ...)."""
-        return self._floats(self.stored[rows])
-
-    def _floats(self, stored: Tensor) -> Tensor:
-        return stored.to(self.dtype) / 255 if stored.dtype == torch.uint8 else stored.to(self.dtype)
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
-        """The same on another device and in another precision."""
-        stored = self.stored.to(device)
-        if stored.dtype != torch.uint8:
-            stored = stored.to(dtype)
-        return Examples(stored, self.y.to(device), dtype)
-
-
-@dataclass(frozen=True)
-class TaskData:
-    """What a task loads."""
-
-    train: Examples
-    test: Examples
-    # What an attacker may be granted: of the task alone, disjoint from train and test.
-    aux: Examples
-    rows: Tensor  # (C, n_max) int64: each client's rows of ``train``, padded with its first
-    counts: Tensor  # (C,) int64
-    client_class: Tensor  # (C,) the class that a client stands for, or -1
-    # (C,) bool: do all of a client's inputs carry the planted marker? None: the task plants none.
-    context: Tensor | None = None
-    # Why these are not, byte for byte, the official set's data, a clause; "": they are. None: there
-    # is no official set to compare with.
-    unofficial: str | None = None
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
-        """The same on another device and in another precision."""
-        train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
-        rows, counts, own = (t.to(device) for t in (self.rows, self.counts, self.client_class))
-        context = None if self.context is None else self.context.to(device)
-        return TaskData(train, test, aux, rows, counts, own, context, self.unofficial)
 
 
 class Task(Spec):
@@ -89,6 +32,10 @@ class Task(Spec):
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
     signal: ClassVar[bool] = False  # standardised signals without bounds, not images in [0, 1]
+    # The scale of inputs that are log-mel spectrograms of sound: then one can be heard.
+    sound: ClassVar[LogMel | None] = None
+    # What an example's target is: its class, or a row of tokens that describes it.
+    targets: ClassVar[Literal["classes", "tokens"]] = "classes"
 
     clients: int = Field(ge=2, description="clients")
     model: str = Field(description="network, one of `leakbench list models`")
@@ -102,13 +49,20 @@ class Task(Spec):
         le=1000,
         description="evaluations over the run, evenly spaced, the last round among them",
     )
-    utility: Literal["accuracy", "auroc"] = Field(
+    utility: str = Field(
         "accuracy",
         description=(
-            "accuracy of the best-fitting class, or area under ROC of one class against the others,"
-            " mean over classes"
+            "what a run gains: accuracy of the best-fitting class; auroc of one class against the"
+            " others, mean over classes; or another one of `leakbench list utilities`"
         ),
     )
+
+    @field_validator("utility")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        if name not in METRICS:
+            raise ValueError(f"{name!r}: unknown utility metric.{suggestion(name, METRICS)}")
+        return name
 
     @abstractmethod
     def load(self) -> TaskData:
@@ -161,6 +115,8 @@ class Task(Spec):
             shape=self.shape,
             augmented=self.augments,
             signal=self.signal,
+            targets=self.targets,
+            sound=self.sound,
         )
 
     def module(self, facts: Facts) -> Stages:
@@ -175,7 +131,15 @@ class Task(Spec):
             raise UsageError(
                 f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}"
             )
-        return MODELS[self.model](facts.shape, facts.dim, self.width)
+        module = MODELS[self.model](facts.shape, facts.dim, self.width)
+        for stage in self.frozen:
+            module.get_submodule(stage).requires_grad_(False)
+        return module
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The stages of the network that nobody trains: they stay as they are, and are not sent."""
+        return ()
 
     @property
     def metric(self) -> str:
@@ -185,22 +149,9 @@ class Task(Spec):
     @property
     def chance(self) -> float:
         """What the utility metric gives to someone who guesses."""
-        return 0.5 if self.utility == "auroc" else 1 / self.classes
+        return METRICS[self.metric].chance(self.classes)
 
     @property
     def better(self) -> Literal["up", "down"]:
         """In which direction the utility metric is better."""
-        return "up"
-
-
-def one_class_each(train: Examples, test: Examples, aux: Examples, clients: int) -> TaskData:
-    """Client c has the training examples of class c."""
-    rows, counts = padded([(train.y == c).nonzero().flatten() for c in range(clients)])
-    return TaskData(train, test, aux, rows, counts, client_class=torch.arange(clients))
-
-
-def padded(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Rows per client as one table, short ones padded with their first row; and the counts."""
-    longest = max(map(len, parts))
-    rows = torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in parts])
-    return rows, torch.tensor([len(p) for p in parts])
+        return METRICS[self.metric].meaning.direction

@@ -9,35 +9,65 @@ treat every metric alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
 
-from leakbench.base.lazy import torch
+from leakbench.base import registry
 from leakbench.base.meaning import Meaning
+from leakbench.base.spec import Spec
 from leakbench.statistics.intervals import Estimate, Seed, estimate, pool
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-UNIT = "test image"
+    from leakbench.federation.defense import Defense
+    from leakbench.federation.parties import Client, Net
+    from leakbench.federation.task_data import TaskData
 
 
-@dataclass(frozen=True)
-class UtilityMetric:
-    """One score for each test unit, whose mean is the metric."""
+class UtilityMetric(Spec):
+    """One score for each test unit, whose mean is the metric.
 
-    meaning: Meaning  # its direction is the better one
-    # (fits (n, K) how well each test unit fits each class, right (n, K) bool) -> (n,) float64
-    score: Callable[[Tensor, Tensor], Tensor]
+    Units are what is independent of each other: test images, or people of whom there are several.
+    """
+
+    meaning: ClassVar[Meaning]  # its direction is the better one
+    asks: ClassVar[str] = "predict"  # the function of a method that ``ask`` calls; "": none
+
+    def ask(self, method: Defense, net: Net, x: Tensor, me: Client) -> Tensor:
+        """What a model says of test inputs ``x`` (n, ...): (n, ...).
+
+        Or how well each fits one client, (n,): then all clients are asked, and ``scores`` gets
+        their answers side by side, (n, C).
+        """
+        return method.predict(net, x, me)
+
+    @abstractmethod
+    def scores(self, answer: Tensor, data: TaskData, own: Tensor | None) -> Tensor:
+        """(units,) float64, from what one model said of all test inputs.
+
+        Args:
+            answer: (n, ...), as ``ask`` gives it.
+            data: the task's data.
+            own: (C,) int64, the class that each column of ``answer`` (n, C) stands for, where the
+                columns are clients; None where one model answered.
+        """
+
+    @abstractmethod
+    def chance(self, classes: int) -> float:
+        """What the metric gives to someone who guesses, of a task of so many classes."""
 
     @property
     def share(self) -> bool:
         """Does a unit score 0 or 1 (ties between), so that the mean counts successes?"""
         return self.meaning.share
 
-    def estimate(self, scores: Sequence[float], unit: str = UNIT) -> Estimate:
+    def estimate(self, scores: Sequence[float], unit: str = "") -> Estimate:
         """The metric of one run, in [0, 1], with its interval."""
+        unit = unit or self.meaning.unit
         units = [str(i) for i in range(len(scores))]
         # A perfect curve leaves Student without width.
         if self.share or max(scores) - min(scores) < 1e-9:
@@ -46,12 +76,13 @@ class UtilityMetric:
         found = estimate(scores, units, share=False, low=-math.inf, high=math.inf, unit=unit)
         return _clipped(found)
 
-    def pooled(self, seeds: dict[int, Sequence[float]], unit: str = UNIT) -> Estimate:
+    def pooled(self, seeds: dict[int, Sequence[float]], unit: str = "") -> Estimate:
         """Over several seeds with the same test units, in the same order.
 
         Each unit is averaged over the seeds first. The interval goes from the lowest low to the
         highest high of Student over the units' means and that of ``pool``.
         """
+        unit = unit or self.meaning.unit
         if len(seeds) == 1:
             [only] = seeds.values()
             return self.estimate(only, unit)
@@ -75,93 +106,33 @@ def _clipped(e: Estimate) -> Estimate:
     return replace(e, value=value, low=low, high=high)
 
 
-def _accuracy(fits: Tensor, right: Tensor) -> Tensor:
-    """1 where the best-fitting class is the right one, ties shared."""
-    best = fits >= fits.max(1, keepdim=True).values
-    return (best & right).sum(1).double() / best.sum(1)
+@lru_cache(maxsize=64)
+def _made(cls: type[UtilityMetric]) -> UtilityMetric:
+    return cls()
 
 
-def _auroc(fits: Tensor, right: Tensor) -> Tensor:
-    """Mean over classes of the area under the ROC curve of its own examples against all others.
+class _Installed(Mapping[str, UtilityMetric]):
+    """The utility metrics by name, found like every plugin."""
 
-    Area and influences are DeLong's placement values (DeLong et al. 1988): of a positive the share
-    of negatives that fit worse, of a negative the share of positives that fit better, ties half.
-    Classes without test examples are left out.
-    """
-    fits, n = fits.double(), len(fits)
-    out = torch.zeros(n, dtype=torch.float64, device=fits.device)
-    areas = []
-    for k in (right.any(0) & ~right.all(0)).nonzero().flatten().tolist():
-        own, score = right[:, k], fits[:, k]
-        positive, negative = score[own], score[~own]
-        above = _below(positive, negative)  # (n_pos,) negatives below each positive
-        under = len(positive) - _below(negative, positive)  # (n_neg,) positives above each negative
-        area = above.mean() / len(negative)
-        areas.append(area)
-        influence = torch.empty_like(out)
-        influence[own] = (above / len(negative) - area) * n / len(positive)
-        influence[~own] = (under / len(positive) - area) * n / len(negative)
-        out += influence
-    return (out + torch.stack(areas).sum()) / len(areas)
+    def __getitem__(self, name: str) -> UtilityMetric:
+        if name not in self:
+            raise KeyError(name)
+        cls: type[UtilityMetric] = registry.load("utilities", name)
+        return _made(cls)
+
+    def __contains__(self, name: object) -> bool:
+        return name in registry.names("utilities")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry.names("utilities"))
+
+    def __len__(self) -> int:
+        return len(registry.names("utilities"))
 
 
-def _below(values: Tensor, others: Tensor) -> Tensor:
-    """How many of ``others`` lie below each of ``values``, ties half."""
-    line = others.sort().values
-    left, right = (torch.searchsorted(line, values, right=side) for side in (False, True))
-    return (left + right).double() / 2
+METRICS: Mapping[str, UtilityMetric] = _Installed()
 
 
-ACCURACY = Meaning(
-    name="accuracy",
-    direction="up",
-    low=0.0,
-    high=1.0,
-    unit=UNIT,
-    share=True,
-    margin=0.02,
-    verb="has accuracy",
-    about="Share of test examples classified correctly.",
-    decimals=3,
-)
-AUROC = Meaning(
-    name="auroc",
-    direction="up",
-    low=0.0,
-    high=1.0,
-    unit=UNIT,
-    margin=0.02,
-    title="AUROC",
-    verb="has AUROC",
-    about="Mean one-class area under the ROC curve: 0.5 is a coin, 1 is perfect.",
-    decimals=3,
-)
-# Of what no task here measures yet: a run from elsewhere may.
-EER = Meaning(
-    name="eer",
-    direction="down",
-    low=0.0,
-    high=1.0,
-    unit="test unit",
-    margin=0.02,
-    title="equal error rate",
-    verb="has equal error rate",
-    about="Error where false accepts equal false rejects: lower is better.",
-    decimals=3,
-)
-BLEU4 = Meaning(
-    name="bleu4",
-    direction="up",
-    low=0.0,
-    high=1.0,
-    unit="test unit",
-    margin=0.005,
-    title="BLEU-4",
-    verb="has BLEU-4",
-    about="Overlap of four-word sequences with the reference text: 1 is the same text.",
-    decimals=3,
-)
-MEANINGS = {m.name: m for m in (ACCURACY, AUROC, EER, BLEU4)}
-METRICS = {
-    m.meaning.name: m for m in (UtilityMetric(ACCURACY, _accuracy), UtilityMetric(AUROC, _auroc))
-}
+def meanings() -> dict[str, Meaning]:
+    """What every installed utility metric means, by name."""
+    return {name: metric.meaning for name, metric in METRICS.items()}

@@ -28,7 +28,7 @@ IMAGES = Topic(
 LABELS = Topic(
     name="labels",
     order=3,
-    kinds=("update", "sum", "labels"),
+    kinds=("update", "sum", "labels", "label_counts"),
     kind="update",
     ask=(
         "send what they learned, or names of labels, in place of their data. Can an attacker tell"
@@ -68,5 +68,15 @@ IDENTITY = Topic(
     ask=(
         "share features of their examples again and again. Can an attacker tell that two sets come"
         " from the same client?"
+    ),
+)
+CAPTIONS = Topic(
+    name="captions",
+    order=8,
+    kinds=("labels",),
+    kind="captions",
+    ask=(
+        "send a caption of one of their images in place of the image. Can an attacker tell which"
+        " image it is about, or what else the client's images show?"
     ),
 )

@@ -1,8 +1,12 @@
+from .captioner import CAPTIONERS as CAPTIONERS
+from .captioner import Captioner as Captioner
+from .captioner import resnet50_weights as resnet50_weights
 from .mobilenet import mobilenetv2 as mobilenetv2
 from .networks import cnn as cnn
 from .networks import lenet as lenet
 from .networks import mlp as mlp
 from .networks import svdd_lenet as svdd_lenet
+from .pretrained import read_weights as read_weights
 from .resnets import group_norm as group_norm
 from .resnets import resnet8 as resnet8
 from .resnets import resnet18 as resnet18

@@ -25,6 +25,8 @@ class Stages(nn.Module):
     def __init__(self, stages: dict[str, nn.Module], *, gain: float = 1.0) -> None:
         super().__init__()
         self.gain = gain
+        # Stage -> factor on a method's learning rate of its parameters; 1 where it is not named.
+        self.rates: dict[str, float] = {}
         for name, stage in stages.items():
             self.add_module(name, stage)
 

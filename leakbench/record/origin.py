@@ -17,7 +17,7 @@ from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
-from leakbench.federation.task import Examples, TaskData
+from leakbench.federation.task_data import Examples, TaskData
 from leakbench.record.runspec import RunSpec
 
 # What decides a run's bytes, besides its method, wrappers and task; each with what it imports.
@@ -72,16 +72,20 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def data_digest(data: TaskData) -> str:
-    """SHA-256 of everything that a task loaded: examples, split, marker."""
+    """SHA-256 of everything that a task loaded: examples, split, marker, weights."""
     sha = hashlib.sha256()
     for name in ("train", "test", "aux"):
         examples: Examples = getattr(data, name)
         _add(sha, f"{name}.x", examples.stored)
         _add(sha, f"{name}.y", examples.y)
-    for name in ("rows", "counts", "client_class", "context"):
+        if examples.targets is not None:
+            _add(sha, f"{name}.targets", examples.targets)
+    for name in ("rows", "counts", "client_class", "context", "pairs"):
         tensor = getattr(data, name)
         if tensor is not None:
             _add(sha, name, tensor)
+    for name, tensor in sorted(data.pretrained.items()):
+        _add(sha, f"pretrained/{name}", tensor)
     return sha.hexdigest()
 
 

@@ -133,7 +133,7 @@ class Recorder(Observer[Federation]):
             if normed or not batches:
                 continue
             for p in range(min(self.policy.probes, len(rows[0]))):
-                one = Batch(batches[0].x[p : p + 1], batches[0].y[p : p + 1])
+                one = batches[0].some(slice(p, p + 1))
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
     def trained(self, fed: Federation, name: str, each: Tree, todo: Plan, update: Tree) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leakbench.base.spec import canonical
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 from leakbench.record import checkpoint, folders, origin
 from leakbench.record.runspec import RunSpec, parts
 

@@ -20,7 +20,7 @@ from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 from leakbench.federation.utility import METRICS
 from leakbench.record import already, audited, checkpoint, clearing, private_data, rounds
 from leakbench.record import origin as origins

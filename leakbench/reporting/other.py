@@ -9,7 +9,7 @@ from pathlib import Path
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.meaning import Meaning
-from leakbench.federation.utility import MEANINGS
+from leakbench.federation.utility import meanings
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.gate.rows import gate_rows
 from leakbench.record import columns
@@ -51,12 +51,12 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
     names = ("tradeoff", "results", "utility")
     tables = {t: read_table(folder / f"{t}.csv", columns.TABLES[t]) for t in names}
     # Of our utilities a report without report.json must not be read as if more were better.
-    installed = {k: m.parameters() for k, m in {**MEANINGS, **metrics}.items()}
-    meanings = {**_meanings(folder), **installed}
+    installed = {k: m.parameters() for k, m in {**meanings(), **metrics}.items()}
+    known = {**_meanings(folder), **installed}
     final: dict[str, Utility] = {}
     for line in tables["utility"]:
         if line["statistic"] == "final":
-            utility = gained(line, _meaning(meanings, line["metric"], {"leaks": "up"}))
+            utility = gained(line, _meaning(known, line["metric"], {"leaks": "up"}))
             final[utility.configuration.key] = utility
     ran: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for line in tables["results"]:
@@ -67,7 +67,7 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
         if key not in final:
             where = folder / "utility.csv"
             raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
-        n = number(line, _meaning(meanings, line["metric"], line), final[key])
+        n = number(line, _meaning(known, line["metric"], line), final[key])
         mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
         rows.append(_leakage(n, mine))
     setting_of = {configuration(line).key: _setting(line) for line in tables["utility"]}

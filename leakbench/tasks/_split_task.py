@@ -30,16 +30,20 @@ FEDAA: dict[str, Any] = {
     "epochs": 11,
     "lr": 0.0025,
 }
+SGD_RATE = 0.05  # of a method that takes steps of SGD where the others take Adam's (ours)
 # Methods of the FLea paper alone, which train as there on any split.
-OF_FLEA = ("flea", "fedmix", "feddata", "feddecorr", "fedlc", "fedntd", "fedbr")
+OF_FLEA = (
+    *("flea", "fedmix", "feddata", "feddecorr", "fedlc", "fedntd", "fedbr", "ccvr", "fedgen"),
+)
 # The last stage that FLea's clients run before they share: its released code's choice; for other
 # networks the first stage.
 LAYERS = {
+    "audionet": "block2",
     "harnet": "layer2",
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
     "cnn": "conv1",
-    **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
+    **dict.fromkeys(("resnet8", "resnet18", "resnet32", "fast_resnet34", "mobilefacenet"), "stem"),
 }
 SPLIT = (
     "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
@@ -91,6 +95,8 @@ class SplitTask(Task):
             values = {**training, **values}
         elif method in OF_FLEA or not self.one_class_each:
             values = {**self.local, **values}
+        if method == "scaffold" and "adam" in values.get("optimizer", ""):  # no gradients
+            values |= {"optimizer": "sgd", "lr": SGD_RATE}
         if method == "feddata":
             values = {**self._own_and_shared(values.pop("batch")), **values}
         if method == "flea":

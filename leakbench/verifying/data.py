@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from leakbench.base.errors import LeakbenchError
 from leakbench.base.files import digest, read_tree
 from leakbench.base.tree import flat
-from leakbench.federation.task import TaskData
+from leakbench.federation.task_data import TaskData
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.origin import data_digest
@@ -35,7 +35,7 @@ def of_task(run: Run) -> Iterator[Finding]:
         yield from _files(run, spec, data, Path(name))
     if data_digest(data) != run.meta.get("data", {}).get("digest", data_digest(data)):
         yield differs("run.json", "the digest of all data", "it is not the recorded one")
-    now = digest_of(data.test.stored, data.test.y)
+    now = digest_of(*data.tested)
     if now == run.meta["test_data"]:
         yield holds("run.json", "the test data, loaded again", "their SHA-256 is the recorded one")
     else:

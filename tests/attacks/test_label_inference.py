@@ -23,7 +23,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record.folders import load
 from leakbench.scoring import score as scoring
 from leakbench.scoring.truth import Truth

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.data import splits
-from leakbench.federation.task import padded
+from leakbench.federation.task_data import padded
 from leakbench.reporting.maps import counted
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])

@@ -15,7 +15,7 @@ from leakbench.base.errors import NotMeasured
 from leakbench.federation import engines
 from leakbench.federation.batches import plan
 from leakbench.federation.federation import Federation
-from leakbench.federation.task import Examples
+from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import load
 from leakbench.scoring.truth import Truth

@@ -23,7 +23,7 @@ from leakbench.base import registry
 from leakbench.federation.batches import plan
 from leakbench.federation.local_steps import Training, trainings
 from leakbench.federation.parties import Batch
-from leakbench.federation.task import Examples, TaskData
+from leakbench.federation.task_data import Examples, TaskData
 from leakbench.record.folders import load
 from leakbench.scoring import image_distances, score
 from leakbench.scoring.truth import Truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from leakbench.federation.utility import MEANINGS
+from leakbench.federation.utility import meanings
 from leakbench.gate import CheckResult, Comparison, GateRow
 from leakbench.gate.outcome import LimitOutcome
 from leakbench.metrics.prototypes import P_LEAK
@@ -16,7 +16,7 @@ EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\
 def row(value=0.6, attack="cascade", **more: Any) -> GateRow:
     """A number of FedGN on digits."""
     utility = attack == "utility"
-    meaning = MEANINGS["accuracy"] if utility else P_LEAK.meaning
+    meaning = meanings()["accuracy"] if utility else P_LEAK.meaning
     given = {
         "task": "digits",
         "defense": "fedgn",

@@ -16,7 +16,8 @@ from leakbench.base import registry
 from leakbench.base.tree import flat
 from leakbench.federation.defense import Defense
 from leakbench.federation.federation import Federation
-from leakbench.federation.task import Task, TaskData, padded
+from leakbench.federation.task import Task
+from leakbench.federation.task_data import TaskData, padded
 
 FAST = ("fedavg", "fedhide", "fedaws", "fedprox")  # the others are marked slow
 ONE_STEP = {"steps": 1, "epochs": 0, "optimizer": "sgd"}

@@ -13,7 +13,7 @@ import pytest
 
 from leakbench.attacking.metric import Metric
 from leakbench.base import registry
-from leakbench.federation.utility import MEANINGS, METRICS
+from leakbench.federation.utility import METRICS, meanings
 from leakbench.metrics import topics
 from leakbench.metrics.prototypes import RECOVERED, RECOVERY_PRECISION
 
@@ -24,7 +24,7 @@ OF_ATTACKS = [
     for m in registry.load("attacks", name).metrics
 ]
 STATED = {p.values[0].name: p.values[0].meaning for p in OF_ATTACKS} | {
-    m.name: m for m in (RECOVERED.meaning, RECOVERY_PRECISION.meaning, *MEANINGS.values())
+    m.name: m for m in (RECOVERED.meaning, RECOVERY_PRECISION.meaning, *meanings().values())
 }
 
 
@@ -89,9 +89,9 @@ def test_a_clone_under_another_name_means_the_same(metric):
     assert clone.meaning.text(0.5) == metric.meaning.text(0.5)
 
 
-@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("name", meanings())
 def test_a_utility_metric_says_all_of_itself(name):
-    m = MEANINGS[name]
+    m = meanings()[name]
     assert "" not in (m.verb, m.about)
     assert m.margin
     assert (m.low, m.high, m.topic) == (0, 1, None)

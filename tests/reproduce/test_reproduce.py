@@ -19,7 +19,7 @@ from helpers.small_runs import tree_of
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.data import image_sets
-from leakbench.federation.utility import MEANINGS
+from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
@@ -291,7 +291,7 @@ class TestCommand:
         for name, recipe in catalogue.RECIPES.items():
             assert f"{name}: " in out
             assert all(s.time in out for s in recipe.scales.values())
-        assert set(json.loads(cli("--list", "--json")[1])) == set(catalogue.RECIPES)
+        assert set(json.loads(cli("--list", "--json")[1])["recipes"]) == set(catalogue.RECIPES)
 
 
 def spread(claim):
@@ -303,7 +303,7 @@ def as_printed(rows):
     out = []
     for r in rows:
         c = r.claim
-        about = {"n": 1, "unit": "", "meaning": MEANINGS.get(r.metric)}
+        about = {"n": 1, "unit": "", "meaning": meanings().get(r.metric)}
         ours = Measurement(value=c.value, low=c.low, high=c.high, **about) if c else None
         out.append(r.model_copy(update={"ours": ours}))
     return out
@@ -503,7 +503,7 @@ class TestRecipes:
 def row(label, value, width=0.05, measure="p_leak", metric="p_leak", marks="", dataset="d"):
     """A line of the table by hand."""
     ends = {} if width is None else {"low": value - width, "high": value + width}
-    meaning = MEANINGS.get(metric)
+    meaning = meanings().get(metric)
     return Row(
         recipe="r",
         scale="smoke",

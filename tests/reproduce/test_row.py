@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.federation.utility import MEANINGS
+from leakbench.federation.utility import meanings
 from leakbench.reproduce import catalogue, row, write
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.number import Claim
@@ -75,7 +75,7 @@ def _with_meaning(r):
     """A file does not say how a metric is read."""
     if r.ours is None:
         return r
-    known = r.ours.model_copy(update={"meaning": MEANINGS.get(r.metric)})
+    known = r.ours.model_copy(update={"meaning": meanings().get(r.metric)})
     return r.model_copy(update={"ours": known})
 
 

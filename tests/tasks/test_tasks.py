@@ -9,7 +9,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.federation.batches import plan
-from leakbench.federation.task import Examples, padded
+from leakbench.federation.task_data import Examples, padded
 from leakbench.models.networks import MODELS, initialise
 
 TASKS = ("digits", "digit-pairs")
@@ -144,7 +144,7 @@ def test_first_numbers_come_from_a_named_stream(model):
     nets = [MODELS[model]((1, 8, 8), 10, 6) for _ in range(2)]  # torch gave them different ones
     one, two = (initialise(n, shared(3, "init")) for n in nets)
     other = initialise(nets[0], shared(4, "init"))
-    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d
+    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d | torch.nn.PReLU
     normed = {
         f"{path}.{k}"
         for path, m in nets[0].named_modules()
@@ -196,7 +196,7 @@ def some(n, clients):
 
 
 def test_padding_repeats_the_first_row_and_is_never_used():
-    from leakbench.federation.task import TaskData
+    from leakbench.federation.task_data import TaskData
 
     examples, rows, counts = some(60, 4)
     assert counts.tolist() == [3, 4, 5, 6]
@@ -217,7 +217,7 @@ def test_padding_repeats_the_first_row_and_is_never_used():
 
 
 def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
-    from leakbench.federation.task import TaskData
+    from leakbench.federation.task_data import TaskData
 
     x = torch.zeros(40, 1)
     # Two clients with the same examples.

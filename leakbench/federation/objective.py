@@ -1,0 +1,53 @@
+"""What a network is trained for, whatever the method: that it says of an input what is to be said.
+
+The class of the input, or a row of tokens that describes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
+from leakbench.base.tokens import PAD
+from leakbench.federation.parties import Batch, Facts, Net
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+
+def fits(
+    net: Net, batch: Batch, facts: Facts, *, weights: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """J(net(x), target) of each example, (B,): the lower, the better the network says it.
+
+    Of classes the cross-entropy. Of tokens its mean over the tokens that follow the first, each
+    given the true ones before it (teacher forcing); padding does not count. ``weights``: another
+    model's, in evaluation mode.
+
+    Raises:
+        MethodError: the task asks for tokens, and the batch has none.
+    """
+    if facts.targets == "classes":
+        return fits_target(net, batch.x, batch.y, weights=weights)
+    if batch.targets is None:
+        raise MethodError(
+            "this task asks for texts, but the batch has no `targets`: hand them on with x and y."
+        )
+    return fits_target(net, batch.x, batch.targets, weights=weights)
+
+
+def fits_target(
+    net: Net, x: Tensor, target: Tensor, *, weights: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """The same, (B,), of inputs x (B, ...) and targets (B,), classes, or (B, T), tokens."""
+    entropy = torch.nn.functional.cross_entropy
+    if target.dim() == 1:
+        return entropy(net(x, weights=weights), target, reduction="none")
+    said = net(x, given=target[:, :-1], weights=weights)
+    following = target[:, 1:]
+    counts = (following != PAD).to(said.dtype)
+    each = entropy(said.movedim(-1, 1), following, reduction="none")
+    return (each * counts).sum(1) / counts.sum(1).clamp(min=1)

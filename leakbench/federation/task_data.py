@@ -1,0 +1,150 @@
+"""A task's data: examples, and who holds which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leakbench.base.lazy import torch
+from leakbench.base.streams import shared
+from leakbench.base.tree import Tree
+from leakbench.federation.parties import Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs with their classes."""
+
+    # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in [0, 1] (sensors: standardised).
+    stored: Tensor
+    y: Tensor  # (n,) int64
+    # Of the floats that are made of ``stored``.
+    dtype: torch.dtype = field(default_factory=lambda: torch.float64)
+    # (n, ...) int64, where the network is to say more than a class: captions (n, T), padded with 0.
+    targets: Tensor | None = None
+
+    @classmethod
+    def of(cls, tree: Tree) -> Examples:
+        """From what ``tree`` gives."""
+        return cls(tree["x"], tree["y"], targets=tree.get("targets"))
+
+    @property
+    def tree(self) -> Tree:
+        """As it stands in a file: x, y, and targets where there are some."""
+        more = {} if self.targets is None else {"targets": self.targets}
+        return {"x": self.stored, "y": self.y, **more}
+
+    def batch(self, rows: Tensor) -> Batch:
+        """The examples in ``rows`` (any shape)."""
+        targets = None if self.targets is None else self.targets[rows]
+        return Batch(self.images(rows), self.y[rows], targets)
+
+    def some(self, rows: Tensor) -> Examples:
+        """The examples in ``rows`` (k,), as they are stored."""
+        targets = None if self.targets is None else self.targets[rows]
+        return Examples(self.stored[rows], self.y[rows], self.dtype, targets)
+
+    @property
+    def shown(self) -> Tensor:
+        """(n,) int64: the number of the input that each example shows, in order.
+
+        Examples of one input with several targets lie side by side; without targets each shows its
+        own.
+        """
+        if self.targets is None:
+            return torch.arange(len(self), device=self.y.device)
+        rows = range(1, len(self))
+        new = [not torch.equal(self.stored[i], self.stored[i - 1]) for i in rows]
+        return torch.tensor([0, *new], device=self.y.device).cumsum(0)
+
+    def gallery(self) -> Examples:
+        """Every input once, in an order that tells nothing, and without its class or target."""
+        rows = in_gallery(self.shown)
+        return Examples(self.stored[rows], torch.zeros_like(self.y[rows]), self.dtype)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def x(self) -> Tensor:
+        """All inputs (n, ...) as floats; for large sets take ``images`` of some rows."""
+        return self._floats(self.stored)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """The inputs in ``rows`` (any shape) as floats, (*rows.shape, ...)."""
+        return self._floats(self.stored[rows])
+
+    def _floats(self, stored: Tensor) -> Tensor:
+        return stored.to(self.dtype) / 255 if stored.dtype == torch.uint8 else stored.to(self.dtype)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Examples:
+        """The same on another device and in another precision."""
+        stored = self.stored.to(device)
+        if stored.dtype != torch.uint8:
+            stored = stored.to(dtype)
+        targets = None if self.targets is None else self.targets.to(device)
+        return Examples(stored, self.y.to(device), dtype, targets)
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """What a task loads."""
+
+    train: Examples
+    test: Examples
+    # What an attacker may be granted: of the task alone, disjoint from train and test.
+    aux: Examples
+    rows: Tensor  # (C, n_max) int64: each client's rows of ``train``, padded with its first
+    counts: Tensor  # (C,) int64
+    client_class: Tensor  # (C,) the class that a client stands for, or -1
+    # (C,) bool: do all of a client's inputs carry the planted marker? None: the task plants none.
+    context: Tensor | None = None
+    # Why these are not, byte for byte, the official set's data, a clause; "": they are. None: there
+    # is no official set to compare with.
+    unofficial: str | None = None
+    # (P, 3) int64, for verification: two rows of ``test``, then 1 if both show one person, else 0.
+    pairs: Tensor | None = None
+    # Tensors of the network by name, laid over those that are drawn before round 1; public.
+    pretrained: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def tested(self) -> tuple[Tensor, ...]:
+        """All that utility is measured on."""
+        more = (self.test.targets, self.pairs)
+        return (self.test.stored, self.test.y, *(t for t in more if t is not None))
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> TaskData:
+        """The same on another device and in another precision."""
+        train, test, aux = (e.to(device, dtype) for e in (self.train, self.test, self.aux))
+        rows, counts, own = (t.to(device) for t in (self.rows, self.counts, self.client_class))
+        context = None if self.context is None else self.context.to(device)
+        pairs = None if self.pairs is None else self.pairs.to(device)
+        weights = {k: v.to(device) for k, v in self.pretrained.items()}
+        why = self.unofficial
+        return TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights)
+
+
+def in_gallery(shown: Tensor) -> Tensor:
+    """(m,) int64: the rows that ``Examples.gallery`` shows, in its order.
+
+    ``shown``: (n,), of the same examples.
+    """
+    first = torch.cat([shown.new_ones(1), shown.diff()]).nonzero().flatten()
+    return first[shared(0, "gallery").permutation("order", len(first)).to(first.device)]
+
+
+def one_class_each(train: Examples, test: Examples, aux: Examples, clients: int) -> TaskData:
+    """Client c has the training examples of class c."""
+    rows, counts = padded([(train.y == c).nonzero().flatten() for c in range(clients)])
+    return TaskData(train, test, aux, rows, counts, client_class=torch.arange(clients))
+
+
+def padded(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Rows per client as one table, short ones padded with their first row; and the counts."""
+    longest = max(map(len, parts))
+    rows = torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in parts])
+    return rows, torch.tensor([len(p) for p in parts])
