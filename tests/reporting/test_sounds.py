@@ -116,9 +116,7 @@ def test_train_attack_and_report_let_it_be_heard(run, tmp_path):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "What an attacker sees and hears" in page
     assert "no sound is a recording" in page
-    players = re.findall(
-        r'<audio controls preload="none" src="data:audio/wav;base64,([^"]+)"', page
-    )
+    players = re.findall(r'<audio controls [^>]*src="data:audio/wav;base64,([^"]+)"', page)
     files = {p.read_bytes() for p in (out / "sounds").iterdir()}
     assert {base64.b64decode(p) for p in players} == files
     found = json.loads((out / "report.json").read_text(encoding="utf-8"))
