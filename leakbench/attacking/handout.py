@@ -20,6 +20,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.tree import flat, tmap
+from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
@@ -111,7 +112,8 @@ class Handout:
     def facts(self) -> Facts:
         """Public facts of the task."""
         facts = self.about["facts"]
-        return Facts(**{**facts, "shape": tuple(facts["shape"])})
+        sound = facts["sound"] and LogMel(**facts["sound"])
+        return Facts(**{**facts, "shape": tuple(facts["shape"]), "sound": sound})
 
     @property
     def sent(self) -> Sequence[Mapping[str, Any]]:

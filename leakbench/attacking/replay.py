@@ -245,8 +245,7 @@ class Replay:
         as ``rows`` numbers them.
         """
         model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
-        told = {k: v for k, v in vars(batch).items() if v is not None}
-        steps = [Batch(**{k: v[r] for k, v in told.items()}) for r in self._places]
+        steps = [batch.some(rows) for rows in self._places]
         # What a wrapper left out of the message moved between the steps all the same.
         moving = self.trained & model.keys() if len(steps) > 1 else sent
         start = {k: v.detach() for k, v in model.items() if k in moving}

@@ -326,7 +326,7 @@ def reproduce(
         ),
     ] = "smoke",
     listed: Annotated[
-        bool, typer.Option("--list", help="Name what there is, and about how long each takes.")
+        bool, typer.Option("--list", help="Name what there is, how long each takes, what was run.")
     ] = False,
     seeds: Annotated[
         str | None, typer.Option(help="7, 0-2 or 0,4,7, instead of the scale's own.")
@@ -356,7 +356,7 @@ def reproduce(
     from leakbench.cli import reproduce as _reproduce
 
     if listed:
-        return _reproduce.listing(as_json=as_json)
+        return _reproduce.listing(out, as_json=as_json)
     if name is None:
         raise UsageError(
             "no table or figure was named; leakbench reproduce --list shows which there are."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import PartFailed
 from leakbench.base.jobs import run as run_jobs
@@ -18,26 +18,59 @@ from leakbench.cli.console import Console, emit, emit_json, table
 if TYPE_CHECKING:
     from leakbench.base.jobs import Outcome
     from leakbench.record.folders import Run
+    from leakbench.reproduce.history import Column
     from leakbench.reproduce.plan import Planned
+    from leakbench.reproduce.recipe import Recipe
     from leakbench.reproduce.rows import CaseRuns
 
 
-def listing(*, as_json: bool) -> int:
-    """Each recipe with what it shows and about how long each scale takes."""
-    from leakbench.reproduce.catalogue import RECIPES
+def listing(out: Path, *, as_json: bool) -> int:
+    """Each recipe: what it shows, how long each scale takes and which of them were run.
 
+    Then what the papers print besides. ``out``: where tables of ours lie.
+    """
+    from leakbench.reproduce import history
+    from leakbench.reproduce.catalogue import RECIPES
+    from leakbench.reproduce.printed import PRINTED
+
+    run = history.of(RECIPES.values(), out)
     if as_json:
-        facts = {}
-        for name, recipe in RECIPES.items():
-            times = {scale: x.time for scale, x in recipe.scales.items()}
-            facts[name] = {"about": recipe.about, "time": times}
-        emit_json(facts)
+        recipes = {name: _facts(r, run.get(name, {})) for name, r in RECIPES.items()}
+        asides = [p for p in PRINTED if not p.recipes]
+        emit_json(
+            {
+                "recipes": recipes,
+                "others": [{"name": p.name, "kind": p.kind, "about": p.answer} for p in asides],
+            }
+        )
         return 0
     for name, recipe in RECIPES.items():
         emit(f"{name}: {recipe.about}")
         for scale, x in recipe.scales.items():
-            emit(f"  --scale {scale}: {x.time}")
+            emit(f"  --scale {scale}: {x.time}; {history.told(run.get(name, {}).get(scale))}")
+    lacking = [(p, n) for p in PRINTED for n in p.recipes if n not in RECIPES]
+    for kind, said in (("setup", "Setups, not results"), ("drawing", "Nothing to run")):
+        emit("")
+        emit(f"{said}:")
+        for p in (p for p in PRINTED if p.kind == kind):
+            emit(f"  {p.name} ({p.about}): {p.answer}")
+    if lacking:
+        emit("")
+        emit("Not here yet:")
+        for p, name in lacking:
+            emit(f"  {p.name} ({p.about}): {name}")
     return 0
+
+
+def _facts(recipe: Recipe, run: Mapping[str, Sequence[Column]]) -> dict[str, Any]:
+    """Of one recipe; ``run``: what was run of it, by scale."""
+    from leakbench.reproduce.printed import of
+
+    scales = {}
+    for scale, x in recipe.scales.items():
+        columns = [c.model_dump() for c in run.get(scale, ())]
+        scales[scale] = {"time": x.time, "run": columns}
+    return {"about": recipe.about, "shows": [p.name for p in of(recipe.name)], "scales": scales}
 
 
 def run(
@@ -62,8 +95,8 @@ def run(
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    for p in {p.setup.dataset: p for p in planned if p.lacking}.values():
-        console.warn(f"leakbench: {p.setup.dataset}: {p.lacking}")
+    for p in {p.setup.column: p for p in planned if p.lacking}.values():
+        console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
@@ -71,7 +104,7 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
-        datasets = list(dict.fromkeys(p.setup.dataset for p in planned))
+        datasets = list(dict.fromkeys(p.setup.column for p in planned))
         said = []
         for d in datasets:
             asked = [o for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]

@@ -208,3 +208,8 @@ def _plain(path: Path, name: Any) -> str:
 
 def _broken(path: Path, why: str) -> BrokenFile:
     return BrokenFile(f"{path} is damaged or not what its name says ({why}). Get the set anew.")
+
+
+def beside(name: str) -> Path:
+    """Where a file ``name`` of weights lies, beside the data sets."""
+    return data_folder() / name

@@ -72,11 +72,11 @@ class Defense(Spec):
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
-    # Does its loss train a network that says texts? Each class states it for itself.
-    texts: ClassVar[bool] = False
     # A kind of message, besides the update, of which a gradient can be read; "": none can.
     tells: ClassVar[str] = ""
     plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
+    # Does its loss train a network that says texts? Each class states it for itself.
+    texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"

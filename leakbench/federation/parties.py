@@ -12,6 +12,7 @@ from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
+from leakbench.data.log_mel import LogMel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,6 +30,7 @@ class Facts:
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
+    sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class Batch:
     x: Tensor
     y: Tensor
     targets: Tensor | None = None
+
+    def some(self, rows: Tensor | slice) -> Batch:
+        """Some of its examples."""
+        return Batch(**{k: v[rows] for k, v in vars(self).items() if v is not None})
 
 
 class Each:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from itertools import combinations
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.base import registry
+from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
 from leakbench.base.streams import Rng, shared
-from leakbench.federation.task_data import Examples
 from leakbench.reproduce.orders import Equals, Less
 from leakbench.reproduce.recipe import SCALES, Case, Measure, Params, Recipe, Scale, Setup
-from leakbench.statistics import distance_correlation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leakbench.federation.task_data import Examples
 
 RAW, ONE, ALL, OWN, GAUSS1, GAUSS2 = (
     "raw data",
@@ -60,6 +62,8 @@ def correlation(setup: Setup, params: Params, seed: int) -> dict[str, float]:
     Raises:
         ValueError: there are fewer than n images.
     """
+    from leakbench.statistics import distance_correlation
+
     train = _train(setup.task, canonical(dict(setup.task_params)))
     n, dice = int(params["n"]), shared(seed, "reproduce/fedaa-figure8")
     if n > len(train):

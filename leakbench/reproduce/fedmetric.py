@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.reproduce.orders import Best, Equals, Falls, Keeps, Less
-from leakbench.reproduce.prototype_views import log10_sphere_ratios
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.statements import Order
 
@@ -91,13 +91,21 @@ ADAPTIVE = (
         ("fedmetric", "fedaws", "deepsvdd"),
     ),
 )
+
+
+def _spheres(run: Run) -> list[float]:
+    from leakbench.reproduce.prototype_views import log10_sphere_ratios
+
+    return log10_sphere_ratios(run).tolist()
+
+
 SPHERES = Measure(
     "log10_sphere_ratio",
     "log10 of the ratio of spheres",
     metric="log10_sphere_ratio",
     printed=False,
     defenses=("fedmetric",),
-    view=lambda run: log10_sphere_ratios(run).tolist(),
+    view=_spheres,
 )
 
 _TESTED = "1,000 of the 10,000 test images kept as auxiliary data"

@@ -30,8 +30,8 @@ class Planned:
 
     @property
     def key(self) -> tuple[str, str]:
-        """(label, data set)."""
-        return self.case.label, self.setup.dataset
+        """(label, column)."""
+        return self.case.label, self.setup.column
 
 
 def scale_of(recipe: Recipe, name: str) -> Scale:
@@ -54,13 +54,13 @@ def plan(
     data: bool = True,
     runs: Path | None = None,
 ) -> list[Planned]:
-    """Every case of ``recipe`` at ``scale`` on every data set.
+    """Every case of ``recipe`` at ``scale`` in every column.
 
     Args:
         recipe: whose.
         scale: smoke, small or full.
-        only: labels of the cases and names of the data sets that are wanted, spaces and case apart;
-            all of a kind that is not named.
+        only: labels of the cases and names of the data sets or of single columns that are wanted,
+            spaces and case apart; all of a kind that is not named.
         seeds: instead of the scale's.
         data: look for the data sets (and fetch them at the larger scales); without, every set
             counts as there.
@@ -73,11 +73,14 @@ def plan(
     """
     chosen = scale_of(recipe, scale)
     cases = recipe.of(scale)
-    labels, datasets = _wanted(cases, chosen.setups, only)
-    each = chosen.seeds if seeds is None else tuple(seeds)
+    labels, columns = _wanted(cases, chosen.setups, only)
+
+    def each(setup: Setup) -> tuple[int, ...]:
+        return (setup.seeds or chosen.seeds) if seeds is None else tuple(seeds)
 
     def specs(case: Case, setup: Setup) -> tuple[RunSpec, ...]:
-        return () if recipe.study else tuple(_spec(case, setup, chosen, seed) for seed in each)
+        made = () if recipe.study else each(setup)
+        return tuple(_spec(case, setup, chosen, seed) for seed in made)
 
     def there(case: Case, setup: Setup) -> bool:
         if runs is None or recipe.study:
@@ -86,13 +89,14 @@ def plan(
 
     out = []
     for setup in chosen.setups:
-        asked = labels if setup.dataset in datasets else set()
-        needed = data and not all(there(c, setup) for c in cases if c.label in asked)
+        asked = labels if setup.column in columns else set()
+        here = [c for c in cases if not c.columns or setup.column in c.columns]
+        needed = data and not all(there(c, setup) for c in here if c.label in asked)
         where, lacking = _resolved(setup, fetch=scale != SCALES[0]) if needed else (setup, "")
-        for case in cases:
+        for case in here:
             why = "" if lacking and there(case, where) else lacking
             attacks, wanted = tuple(recipe.attacks(case.defense, scale)), case.label in asked
-            out.append(Planned(case, where, specs(case, where), attacks, why, wanted, each))
+            out.append(Planned(case, where, specs(case, where), attacks, why, wanted, each(where)))
     if all(p.lacking for p in out):
         raise UsageError(out[0].lacking)
     return out
@@ -123,18 +127,24 @@ def complete(spec: RunSpec, runs: Path) -> bool:
 def _wanted(
     cases: Sequence[Case], setups: Sequence[Setup], only: Sequence[str]
 ) -> tuple[set[str], set[str]]:
-    """Labels of cases and names of data sets."""
-    labels = {_bare(c.label): c.label for c in cases}
-    datasets = {_bare(s.dataset): s.dataset for s in setups}
+    """Labels of cases and columns; a data set's name means all its columns."""
+    labels, columns = dict[str, set[str]](), dict[str, set[str]]()
+    for case in cases:
+        labels.setdefault(_bare(case.label), set()).add(case.label)
+    for setup in setups:
+        for name in (setup.dataset, setup.column):
+            columns.setdefault(_bare(name), set()).add(setup.column)
     for name in only:
-        if _bare(name) not in labels and _bare(name) not in datasets:
-            raise UnknownName("case", name, [*labels.values(), *datasets.values()])
-    return _named(labels, only), _named(datasets, only)
+        if _bare(name) not in labels and _bare(name) not in columns:
+            known = [*(c.label for c in cases), *(s.dataset for s in setups)]
+            raise UnknownName("case", name, [*known, *(s.column for s in setups if s.split)])
+    return _named(labels, only), _named(columns, only)
 
 
-def _named(known: Mapping[str, str], only: Sequence[str]) -> set[str]:
+def _named(known: Mapping[str, set[str]], only: Sequence[str]) -> set[str]:
     """Those that ``only`` names; all where it names none of this kind."""
-    return {known[_bare(n)] for n in only if _bare(n) in known} or set(known.values())
+    asked = set[str]().union(*(known.get(_bare(n), ()) for n in only))
+    return asked or set[str]().union(*known.values())
 
 
 def _bare(label: str) -> str:
@@ -147,15 +157,14 @@ def _resolved(setup: Setup, *, fetch: bool) -> tuple[Setup, str]:
 
     if not setup.needs or sets.found(setup.needs):
         return setup, ""
-    if setup.otherwise is not None and not fetch:
-        return setup.otherwise, ""
     try:
         if fetch:
             sets.fetch(setup.needs)
             return setup, ""
+        why = sets.absent(setup.needs)
     except LeakbenchError as error:
-        return setup, str(error)
-    return setup, sets.absent(setup.needs)
+        why = str(error)
+    return (setup, why) if setup.otherwise is None else _resolved(setup.otherwise, fetch=fetch)
 
 
 def _spec(case: Case, setup: Setup, scale: Scale, seed: int) -> RunSpec:

@@ -30,6 +30,7 @@ class Case:
     params: Params = field(default_factory=dict)
     ours: str = ""  # why it stands there although the paper has no such row; "" for the paper's
     scales: tuple[str, ...] = SCALES  # where it is run
+    columns: tuple[str, ...] = ()  # and in which columns; in all where empty
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,13 @@ class Setup:
     needs: str = ""  # the image set that must be there; "" where the data come with leakbench
     # Used where ``needs`` is not there; without it the column then says how to get the set.
     otherwise: Setup | None = None
+    split: str = ""  # what tells it from the recipe's other columns of the same data set
+    seeds: tuple[int, ...] = ()  # instead of the scale's
+
+    @property
+    def column(self) -> str:
+        """What its column is called: the data set and, where there are several, the split."""
+        return f"{self.dataset}, {self.split}" if self.split else self.dataset
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     return Row(
         recipe=recipe.name,
         scale=scale,
-        dataset=p.setup.dataset,
+        dataset=p.setup.column,
         task=p.setup.task,
         label=p.case.label,
         method=p.case.defense,

@@ -38,11 +38,12 @@ OF_FLEA = (
 # The last stage that FLea's clients run before they share: its released code's choice; for other
 # networks the first stage.
 LAYERS = {
+    "audionet": "block2",
     "harnet": "layer2",
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
     "cnn": "conv1",
-    **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
+    **dict.fromkeys(("resnet8", "resnet18", "resnet32", "fast_resnet34", "mobilefacenet"), "stem"),
 }
 SPLIT = (
     "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"

@@ -92,6 +92,8 @@ class CocoCaptions(CaptionTask):
 
     def _part(self, images: list[Captioned], number: dict[str, int]) -> CaptionPart:
         """With the group of each; of a test image with several or none, which nobody reads, 0."""
-        return CaptionPart(
-            images, [next((number[o] for o in i.objects if o in number), 0) for i in images]
-        )
+        return CaptionPart(images, [_group(image, number) for image in images])
+
+
+def _group(image: Captioned, number: dict[str, int]) -> int:
+    return next((number[o] for o in image.objects if o in number), 0)

@@ -55,7 +55,7 @@ class Bleu4(UtilityMetric):
         said, references = answer.tolist(), data.test.targets.tolist()
         parts = torch.tensor(
             [
-                _counts(bleu, _words(hypothesis, "said"), [_words(r, "true") for r in group])
+                _counts(bleu, _words(hypothesis, "said"), _all_true(group))
                 for hypothesis, group in zip(said, references, strict=True)
             ]
         )
@@ -100,3 +100,7 @@ def _value(bleu: Any, parts: Tensor) -> float:
     *numbers, length, wanted = parts.tolist()
     found = bleu.compute_bleu(numbers[:4], numbers[4:], length, wanted, smooth_method="none")
     return float(found.score) / 100
+
+
+def _all_true(references: list[list[int]]) -> list[str]:
+    return [_words(r, "true") for r in references]

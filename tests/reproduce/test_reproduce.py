@@ -291,7 +291,7 @@ class TestCommand:
         for name, recipe in catalogue.RECIPES.items():
             assert f"{name}: " in out
             assert all(s.time in out for s in recipe.scales.values())
-        assert set(json.loads(cli("--list", "--json")[1])) == set(catalogue.RECIPES)
+        assert set(json.loads(cli("--list", "--json")[1])["recipes"]) == set(catalogue.RECIPES)
 
 
 def spread(claim):

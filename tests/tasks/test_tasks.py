@@ -144,7 +144,7 @@ def test_first_numbers_come_from_a_named_stream(model):
     nets = [MODELS[model]((1, 8, 8), 10, 6) for _ in range(2)]  # torch gave them different ones
     one, two = (initialise(n, shared(3, "init")) for n in nets)
     other = initialise(nets[0], shared(4, "init"))
-    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d
+    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d | torch.nn.PReLU
     normed = {
         f"{path}.{k}"
         for path, m in nets[0].named_modules()

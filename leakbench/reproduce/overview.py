@@ -1,0 +1,111 @@
+"""The table of docs/reproduce.md: what of the papers was run, how it differs and what holds.
+
+All of it is read off the tables that recipes left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from leakbench.base.errors import UsageError
+from leakbench.federation.utility import METRICS
+from leakbench.reproduce import row
+from leakbench.reproduce.catalogue import RECIPES
+from leakbench.reproduce.printed import PRINTED
+from leakbench.reproduce.recipe import Recipe
+from leakbench.reproduce.row import Row
+from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
+from leakbench.reproduce.write import title
+
+BEGIN, END = "<!-- made by benchmarks/reproduced.py: -->", "<!-- until here -->"
+HEADS = ("paper, table", "run as", "what differs", "what the paper says of the order")
+_SHORT = {HOLDS: "hold", WITHIN: "not shown", FAILS: "**do not hold**", OPEN: "cannot be judged"}
+
+
+def inserted(page: str, results: Path) -> str:
+    """``page`` with the table of ``results`` between its two marks.
+
+    Raises:
+        UsageError: a mark is missing.
+        BrokenFile: a table is damaged.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UsageError(f"expected the lines {BEGIN} and {END} in the page. Put them back.")
+    return "\n".join([before + BEGIN, "", *table(results), "", END + after])
+
+
+def table(results: Path) -> list[str]:
+    """The lines of a Markdown table: every result that the papers print, where it was run."""
+    out = ["| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
+    results_of = (p for p in PRINTED if p.recipes)
+    for recipes, group in groupby(results_of, lambda p: (p.paper, p.recipes)):
+        shown = list(group)
+        where = ", ".join([shown[0].name, *(p.where for p in shown[1:])])
+        lines = [line for name in recipes[1] for line in _lines(where, name, results)]
+        out += lines or [_cells(where, f"`{shown[0].answer}`: never run", "", "")]
+    return out
+
+
+def _lines(where: str, name: str, results: Path) -> Iterator[str]:
+    recipe = RECIPES.get(name)
+    for scale in recipe.scales if recipe else ():
+        path = results / name / f"{scale}.csv"
+        rows = row.read(path) if recipe and path.is_file() else []
+        for column in dict.fromkeys(r.dataset for r in rows if r.ours):
+            mine = [r for r in rows if r.dataset == column]
+            made = [r for r in mine if r.ours]
+            run = f"[`{name}`](../results/{name}/{scale}.md), {scale}: {_run(mine, made)}"
+            yield _cells(where, run, _differs(made), _holds(recipe, scale, mine) if recipe else "")
+
+
+def _cells(*cells: str) -> str:
+    return "| " + " | ".join(c.replace("|", "/") for c in cells) + " |"
+
+
+def _run(rows: Sequence[Row], made: Sequence[Row]) -> str:
+    """The column, its rows and its seeds."""
+    labels, ran = {r.label for r in rows}, {r.label for r in made}
+    counts = [len(r.seeds) for r in made]
+    few, many = min(counts), max(counts)
+    said = [title(rows)]
+    said += [f"{len(ran)} of {len(labels)} rows"] if labels != ran else []
+    dead = {r.label for r in made if r.dead}
+    said += [f"{len(dead)} dead"] if dead else []
+    seeds = f"{few} to {many}" if few < many else f"{many}"
+    return "; ".join((*said, f"{seeds} seed{'s' * (many != 1)}"))
+
+
+def _differs(rows: Sequence[Row]) -> str:
+    """What all rows share, but for what a parameter is by default."""
+    each = [set(r.differs) for r in rows]
+    shared = set.intersection(*each)
+    return "; ".join(d for d in rows[0].differs if d in shared and "by default" not in d)
+
+
+def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list[Statement]:
+    """The paper's statements on the rows of one column, as they were read from a file."""
+    asked = [o for o in recipe.orders_of(scale) if not o.datasets or column in o.datasets]
+    meant = list(map(_with_meaning, rows))
+    return [o.judge(meant, column) for o in asked]
+
+
+def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:
+    """How many of the paper's statements hold on these rows, and which do not."""
+    found = judged(recipe, scale, rows, rows[0].dataset)
+    counts = Counter(s.verdict for s in found)
+    said = [f"{counts[v]} {words}" for v, words in _SHORT.items() if counts[v]]
+    against = "; ".join(f"“{s.text}”" for s in found if s.verdict == FAILS)
+    return ", ".join(said) + (f": {against}" if against else "")
+
+
+def _with_meaning(r: Row) -> Row:
+    """The row with what its metric means, which its file does not say."""
+    if not r.ours or r.attack or r.metric not in METRICS:
+        return r
+    meaning = METRICS[r.metric].meaning
+    return r.model_copy(update={"ours": r.ours.model_copy(update={"meaning": meaning})})

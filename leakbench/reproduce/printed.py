@@ -1,0 +1,195 @@
+"""Every table and figure that the four papers print, and what makes each again here.
+
+A result has recipes, a table of the setup stands in `leakbench show` of what carries its numbers,
+and a drawing or an example has nothing that could be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["result", "setup", "drawing"]
+PAPERS = {"fedhide": "FedHide", "fedmetric": "FedMetric", "flea": "FLea", "fedaa": "FedAA"}
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Where the numbers of a setup's table stand here, for one of its data sets.
+
+    ``places``: metric of the published records -> a field of the task ("clients"), a parameter of a
+    method on it ("fedhide.fraction"), "rounds", or one of its data: "classes", "train" and "test"
+    (examples, with the auxiliary ones), "per client", "height" and "width" of an input. Of a
+    network's table: the layers of "network" (a model at ``width``), or of an attack's.
+    """
+
+    dataset: str  # as in published.json
+    shown: str  # what `leakbench show` shows it: a task, a network or an attack
+    places: Mapping[str, str]
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A table or figure of a paper."""
+
+    paper: str  # as in published.json
+    where: str  # "Table 1"
+    about: str
+    recipes: tuple[str, ...] = ()
+    aside: str = ""  # why there is nothing to run, or where it stands
+    carried: tuple[Carried, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The paper and the place in it."""
+        return f"{PAPERS[self.paper]}, {self.where}"
+
+    @property
+    def kind(self) -> Kind:
+        """Is it a result, a setup or a drawing?"""
+        if self.recipes:
+            return "result"
+        return "setup" if self.carried else "drawing"
+
+    @property
+    def answer(self) -> str:
+        """What makes it again, in words."""
+        if self.recipes:
+            return " and ".join(self.recipes)
+        shown = dict.fromkeys(f"`leakbench show {c.shown}`" for c in self.carried)
+        return "; ".join((*shown, *filter(None, [self.aside])))
+
+
+@dataclass(frozen=True)
+class _Paper:
+    """What the entries of one paper have in common."""
+
+    paper: str
+
+    def result(self, where: str, about: str, *recipes: str) -> Printed:
+        return Printed(self.paper, where, about, recipes)
+
+    def drawing(self, where: str, about: str, why: str) -> Printed:
+        return Printed(self.paper, where, about, aside=why)
+
+    def setup(self, where: str, about: str, *carried: Carried, aside: str = "") -> Printed:
+        return Printed(self.paper, where, about, aside=aside, carried=carried)
+
+
+_METHOD = "a drawing of the method: nothing is measured"
+_SETTING = {
+    "clients": "clients",
+    "local_samples": "per client",
+    "client_fraction": "fedhide.fraction",
+    "rounds": "rounds",
+    "validation_clients": "tested",
+}
+_LAYERS = dict.fromkeys(("out_channels", "kernel", "stride"), "network")
+_SIZES = {"classes": "classes", "train_samples": "train", "test_samples": "test"}
+_ONE_EACH = {
+    "clients": "clients",
+    "samples_per_class": "per client",
+    "input_height": "height",
+    "input_width": "width",
+}
+
+_H, _M, _L, _A = (_Paper(p) for p in PAPERS)
+PRINTED: tuple[Printed, ...] = (
+    _H.setup(
+        "Table 1",
+        "data sets, clients, fraction and rounds",
+        Carried("cifar100", "cifar100", _SETTING),
+        Carried("voxceleb1", "voxceleb1", _SETTING),
+        Carried("vggface2", "vggface2", _SETTING),
+    ),
+    _H.result("Table 2", "images out of gradients", "fedhide-table2"),
+    _H.result("Table 3", "cosine of true prototypes and proxies", "fedhide-table3"),
+    _H.result("Table 4", "utility and prototype leakage", "fedhide-table4", "fedhide-figure4"),
+    _H.drawing("Figure 1", "the algorithm", _METHOD),
+    _H.drawing("Figure 2", "three ways to make a proxy", _METHOD),
+    _H.result("Figure 3", "accuracy over rounds, and against leakage", "fedhide-figure3"),
+    _H.result("Figure 4", "EER against leakage", "fedhide-figure4"),
+    _H.result("supplement, Figure 1", "t-SNE of prototypes, FedGN", "fedhide-tsne"),
+    _H.result("supplement, Figure 2", "t-SNE of prototypes, FedCS", "fedhide-tsne"),
+    _H.result("supplement, Figure 3", "t-SNE of prototypes, FedHide", "fedhide-tsne"),
+    _M.setup(
+        "Table 1",
+        "classes, samples and size of an input",
+        Carried("mnist", "mnist", _ONE_EACH),
+        Carried("cifar10", "cifar10", _ONE_EACH),
+    ),
+    _M.result("Table 2", "one-class AUROC", "fedmetric-table2"),
+    _M.drawing("Figure 1", "true and proxy hyperspheres", _METHOD),
+    _M.result("Figure 2", "AUROC over the weight of the negative loss", "fedmetric-figure2"),
+    _M.result("Figure 3", "AUROC over the distance of the proxy", "fedmetric-figure3"),
+    _L.result("Table 1", "accuracy of eleven methods on three data sets", "flea-table1"),
+    _L.setup(
+        "Table 2",
+        "classes and examples of the data sets",
+        Carried("cifar10", "cifar10", _SIZES),
+        Carried("urbansound8k", "urbansound8k", _SIZES),
+        Carried("uci_har", "uci-har", _SIZES),
+        aside="UrbanSound8K is split by folds here, at random there",
+    ),
+    _L.setup("Table 3", "MobileNetV2", Carried("cifar10", "mobilenetv2", _LAYERS, width=32)),
+    _L.setup("Table 4", "AudioNet", Carried("urbansound8k", "audionet", _LAYERS, width=8)),
+    _L.setup(
+        "Table 5", "the decoder of MobileNetV2's features", Carried("cifar10", "decoder", _LAYERS)
+    ),
+    _L.setup("Table 6", "HARNet", Carried("uci_har", "harnet", _LAYERS, width=64)),
+    _L.drawing("Figure 1", "clients with few data of few classes", "a drawing of the problem"),
+    _L.result("Figure 2", "accuracy of five methods at three local sizes, IID", "flea-figure2"),
+    _L.result("Figure 3", "t-SNE and Davies-Bouldin index of features", "flea-figure3"),
+    _L.drawing("Figure 4", "three kinds of augmentation", "examples of one image, no numbers"),
+    _L.drawing("Figure 5", "the algorithm", _METHOD),
+    _L.result("Figure 6", "FLea and FedMix over rounds and shares", "flea-figure6"),
+    _L.drawing("Figure 7", "classes of buffer, client and mixed batch", "one client as an example"),
+    _L.drawing("Figure 8", "β of one batch", "32 draws of Beta(2, 2) as an example"),
+    _L.result("Figure 9", "exposure, correlation, decoder, context", "flea-figure9"),
+    _L.result("Figure 10", "accuracy over the a of Beta(a, a)", "flea-figure10"),
+    _L.result("Figure 11", "accuracy and correlation over λ1 and λ2", "flea-figure11"),
+    _L.drawing(
+        "Figure 12",
+        "who holds how many of which class",
+        "the splits are drawn anew here; the report of a run maps its own",
+    ),
+    _L.result("Figure 13", "examples of a client", "flea-figure13"),
+    _A.result("Table 1", "accuracy on data islands", "fedaa-table1"),
+    _A.result("Table 2", "accuracy on mobile terminals", "fedaa-table2"),
+    _A.result("Table 3", "accuracy without a part of the method", "fedaa-table3"),
+    _A.result("Table 4", "BLEU-4 of captions", "fedaa-table4"),
+    _A.result("Table 5", "the method on top of FedProx", "fedaa-table5"),
+    _A.drawing("Figure 1", "raw data against names at the server", "a drawing of the problem"),
+    _A.drawing("Figure 2", "the algorithm", _METHOD),
+    _A.drawing("Figure 3", "three modules", _METHOD),
+    _A.result("Figure 4", "loss over rounds", "fedaa-figure4"),
+    _A.result("Figure 5", "variance of the local models", "fedaa-figure5"),
+    _A.result("Figure 6", "adversarial examples as pictures", "fedaa-figure6"),
+    _A.result("Figure 7", "BLEU-4 without a part of the method", "fedaa-figure7"),
+    _A.result("Figure 8", "distance correlation of names, noise and images", "fedaa-figure8"),
+    _A.result("Figure 9", "the same, on CIFAR-100", "fedaa-figure8"),
+)
+# Recipes and what shows a setup that are not here yet: why.
+COMING: dict[str, str] = {
+    "fedaa-figure4": "no recipe yet",
+    "fedhide-figure4": "no recipe yet",
+    "flea-figure13": "no recipe yet",
+    "flea-figure10": "no recipe yet",
+    "flea-figure6": "no recipe yet",
+    "flea-figure3": "no recipe yet",
+    "flea-figure2": "no recipe yet",
+    "fedaa-table4": "captioning is not here yet",
+    "fedaa-figure6": "captioning is not here yet",
+    "fedaa-figure7": "captioning is not here yet",
+    "voxceleb1": "speech is not here yet",
+    "vggface2": "faces are not here yet",
+    "urbansound8k": "sound is not here yet",
+    "audionet": "sound is not here yet",
+}
+
+
+def of(recipe: str) -> list[Printed]:
+    """What the recipe makes again."""
+    return [p for p in PRINTED if recipe in p.recipes]
