@@ -152,6 +152,8 @@ class GradientInversion(Attack):
         why = super().obstacle(run)
         if why:
             return why
+        if run.facts.targets == "tokens":
+            return "the network says captions, and this solves for inputs whose class is asked for"
         if self.labels != "given" and (why := class_labels.obstacle(run)):
             return why
         fewest = _updates.fewest(run, probe=probe)

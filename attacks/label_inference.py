@@ -110,8 +110,13 @@ class LabelInference(Attack):
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
-        if why or self.source == "message":
+        if why:
             return why
+        if self.source == "message":
+            texts = run.facts.targets == "tokens"
+            return (
+                "what clients send are captions and no labels: see caption_words" if texts else ""
+            )
         name, last = last_layer(run.module())
         outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
