@@ -17,6 +17,7 @@ from attacks import _decoders, _shared_inputs
 from attacks._decoder_nets import operations
 from attacks._decoders import Known, TrainedDecoder
 from attacks._shared_layer import layer
+from attacks._strangers import strangers
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Net
 from leakbench.metrics import RECONSTRUCTION
@@ -125,7 +126,12 @@ class FromFeatures(Attack):
         return list(last.values())
 
     def _labels(self, view: View, m: Message) -> Tensor | None:
-        """(n,) int64, the classes that the sender named beside the features."""
+        """(n,) int64, the classes that the sender named beside the features.
+
+        None where it named none, or the attacker's own examples are not of these.
+        """
+        if strangers(view.know("aux_data").y, view.facts.classes):
+            return None
         named = view.messages("labels", sender=m.sender, round=m.round, phase=m.phase)
         if not named:
             return None

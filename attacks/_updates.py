@@ -80,19 +80,20 @@ def _behind(
     m: Message, sizes: Sequence[int], training: Training, y: Tensor | None, facts: Facts
 ) -> Behind:
     """``y`` (n,): the labels of all steps, in order, or None."""
+    loss = m.loss or training.name
     alone = m.probe is not None or training.steps > 0 or training.epochs == 1
     # Turned or mirrored anew in each epoch, an image is another one each time.
     if alone or facts.augmented:
         places = torch.arange(sum(sizes))
-        return Behind(m, y, _split(places, sizes), training.name)
+        return Behind(m, y, _split(places, sizes), loss)
     n = sum(sizes) // training.epochs
     batches = len(sizes) // training.epochs
     if y is None:
         places = torch.arange(n).repeat(training.epochs)
-        return Behind(m, None, _split(places, sizes), training.name, guessed=batches > 1)
+        return Behind(m, None, _split(places, sizes), loss, guessed=batches > 1)
     places = torch.cat([_again(y[:n], epoch) for epoch in torch.split(y, n)])
     open_ = batches > 1 and int(y[:n].bincount().max()) > 1
-    return Behind(m, y[:n], _split(places, sizes), training.name, guessed=open_)
+    return Behind(m, y[:n], _split(places, sizes), loss, guessed=open_)
 
 
 def _again(labels: Tensor, epoch: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ class Context(Attack):
         if not run.facts.context:
             return (
                 "its task plants no context marker to look for: train with -s"
-                " task.context=square (of sensors: bump)"
+                " task.context=square (of sensors: bump, of sound: whistle)"
             )
         field = {"features": "layer", "mean_data": "size"}.get(kinds[0], "")
         if field and not hasattr(run.method, field):

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _label_shares, _updates
+from attacks._strangers import frequencies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
@@ -140,8 +141,8 @@ class LabelInference(Attack):
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
-        prior = view.know("aux_data").y.bincount(minlength=view.facts.classes).double()
-        return [self._guess(view, m, prior / prior.sum()) for m in self._sent(view)]
+        prior = frequencies(view.know("aux_data").y, view.facts.classes)
+        return [self._guess(view, m, prior) for m in self._sent(view)]
 
     def _sent(self, view: View) -> list[Message]:
         """Each client's newest labels, or its first update of this round."""

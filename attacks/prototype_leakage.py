@@ -48,10 +48,13 @@ class PrototypeLeakage(Attack):
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
-        one_each = run.facts.clients == run.facts.classes
-        if why or one_each or self.candidates == "true":
+        if why or self.candidates == "true":
             return why
-        return "clients do not stand for one class each"
+        if run.facts.clients != run.facts.classes:
+            return "clients do not stand for one class each"
+        if run.shown < run.facts.classes:
+            return "the auxiliary data do not show every client's class"
+        return ""
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
         if self.candidates == "true":

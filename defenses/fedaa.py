@@ -14,11 +14,12 @@ from defenses.fedprox import FedProx
 from defenses.moon import MOON
 from leakbench import Batch, Client, Defense, Each, Facts, Net, Sent, Server, UsageError
 from leakbench.base import Tree, each_row, row, stack, torch
-from leakbench.federation import Choreography
+from leakbench.federation import Choreography, fits_target
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+PAIRS = 64  # pairs of image and caption in a forward pass
 LOCAL: dict[str, type[Defense]] = {"fedavg": FedAvg, "fedprox": FedProx, "moon": MOON}
 
 
@@ -27,6 +28,7 @@ class FedAA(ElevenEpochs):
 
     1. Clients train the model (``epochs``) and send the update; then the names of the labels that
        they hold.
+       Where the task asks for captions: the one that fits their trained model best, Eq. 3.
     2. Server, Eq. 4: from Gaussian noise, ``examples`` inputs for every label name of client k that
        k's own model gives that label.
     3. Server, Eq. 5: every local model is tuned on the *other* clients' examples; their average is
@@ -49,11 +51,14 @@ class FedAA(ElevenEpochs):
     1], where inputs are images); sigma 1; 50 iterations; 10 full-batch steps of SGD at 0.0025 for
     Eq. 5's argmin; identifiers begun anew in every round (Algorithm 4), 20 epochs, ReLU; weights
     n_k / n (Algorithm 4; Eq. 6 has a plain mean). L_k in Eq. 7 is a mean, as L_adv is, though
-    printed as a sum. On the server models run in evaluation mode.
+    printed as a sum. On the server models run in evaluation mode. Of captions J is the mean over
+    their words (Eq. 3 and 4), the argmin of Eq. 3 over all of a client's pairs, one caption a
+    round, which takes a label name's place in all that follows.
     """
 
     fusible: ClassVar[bool] = False  # the server reads every single update
     one_by_one: ClassVar[tuple[str, ...]] = ("names",)  # clients hold different numbers of labels
+    texts: ClassVar[bool] = True
     paper: ClassVar[str] = "Chen et al., ACM MM 2023, Eq. 4 to 7, Algorithms 1 to 4"
 
     epochs: int = Field(
@@ -129,11 +134,18 @@ class FedAA(ElevenEpochs):
         return self.base.loss(net, batch, me)
 
     def names(self, me: Client) -> Sent:
-        """The labels that the client holds, (L,) ascending; or images (n, ...) and theirs (n,)."""
+        """The labels that the client holds, (L,) ascending; or images (n, ...) and theirs (n,).
+
+        Of a task with captions: its best-fitting one, (1, T), or those of the images, (n, T).
+        """
+        data = me.data
+        said = data.y if data.targets is None else data.targets
+        if self.sends == "names" and data.targets is None:
+            return {"labels": _present(said)}
+        rows = self._rows(me, data)
         if self.sends == "names":
-            return {"labels": _present(me.data.y)}
-        rows = self._images(me)
-        return {"labels": me.data.y[rows], "data": me.data.x[rows]}
+            return {"labels": said[rows[:1]]}
+        return {"labels": said[rows], "data": data.x[rows]}
 
     def adapt(self, server: Server) -> Sent:
         """Steps 2 to 4: the average of the tuned models to all, each client's identifier to it."""
@@ -167,15 +179,15 @@ class FedAA(ElevenEpochs):
 
     # the server's optimisation --------------------------------------------------------------------
     def fits(self, net: Net, x: Tensor, y: Tensor, *, weights: dict[str, Tensor]) -> Tensor:
-        """J(T(F(x)), y) of each example, (n,), under ``weights``."""
-        return torch.nn.functional.cross_entropy(net(x, weights=weights), y, reduction="none")
+        """J(T(F(x)), y) of each example, (n,), under ``weights``; y: labels or captions (n, T)."""
+        return fits_target(net, x, y, weights=weights)
 
     def made(self, net: Net, weights: dict[str, Tensor], labels: Tensor, noise: Tensor) -> Batch:
-        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,).
+        """Eq. 4: ``examples`` inputs for each of ``labels`` (L,), or captions (L, T).
 
         From standard normal ``noise`` (L examples, ...) times sigma.
         """
-        y = labels.repeat_interleave(self.examples)
+        y = labels.repeat_interleave(self.examples, 0)
 
         def fits(x: Tensor) -> Tensor:
             return self.fits(net, x, y, weights=weights)
@@ -184,7 +196,7 @@ class FedAA(ElevenEpochs):
         return Batch(x.clamp(0, 1) if self.clip else x, y)
 
     def made_together(self, net: Net, models: Tree, labels: Tensor, noise: Tensor) -> list[Batch]:
-        """``made`` of M clients at once: labels (M, L), noise (M, L examples, ...)."""
+        """``made`` of M clients at once: labels (M, L, ...), noise (M, L examples, ...)."""
         y = labels.repeat_interleave(self.examples, 1)
 
         def one(e: Tree) -> Tensor:
@@ -227,14 +239,30 @@ class FedAA(ElevenEpochs):
         return [self.made(net, m, y, x) for m, y, x in zip(models, labels, noise, strict=True)]
 
     # what it hides --------------------------------------------------------------------------------
-    def _images(self, me: Client) -> Tensor:
-        """Rows of the client's data: ``examples`` of each label, the same in every round."""
-        order = me.rng.always().permutation("images", len(me.data.y))
-        y = me.data.y[order]
+    def _rows(self, me: Client, data: Batch) -> Tensor:
+        """Rows of the client's data: ``examples`` of each label, the same in every round.
+
+        Of pairs of image and caption: those that its trained model fits best, the best first.
+        """
+        if data.targets is not None:
+            return self._fitting(me, data)[: self.examples]
+        order = me.rng.always().permutation("images", len(data.y))
+        y = data.y[order]
         return torch.cat([order[y == label][: self.examples] for label in _present(y)])
 
+    def _fitting(self, me: Client, data: Batch) -> Tensor:
+        """Rows of all pairs in the order of their loss, (n,): Eq. 3."""
+        assert data.targets is not None  # noqa: S101 - for the type checker
+        parts = zip(torch.split(data.x, PAIRS), torch.split(data.targets, PAIRS), strict=True)
+        losses = [self.fits(me.net, x, y, weights=me.trained).detach() for x, y in parts]
+        return torch.cat(losses).argsort(stable=True)
+
     def inputs(self, me: Client) -> dict[str, Any]:
-        return {"data": me.data.x[self._images(me)]}
+        data = me.data
+        rows = self._rows(me, data)
+        if data.targets is None:
+            return {"data": data.x[rows]}
+        return {"data": data.x[rows], "labels": data.x[rows[:1]]}
 
     def undefended(self) -> Self:
         return self.model_copy(update={"sends": "images"})

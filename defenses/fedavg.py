@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from leakbench import Defense
 
 
 class FedAvg(Defense):
     """The base behaviour, unchanged; hides nothing."""
+
+    texts: ClassVar[bool] = True

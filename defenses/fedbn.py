@@ -27,6 +27,7 @@ class FedBN(ElevenEpochs):
     its initial ones. Undefended: itself; it claims to hide nothing.
     """
 
+    texts: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al., ICLR 2021, Algorithm 1"
 
     private: bool = Field(

@@ -80,8 +80,10 @@ class FedPCL(ClassPrototypes):
         return super().uplink(me)
 
     def rebuild(self, server: Server) -> None:
-        """The next round's prototypes are this round's, and nothing older."""
-        server.state["buffer"] = pooled(server)
+        """The next round's prototypes are this round's, and nothing older; how many each sent."""
+        each = server.inbox["labels"]
+        count = torch.tensor([len(y) for y in each], device=each[0].device)
+        server.state["buffer"] = {**pooled(server), "count": count}
 
     def downlink(self, server: Server) -> Sent:
         return {"model": server.model, **server.state["buffer"]}
@@ -99,10 +101,9 @@ class FedPCL(ClassPrototypes):
         # Of a class that nobody of the round has there is nothing to be near to.
         far = (alike + nowhere).logsumexp(1) - alike.gather(1, batch.y[:, None])[:, 0]
         value = (far * me.state["known"][batch.y]).mean()
-        # A sender's labels ascend: where they do not, the next one's begin.
-        owner = torch.cat([labels[:1] * 0, (labels[1:] <= labels[:-1]).long()]).cumsum(0)
+        owner = torch.repeat_interleave(me.inbox["count"])
         alike = r @ unit(prototypes).T / self.temperature
-        own = (labels == batch.y[:, None]) & (owner >= 0)
+        own = labels == batch.y[:, None]
         same = owner[:, None] == owner
         apart = torch.where(same, alike[:, None, :], -torch.inf).logsumexp(2)
         return value + ((apart - alike) * own).sum() / own.sum().clamp(min=1)

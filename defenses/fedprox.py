@@ -18,6 +18,7 @@ class FedProx(Defense):
     With a single step the term is zero at its only gradient.
     """
 
+    texts: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al., MLSys 2020, Eq. 2"
     principal: ClassVar[tuple[str, ...]] = ("mu",)
 

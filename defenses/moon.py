@@ -9,6 +9,7 @@ from pydantic import Field
 from defenses._eleven_epochs import ElevenEpochs
 from leakbench import Batch, Client, Facts, Net, Sent, UsageError
 from leakbench.base import torch
+from leakbench.models import Stages
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,6 +29,7 @@ class MOON(ElevenEpochs):
     """
 
     fusible: ClassVar[bool] = False  # the trained model is kept for the next round
+    texts: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al., CVPR 2021, Eq. 3 and 4, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("mu",)
 
@@ -44,11 +46,13 @@ class MOON(ElevenEpochs):
         """The task's architecture, with MOON's projection head if there is to be one.
 
         Raises:
-            UsageError: it does not end in a linear layer.
+            UsageError: it is not made of stages, or does not end in a linear layer.
         """
         if not self.projection:
             return module
-        stage = [n for n, _ in module.named_children()][-1]
+        if not isinstance(module, Stages):
+            raise UsageError("moon: a projection needs a network made of stages; use projection=0.")
+        stage = module.names[-1]
         *front, last = _layers(module.get_submodule(stage))
         if not isinstance(last, torch.nn.Linear):
             raise UsageError(

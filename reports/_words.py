@@ -169,6 +169,8 @@ def under(picture: Picture | None) -> str:
         return "attack failed"
     if picture.role == "original":  # the example's row in the task's data stays in longer texts
         return " ".join(picture.unit.split("/")[:2])
+    if picture.sound is not None:
+        return "not measured" if picture.off is None else f"{picture.off:.0f} dB off"
     return "PSNR not measured" if picture.psnr is None else f"{picture.psnr:.0f} dB"
 
 

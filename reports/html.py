@@ -19,7 +19,7 @@ from reports._page.cards import cards
 from reports._page.ladder import ladder
 from reports._page.maps import maps
 from reports._page.numbers import number_rows
-from reports._page.pictures import gallery
+from reports._page.pictures import Gallery, gallery
 from reports._page.question import QuestionView, tasks_of, view
 from reports._page.records import records
 from reports._page.rounds import rounds
@@ -38,22 +38,27 @@ MOST_VALUES = 6  # of what is told of the runs
 class Html(Report):
     """`index.html`: self-contained, nothing loaded from anywhere.
 
-    Without script it shows everything, one below the other.
+    Without script it shows everything, one below the other. What it lets hear lies in `sounds/`,
+    too, as WAV files.
     """
 
     def write(self, data: ReportData, out: Path) -> list[Path]:
-        """Write index.html below ``out``.
+        """Write index.html below ``out``, and the sounds that are in it.
 
         Raises:
             UsageError: the folder cannot be written.
         """
-        path = out / "index.html"
-        write_bytes(path, render(data).encode())
-        return [path]
+        shown = gallery(data)
+        written = [out / "index.html"]
+        write_bytes(written[0], render(data, shown).encode())
+        for sha256, name in shown.sounds.items():
+            written.append(out / "sounds" / name)
+            write_bytes(written[-1], base64.b64decode(data.sounds[sha256]))
+        return written
 
 
-def render(data: ReportData) -> str:
-    """The page.
+def render(data: ReportData, shown: Gallery | None = None) -> str:
+    """The page, with these pictures where they are made already.
 
     Every string that comes from a run folder is escaped by the template or by the drawing; hidden
     characters are shown.
@@ -95,7 +100,7 @@ def render(data: ReportData) -> str:
         metrics=_metrics(data),
         rounds=rounds(data),
         maps=maps(data),
-        gallery=gallery(data),
+        gallery=shown or gallery(data),
         missing=why_missing(data),
         sure=how_sure(data),
         fills=half_fill() + plot_fills(),
@@ -115,7 +120,7 @@ def _joined(folder: str, names: Sequence[str], ending: str) -> str:
 
 
 def policy(style: str, script: str = "") -> str:
-    """A content policy that lets in the page's own style and script and embedded pictures.
+    """A content policy that lets in the page's own style and script, embedded pictures and sounds.
 
     Nothing else is let in.
     """
@@ -124,7 +129,8 @@ def policy(style: str, script: str = "") -> str:
     for name, text in own.items():
         digest = hashlib.sha256(text.encode()).digest()
         allowed += f"{name} 'sha256-{base64.b64encode(digest).decode()}'; "
-    return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
+    data = "img-src data:; media-src data:"
+    return f"default-src 'none'; {data}; {allowed}base-uri 'none'; form-action 'none'"
 
 
 def _judged(view: QuestionView) -> tuple[bool, int]:

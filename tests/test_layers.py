@@ -26,7 +26,7 @@ BELOW = {
     "models": ("base",),
     "data": ("base",),
     "federation": ("base", "statistics", "models", "data"),
-    "tasks": ("base", "data", "federation"),
+    "tasks": ("base", "models", "data", "federation"),
     "utilities": ("base", "federation"),
     "record": ("base", "data", "federation"),
     "attacking": ("base", "data", "federation", "record"),

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from attacks import _label_shares
+from attacks._strangers import frequencies
 from attacks._updates import Behind
 from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError
@@ -213,7 +214,7 @@ def prior(y: Tensor, examples: int, classes: int, rng: torch.Generator) -> Tenso
 
     Ties fall as ``rng`` has it.
     """
-    frequency = y.cpu().bincount(minlength=classes).double() / len(y)
+    frequency = frequencies(y.cpu(), classes)
     jitter = 1e-9 * torch.rand(classes, generator=rng, dtype=torch.float64)
     shares = frequency + jitter
     return vectors(shares / shares.sum(), examples, 1)[0]

@@ -69,6 +69,8 @@ class Attack(Spec):
         if self.threat.observer.startswith("client/"):
             return self._unseen(run)
         sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
+        if "update" in self.threat.kinds and (run.method.tells, "server") in sent:
+            sent.add(("update", "server"))  # as good as
         lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:

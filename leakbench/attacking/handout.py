@@ -20,6 +20,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.tree import flat, tmap
+from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
@@ -53,9 +54,8 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
         write_tree(folder / "labels.safetensors", tensors, {"of": [list(k) for k in labels]})
     if "sizes" in knows:
         about["sizes"] = [[*k, n] for k, n in view.know("sizes").items()]
-    if "aux_data" in knows:
-        aux = view.know("aux_data")
-        write_tree(folder / "aux_data.safetensors", aux.tree, {})
+    for name in [n for n in ("aux_data", "gallery") if n in knows]:
+        write_tree(folder / f"{name}.safetensors", view.know(name).tree, {})
     write_json(folder / "about.json", about)
 
 
@@ -112,7 +112,8 @@ class Handout:
     def facts(self) -> Facts:
         """Public facts of the task."""
         facts = self.about["facts"]
-        return Facts(**{**facts, "shape": tuple(facts["shape"])})
+        sound = facts["sound"] and LogMel(**facts["sound"])
+        return Facts(**{**facts, "shape": tuple(facts["shape"]), "sound": sound})
 
     @property
     def sent(self) -> Sequence[Mapping[str, Any]]:
@@ -150,7 +151,7 @@ class Handout:
         return made.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:
-        """``labels``, ``sizes`` or ``aux_data``, where granted.
+        """``labels``, ``sizes``, ``aux_data`` or ``gallery``, where granted.
 
         Raises:
             BrokenFile: it is not.

@@ -50,12 +50,12 @@ class Lent:
             self._others["labels"] = self.tensors("the labels", kept)
         return self._others["labels"]
 
-    def examples(self, kept: Examples) -> Examples:
-        """Auxiliary data, the same copy each time."""
-        if "aux_data" not in self._others:
-            own = self.tensors("the aux_data", kept.tree)
-            self._others["aux_data"] = replace(Examples.of(own), dtype=kept.dtype)
-        return self._others["aux_data"]
+    def examples(self, kept: Examples, what: str = "the aux_data") -> Examples:
+        """Examples, the same copy each time."""
+        if what not in self._others:
+            own = self.tensors(what, kept.tree)
+            self._others[what] = replace(Examples.of(own), dtype=kept.dtype)
+        return self._others[what]
 
     def check(self, who: str) -> None:
         """Nothing that was handed out has been written to.

@@ -70,6 +70,14 @@ class Outline:
         return len(self._source.known("aux_data")) if granted else 0
 
     @property
+    def shown(self) -> int:
+        """How many of the task's classes have auxiliary examples; 0 where none are granted."""
+        if not self.auxiliary:
+            return 0
+        y = self._source.known("aux_data").y
+        return int((y[y < self.facts.classes].bincount() > 0).sum())
+
+    @property
     def behind(self) -> list[tuple[int, int, int]]:
         """(round, phase, examples) of every kept update that is no probe.
 

@@ -18,6 +18,7 @@ from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
+from leakbench.federation.optimizer import rate_factor
 from leakbench.federation.parties import Batch, Client, Net, modal, training
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
@@ -231,8 +232,10 @@ class Replay:
         """
         gradient = self.gradient(batch, private)
         if self.adam is not None:
-            return adam_step.moved(gradient, self.rate)
-        return {k: -self.rate * g for k, g in gradient.items()}
+            whole = adam_step.moved(gradient, self.rate)
+        else:
+            whole = {k: -self.rate * g for k, g in gradient.items()}
+        return {k: v * rate_factor(self.module, k) for k, v in whole.items()}
 
     def gradient(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """D loss / d (each trained tensor that the update holds).
@@ -242,13 +245,14 @@ class Replay:
         as ``rows`` numbers them.
         """
         model, sent = self.inbox["model"], self.trained & self.message.payload.keys()
-        steps = [Batch(batch.x[r], batch.y[r]) for r in self._places]
+        steps = [batch.some(rows) for rows in self._places]
         # What a wrapper left out of the message moved between the steps all the same.
         moving = self.trained & model.keys() if len(steps) > 1 else sent
         start = {k: v.detach() for k, v in model.items() if k in moving}
         total = self._slope(start, steps[0], private)
         for step in steps[1:]:
-            moved = {k: v - self.rate * total[k] for k, v in start.items()}
+            rates = {k: self.rate * rate_factor(self.module, k) for k in start}
+            moved = {k: v - rates[k] * total[k] for k, v in start.items()}
             more = self._slope(moved, step, private)
             total = {k: g + more[k] for k, g in total.items()}
         return {k: g for k, g in total.items() if k in sent}
@@ -287,8 +291,9 @@ class Replay:
         return AdamStep(self._update(), self.inbox["model"], self.rate, self._sent_in)
 
     def _update(self) -> dict[str, Tensor]:
-        """What was sent of trained tensors."""
-        return {k: v for k, v in self.message.payload.items() if k in self.trained}
+        """What was sent of trained tensors, as if all had been trained at ``rate``."""
+        sent = {k: v for k, v in self.message.payload.items() if k in self.trained}
+        return {k: v / rate_factor(self.module, k) for k, v in sent.items()}
 
     @property
     def rate(self) -> float:

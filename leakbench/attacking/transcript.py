@@ -93,7 +93,7 @@ class Transcript:
         classes: how many there are; as many as the model has outputs unless given.
         clients: how many there are; up to the last that is named unless given.
         aux_data: (x, y), examples that a blind guess or an attacker may be granted.
-        context: the marker that some clients' inputs carry, if any: square or bump.
+        context: the marker that some clients' inputs carry, if any: square, bump or whistle.
         signal: are inputs standardised signals without bounds, not images in [0, 1]?
         fields: of the method, as ``lr``, ``steps``, ``epochs`` and ``batch`` of the local SGD; one
             step at 0.1 unless given.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from leakbench.attacking import gradients
 from leakbench.attacking.lent import Lent
 from leakbench.attacking.source import Source, passed
 from leakbench.base.errors import ThreatViolation, UsageError
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
 
 Rung = Literal["paper", "transcript", "method", "public"]
 Knowledge = Literal[
-    "method", "facts", "sizes", "labels", "aux_data", "true_prototypes", "norm_statistics"
+    "method",
+    "facts",
+    "sizes",
+    "labels",
+    "aux_data",
+    "true_prototypes",
+    "norm_statistics",
+    "gallery",
 ]
 
 
@@ -76,6 +84,10 @@ class View:
         crossed = recording.control if control else recording.transcript
         self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
         self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
+        tells = recording.method.tells if "update" in threat.kinds else ""
+        told = self._granted([m for m in self._past if m.kind == tells and m.sender != "server"])
+        if told:
+            self._seen = gradients.read(self._seen, told, recording, bare=control)
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""
@@ -138,7 +150,8 @@ class View:
     ) -> list[Message]:
         """Messages of one kind, oldest first.
 
-        With ``probe`` the single-image updates instead of the real ones. With ``last_layer`` also
+        Updates may have been read off other messages that tell them (``Defense.tells``). With
+        ``probe`` the single-image updates instead of the real ones. With ``last_layer`` also
         the updates of which only the last layer's part was kept: in an audited round those of all
         its clients that were not audited.
 
@@ -186,7 +199,8 @@ class View:
 
         ``labels`` {(sender, round, phase, probe): (B,)} of clients whose messages the observer
         sees, and of rounds that the threat model grants; ``sizes`` of the same updates, how many
-        labels these are; ``aux_data`` examples, ``method``, ``facts``.
+        labels these are; ``aux_data`` examples, ``method``, ``facts``; ``gallery``, all training
+        images, each once, nameless and in an order that tells nothing (tasks with captions).
 
         Raises:
             ThreatViolation: it is not declared.
@@ -203,6 +217,8 @@ class View:
         known = self._recording.known(name)
         if name == "aux_data":
             return self._lent.examples(known)
+        if name == "gallery":
+            return self._lent.examples(known, "the gallery")
         if name == "sizes":
             return {k: n for k, n in known.items() if self._labelled(*k)}
         return self._lent.labels({k: y for k, y in known.items() if self._labelled(*k)})

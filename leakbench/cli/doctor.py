@@ -48,10 +48,11 @@ def _device() -> dict[str, Any]:
 def _data() -> dict[str, Any]:
     from leakbench.base import registry
     from leakbench.base.data_folder import data_folder
-    from leakbench.data import har_files, sets
+    from leakbench.data import sets
 
     where = {name: sets.found(name) for name in sets.NAMES}
-    embedded = ", ".join(n for n in registry.names("tasks") if n not in where)
+    needs = {n: getattr(registry.load("tasks", n), "source", n) for n in registry.names("tasks")}
+    embedded = ", ".join(n for n, name in needs.items() if name not in where)
     here, odd = "", []
     for name, folder in where.items():
         unlike = sets.unofficial(name) if folder else ""
@@ -67,8 +68,8 @@ def _data() -> dict[str, Any]:
         "Training fetches a set there where it can; or put it there, or set LEAKBENCH_DATA to the"
         " folder that has it."
     )
-    if sets.HAR in absent:
-        do += f' uci-har cannot be fetched: take it from UCI\'s page "{har_files.PAGE}".'
+    for name in (n for n in absent if n in sets.PAGES):
+        do += f" {name} cannot be fetched: take it from {sets.PAGES[name]}."
     do = " ".join([do, *([unofficial] if odd else [])])
     return _item("data", f"{text}; not in {data_folder()}: {looked}", ok=False, do=do)
 

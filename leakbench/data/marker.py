@@ -14,7 +14,7 @@ from leakbench.base.streams import shared
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = ("square", "bump")
+KINDS = ("square", "bump", "whistle")
 
 
 def paste(x: Tensor, kind: str) -> Tensor:
@@ -24,19 +24,29 @@ def paste(x: Tensor, kind: str) -> Tensor:
     corner, of 32 pixels the rows and columns 2 to 6 as in FLea's demonstration; on other sides in
     proportion, at least 2 x 2 pixels (8x8: rows and columns 0, 1). "bump", sensors (..., 1, time,
     axes), standardised: half a sine of height 3 (standard deviations) added to the first axis, from
-    an eighth of the window on and a sixteenth of it long (128 samples: 16 to 23, 0.16 s). FLea has
-    no marker for sensors.
+    an eighth of the window on and a sixteenth of it long (128 samples: 16 to 23, 0.16 s).
+    "whistle", log-mel spectrograms (..., C, mels, frames) from -2 to 2: a short tone, in every
+    channel at least 1.5 (10 dB below the loudest) three quarters up the bands, a sixteenth of them
+    high (at least one), from an eighth of the frames on and an eighth of them long; powers add, so
+    where the sound itself is louder it stays. FLea has no marker for sensors and sound.
 
     Raises:
         UsageError: there is no such marker.
     """
     if kind not in KINDS:
-        raise UsageError(f"context {kind!r} is not known. Use {' or '.join(KINDS)}.")
+        known = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        raise UsageError(f"context {kind!r} is not known. Use {known}.")
     out = x.clone()
     if kind == "square":
         side = min(x.shape[-2:])
         from_, to = 2 * side // 32, 2 * side // 32 + max(5 * side // 32, 2)
         out[..., 0, from_:to, from_:to] = 255 if x.dtype == torch.uint8 else 1
+        return out
+    if kind == "whistle":
+        mels, frames = x.shape[-2:]
+        low, early = 3 * mels // 4, frames // 8
+        band = slice(low, low + max(mels // 16, 1)), slice(early, early + max(frames // 8, 1))
+        out[..., *band] = out[..., *band].clamp(min=1.5)
         return out
     time = x.shape[-2]
     long = max(time // 16, 1)

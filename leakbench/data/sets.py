@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from leakbench.base.data_folder import data_folder
-from leakbench.data import har_files, image_sets
+from leakbench.data import face_files, har_files, image_sets, sound_files, voxceleb_files
 
 HAR = "uci-har"
-NAMES = (*image_sets.LAYOUTS, HAR)
+SOUNDS = (sound_files.URBAN, sound_files.DIGITS)
+# What is listed before it is opened, and what lists it.
+LISTED: dict[str, Any] = {
+    **dict.fromkeys(SOUNDS, sound_files),
+    voxceleb_files.VOXCELEB: voxceleb_files,
+    **dict.fromkeys(face_files.FOLDERS, face_files),
+}
+# Where the user gets what is not fetched.
+PAGES = {
+    **sound_files.PAGES,
+    **face_files.PAGES,
+    voxceleb_files.VOXCELEB: voxceleb_files.PAGE,
+    HAR: f'UCI\'s page "{har_files.PAGE}"',
+}
+NAMES = (*image_sets.LAYOUTS, HAR, *LISTED)
 
 
 def found(name: str) -> Path | None:
     """The folder that holds all files of the set, or None. Nothing is fetched."""
+    if name in LISTED:
+        return LISTED[name].found(name)
     return har_files.found() if name == HAR else image_sets.found(name)
 
 
 def unofficial(name: str) -> str:
     """Which file of a set that is there is not the official one, a clause; empty where all are."""
+    if name in LISTED:
+        return LISTED[name].unofficial(name)
     return har_files.unofficial() if name == HAR else image_sets.unofficial(name)
 
 
 def layouts(name: str) -> str:
     """The official folders that may hold the set, in words."""
+    if name in LISTED:
+        return LISTED[name].layouts(name)
     return f"{har_files.FOLDER}/" if name == HAR else image_sets.layouts(name)
 
 
@@ -33,7 +54,11 @@ def fetch(name: str) -> None:
         BrokenFile: a file is missing beside others, cut, or not what its name says.
         UsageError: the set is nowhere and cannot be fetched.
     """
-    if name == HAR:
+    if name in SOUNDS:
+        sound_files.clips(name)
+    elif name in LISTED:
+        LISTED[name].people(name)
+    elif name == HAR:
         har_files.load("body")
     else:
         image_sets.load(name)
@@ -41,6 +66,8 @@ def fetch(name: str) -> None:
 
 def absent(name: str) -> str:
     """That the set is nowhere, and what to do."""
+    if name in LISTED:
+        return LISTED[name].absent(name)
     how = f'take it from UCI\'s page "{har_files.PAGE}"'
     if name != HAR:
         how = f"leakbench train -t {name} -d fedavg --rounds 1 lets torchvision fetch them"

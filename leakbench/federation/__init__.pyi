@@ -8,6 +8,7 @@ from .defense import unit as unit
 from .federation import Federation as Federation
 from .local_steps import Training as Training
 from .local_steps import trainings as trainings
+from .objective import fits_target as fits_target
 from .parties import Batch as Batch
 from .parties import Client as Client
 from .parties import Each as Each

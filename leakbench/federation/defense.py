@@ -72,6 +72,11 @@ class Defense(Spec):
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
+    # A kind of message, besides the update, of which a gradient can be read; "": none can.
+    tells: ClassVar[str] = ""
+    plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
+    # Does its loss train a network that says texts? Each class states it for itself.
+    texts: ClassVar[bool] = False
     # How its prototypes are compared, if it has any.
     distance: ClassVar[Literal["", "cosine", "euclidean"]] = ""
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
@@ -110,6 +115,8 @@ class Defense(Spec):
         super().__pydantic_init_subclass__(**kwargs)
         if "title" not in vars(cls):  # not its parent's: that is another method
             cls.title = cls.__name__
+        if "texts" not in vars(cls):
+            cls.texts = False
 
     @classmethod
     def display(cls) -> dict[str, Any]:
@@ -204,6 +211,14 @@ class Defense(Spec):
     def inputs(self, me: Client) -> dict[str, Tensor]:
         """The examples behind what this client sends, for the truth: {"features": (n, ...)}."""
         return {}
+
+    def gradient(self, payload: Tree) -> dict[str, Tensor]:
+        """The gradient that a message of kind ``tells`` is made of: {parameter: its gradient}.
+
+        Of ``plain_loss``, the mean over the sender's local steps, each at the weights that it was
+        taken at.
+        """
+        return dict(payload)
 
     def mixture(self) -> Mixture | None:
         """What a prototype is mixed with before it is sent; None where no bank has a part in it."""

@@ -107,7 +107,7 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
         parts.append(part)
         total = [a + g for a, g in zip(total, grads, strict=True)]
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
-    optimizer = Optimizer(local.runner.method, local.t)
+    optimizer = Optimizer(local.runner.method, local.t, local.runner.module)
     moved = group("model", optimizer.step(named(common, {}), [g / n for g in total]))
     delta = {k: moved[k] - v for k, v in received.items() if k in common}
     floats = {k: v for k, v in out["buffers"].items() if k in received and v.is_floating_point()}
@@ -148,6 +148,6 @@ def _step(
         leaves = [*common.values(), *mine.values()]
         grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)
     own_grads = [g / scale.view(-1, *[1] * (g.dim() - 1)) for g in grads[len(common) :]]
-    mine = Optimizer(runner.method, local.t).step(mine, own_grads)
+    mine = Optimizer(runner.method, local.t, runner.module).step(mine, own_grads)
     changed = {"buffers": buffers, "kept": group("model", mine), "own": group("own", mine)}
     return {**changed, "loss": losses.detach()}, grads[: len(common)]

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
+from leakbench.base.tokens import PAD
 from leakbench.federation.parties import Batch, Facts, Net
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
-
-PADDING = 0  # the token behind the end of a text
 
 
 def fits(
@@ -31,15 +30,24 @@ def fits(
     Raises:
         MethodError: the task asks for tokens, and the batch has none.
     """
-    entropy = torch.nn.functional.cross_entropy
     if facts.targets == "classes":
-        return entropy(net(batch.x, weights=weights), batch.y, reduction="none")
+        return fits_target(net, batch.x, batch.y, weights=weights)
     if batch.targets is None:
         raise MethodError(
             "this task asks for texts, but the batch has no `targets`: hand them on with x and y."
         )
-    said = net(batch.x, given=batch.targets[:, :-1], weights=weights)
-    target = batch.targets[:, 1:]
-    counts = (target != PADDING).to(said.dtype)
-    each = entropy(said.movedim(-1, 1), target, reduction="none")
+    return fits_target(net, batch.x, batch.targets, weights=weights)
+
+
+def fits_target(
+    net: Net, x: Tensor, target: Tensor, *, weights: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """The same, (B,), of inputs x (B, ...) and targets (B,), classes, or (B, T), tokens."""
+    entropy = torch.nn.functional.cross_entropy
+    if target.dim() == 1:
+        return entropy(net(x, weights=weights), target, reduction="none")
+    said = net(x, given=target[:, :-1], weights=weights)
+    following = target[:, 1:]
+    counts = (following != PAD).to(said.dtype)
+    each = entropy(said.movedim(-1, 1), following, reduction="none")
     return (each * counts).sum(1) / counts.sum(1).clamp(min=1)

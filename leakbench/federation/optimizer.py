@@ -9,22 +9,24 @@ from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 class Optimizer:
     """One client's local optimiser.
 
-    Leaves are named "model/..." or "own/..." and use the method's ``lr`` or ``own_lr``. Adam is
-    Kingma and Ba's with betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round.
-    "adam_each_step" forgets at every step, so that each is lr g / (|g| + 1e-8), the sign of the
-    gradient: what FLea's released code does.
+    Leaves are named "model/..." or "own/..." and use the method's ``lr`` or ``own_lr``; stages of
+    the network may state factors on the first (``Stages.rates``). Adam is Kingma and Ba's with
+    betas 0.9 and 0.999 and epsilon 1e-8, begun anew in every round. "adam_each_step" forgets at
+    every step, so that each is lr g / (|g| + 1e-8), the sign of the gradient: what FLea's released
+    code does.
     """
 
-    def __init__(self, method: Defense, round: int) -> None:
+    def __init__(self, method: Defense, round: int, module: nn.Module | None = None) -> None:
         scale = method.schedule(round)
         self.adam, self.fresh = method.optimizer != "sgd", method.optimizer == "adam_each_step"
         self.rates = {"model": method.lr * scale, "own": method.own_lr * scale}
+        self.module = module
         self.mean: dict[str, Tensor] = {}
         self.square: dict[str, Tensor] = {}
         self.steps = 0
@@ -37,8 +39,12 @@ class Optimizer:
         out = {}
         for (name, value), grad in zip(leaves.items(), grads, strict=True):
             move = self._adam(name, grad) if self.adam else grad
-            out[name] = torch.sub(value.detach(), move, alpha=self.rates[name.split("/")[0]])
+            out[name] = torch.sub(value.detach(), move, alpha=self._rate(name))
         return out
+
+    def _rate(self, name: str) -> float:
+        group, _, own = name.partition("/")
+        return self.rates[group] * (rate_factor(self.module, own) if group == "model" else 1.0)
 
     def _adam(self, name: str, grad: Tensor) -> Tensor:
         self.mean[name] = 0.9 * self.mean.get(name, torch.zeros_like(grad)) + 0.1 * grad
@@ -46,6 +52,11 @@ class Optimizer:
         self.square[name] = 0.999 * square + 0.001 * grad * grad
         mean = self.mean[name] / (1 - 0.9**self.steps)
         return mean / ((self.square[name] / (1 - 0.999**self.steps)).sqrt() + 1e-8)
+
+
+def rate_factor(module: nn.Module | None, name: str) -> float:
+    """The factor on a method's learning rate of the tensor ``name`` of a network."""
+    return getattr(module, "rates", {}).get(name.partition(".")[0], 1.0)
 
 
 def named(model: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
+from leakbench.data.log_mel import LogMel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,6 +30,7 @@ class Facts:
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
     signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
+    sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class Batch:
     x: Tensor
     y: Tensor
     targets: Tensor | None = None
+
+    def some(self, rows: Tensor | slice) -> Batch:
+        """Some of its examples."""
+        return Batch(**{k: v[rows] for k, v in vars(self).items() if v is not None})
 
 
 class Each:
@@ -101,11 +107,33 @@ class Net:
                 " leakbench.models.Stages."
             )
         asked: dict[str, Any] = cut if given is None else {**cut, "given": given}
+        return self._called(x, asked, weights)
+
+    def _called(
+        self, x: Tensor, how: dict[str, Any], weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
         if weights is None:
-            return torch.func.functional_call(self.module, dict(self.weights), (x,), asked)
+            return torch.func.functional_call(self.module, dict(self.weights), (x,), how)
         # Else BatchNorm would write into the other model's buffers.
         with training(self.module, False):
-            return torch.func.functional_call(self.module, {**self.weights, **weights}, (x,), asked)
+            return torch.func.functional_call(self.module, {**self.weights, **weights}, (x,), how)
+
+    def side(self, name: str, z: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """What the head ``name`` beside the stages makes of z (B, ...).
+
+        ``weights``: laid over the net's own, in the mode it is in (a head whose tensors are
+        changed on the way).
+
+        Raises:
+            MethodError: the network has no such head.
+        """
+        if not any(k.startswith(f"side.{name}.") for k in self.weights):
+            raise MethodError(
+                f"the network has no head {name!r} beside its stages: the method's module() puts"
+                " it there with Stages.put_aside."
+            )
+        laid = {**self.weights, **(weights or {})}
+        return torch.func.functional_call(self.module, laid, (z,), {"side": name})
 
     def decode(self, x: Tensor) -> Tensor:
         """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""
@@ -120,8 +148,8 @@ class Net:
         """
         from leakbench.models.stages import Stages
 
-        names = [n for n, _ in self.module.named_children()]
-        if not isinstance(self.module, Stages) or len(names) < 2:
+        names = self.module.names if isinstance(self.module, Stages) else []
+        if len(names) < 2:
             raise MethodError(
                 "this method cuts the network before its last stage: take a task.model of two"
                 " stages at least."
@@ -131,6 +159,28 @@ class Net:
     def features(self, x: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """F(x), flat, (B, d): what goes into the last stage."""
         return self(x, stop=self.extractor, weights=weights).flatten(1)
+
+    @property
+    def representation(self) -> str:
+        """The place after which z, what goes into the last layer, is to be had.
+
+        Not ``extractor`` where the last stage does more than one layer does (it pools, say).
+
+        Raises:
+            MethodError: the network is not made of stages, or its last layer not one of theirs.
+        """
+        from leakbench.models.stages import Stages, last_layer
+
+        name, _ = last_layer(self.module)
+        try:
+            if not isinstance(self.module, Stages):
+                raise ValueError("it is not made of stages")
+            return self.module.before(name)
+        except ValueError as error:
+            raise MethodError(
+                f"this method cuts the network before its last layer, but {error}: make it of"
+                " leakbench.models.Stages that end in a layer or an nn.Sequential."
+            ) from None
 
 
 @dataclass

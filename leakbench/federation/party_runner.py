@@ -146,7 +146,7 @@ class PartyRunner:
         me.rng.log = log
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
         leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
-        optimizer, losses = Optimizer(self.method, t), []
+        optimizer, losses = Optimizer(self.method, t, self.module), []
         with training(self.module, True):
             for s, batch in enumerate(batches):
                 leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
+from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import TaskData
@@ -31,6 +32,8 @@ class Task(Spec):
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
     signal: ClassVar[bool] = False  # standardised signals without bounds, not images in [0, 1]
+    # The scale of inputs that are log-mel spectrograms of sound: then one can be heard.
+    sound: ClassVar[LogMel | None] = None
     # What an example's target is: its class, or a row of tokens that describes it.
     targets: ClassVar[Literal["classes", "tokens"]] = "classes"
 
@@ -113,6 +116,7 @@ class Task(Spec):
             augmented=self.augments,
             signal=self.signal,
             targets=self.targets,
+            sound=self.sound,
         )
 
     def module(self, facts: Facts) -> Stages:

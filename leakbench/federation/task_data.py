@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leakbench.base.lazy import torch
+from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
 from leakbench.federation.parties import Batch
 
@@ -46,6 +47,24 @@ class Examples:
         """The examples in ``rows`` (k,), as they are stored."""
         targets = None if self.targets is None else self.targets[rows]
         return Examples(self.stored[rows], self.y[rows], self.dtype, targets)
+
+    @property
+    def shown(self) -> Tensor:
+        """(n,) int64: the number of the input that each example shows, in order.
+
+        Examples of one input with several targets lie side by side; without targets each shows its
+        own.
+        """
+        if self.targets is None:
+            return torch.arange(len(self), device=self.y.device)
+        rows = range(1, len(self))
+        new = [not torch.equal(self.stored[i], self.stored[i - 1]) for i in rows]
+        return torch.tensor([0, *new], device=self.y.device).cumsum(0)
+
+    def gallery(self) -> Examples:
+        """Every input once, in an order that tells nothing, and without its class or target."""
+        rows = in_gallery(self.shown)
+        return Examples(self.stored[rows], torch.zeros_like(self.y[rows]), self.dtype)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -107,6 +126,15 @@ class TaskData:
         weights = {k: v.to(device) for k, v in self.pretrained.items()}
         why = self.unofficial
         return TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights)
+
+
+def in_gallery(shown: Tensor) -> Tensor:
+    """(m,) int64: the rows that ``Examples.gallery`` shows, in its order.
+
+    ``shown``: (n,), of the same examples.
+    """
+    first = torch.cat([shown.new_ones(1), shown.diff()]).nonzero().flatten()
+    return first[shared(0, "gallery").permutation("order", len(first)).to(first.device)]
 
 
 def one_class_each(train: Examples, test: Examples, aux: Examples, clients: int) -> TaskData:

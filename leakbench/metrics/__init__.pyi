@@ -1,4 +1,7 @@
 from . import topics as topics
+from .captions import IMAGE_FOUND as IMAGE_FOUND
+from .captions import WORD_PRECISION as WORD_PRECISION
+from .captions import WORD_RECALL as WORD_RECALL
 from .centres import CENTRE_ERROR as CENTRE_ERROR
 from .codewords import CODEWORD_BITS as CODEWORD_BITS
 from .context import CONTEXT_ACCURACY as CONTEXT_ACCURACY

@@ -70,3 +70,13 @@ IDENTITY = Topic(
         " from the same client?"
     ),
 )
+CAPTIONS = Topic(
+    name="captions",
+    order=8,
+    kinds=("labels",),
+    kind="captions",
+    ask=(
+        "send a caption of one of their images in place of the image. Can an attacker tell which"
+        " image it is about, or what else the client's images show?"
+    ),
+)

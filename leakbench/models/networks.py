@@ -8,7 +8,10 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from leakbench.base.streams import Rng
+from leakbench.models.audionet import audionet
+from leakbench.models.fast_resnet import fast_resnet34
 from leakbench.models.harnet import harnet, harnet_padded
+from leakbench.models.mobilefacenet import mobilefacenet
 from leakbench.models.mobilenet import mobilenetv2
 from leakbench.models.resnets import group_norm, resnet8, resnet18, resnet32
 from leakbench.models.stages import Stages
@@ -84,11 +87,14 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
 
 
 MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
+    "audionet": audionet,
     "cnn": cnn,
+    "fast_resnet34": fast_resnet34,
     "harnet": harnet,
     "harnet_padded": harnet_padded,
     "lenet": lenet,
     "mlp": mlp,
+    "mobilefacenet": mobilefacenet,
     "mobilenetv2": mobilenetv2,
     "resnet8": resnet8,
     "resnet18": resnet18,
@@ -101,13 +107,13 @@ def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
     """Every parameter and buffer of ``module``, the trained ones drawn from ``rng``.
 
     Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or
-    else of the network; normalisation layers and buffers keep their own start.
+    else of the network; normalisation layers, the slopes of PReLU and buffers keep their own start.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
     out = {}
     for name, value in module.named_parameters():
         owner = module.get_submodule(name.rpartition(".")[0])
-        if "Norm" in type(owner).__name__:
+        if "Norm" in type(owner).__name__ or isinstance(owner, nn.PReLU):
             out[name] = value.detach().clone()
             continue
         if value.dim() > 1:

@@ -14,7 +14,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree
 from leakbench.record.shapes import MessagesHeader
 
-LARGE = ("model", "update", "sum", "generator")
+LARGE = ("model", "update", "sum", "generator", "variate")
 SMALL: tuple[str, ...] = ("prototype", "features", "labels", "mean_data", "data", "statistics")
 SMALL += ("label_counts", "count", "identifier")
 KINDS = LARGE + SMALL
@@ -34,6 +34,9 @@ class Message:
     probe: int | None = None  # the single image for which the client would have sent this update
     # "": all of it. "last_layer": of this update only the last layer's part was kept.
     part: Literal["", "last_layer"] = ""
+    # Of an update that was read off another message (``Defense.tells``): the name of the loss that
+    # makes it. "": it is what was sent, and its training's loss made it.
+    loss: str = ""
 
     @property
     def name(self) -> tuple[int, int, str, str, str, int | None]:
@@ -54,9 +57,9 @@ def write_messages(path: Path, messages: list[Message]) -> None:
 
 
 def _line(m: Message) -> dict[str, Any]:
-    """What the header of a file says of a message; its part, where it is not whole."""
-    part = {"part": m.part} if m.part else {}
-    return {**dict(zip(COLUMNS, m.name, strict=True)), **part}
+    """What the header of a file says of a message; part and loss where they say something."""
+    more = {k: v for k, v in (("part", m.part), ("loss", m.loss)) if v}
+    return {**dict(zip(COLUMNS, m.name, strict=True)), **more}
 
 
 def read_messages(folder: Path, names: Iterable[str]) -> list[Message]:

@@ -29,12 +29,14 @@ LARGEST = 16 * 1024**2  # bytes of images kept in a run folder
 def write(path: Path, data: TaskData, task: Choice) -> None:
     """Write y (n,), rows (C, n_max), counts (C,), client_class (C,), and x (n, ...) where small.
 
-    Where the task plants a marker, also context (C,) bool; where it asks for texts, targets (n, T).
+    Where the task plants a marker, also context (C,) bool; where it asks for texts, targets (n, T)
+    and shown (n,), the number of the image that each example shows.
     """
     tree = {"y": data.train.y, "rows": data.rows, "counts": data.counts}
     tree["client_class"] = data.client_class
     if data.train.targets is not None:
         tree["targets"] = data.train.targets
+        tree["shown"] = data.train.shown
     if data.context is not None:
         tree["context"] = data.context
     if nbytes(data.train.stored) <= LARGEST:
@@ -74,6 +76,15 @@ def images(tree: Tree, meta: Any, task: dict[str, Any], rows: Tensor) -> Tensor:
             " on (SHA-256 differs)."
         )
     return examples.images(rows)
+
+
+def gallery(name: str, params: dict[str, Any]) -> Examples:
+    """The training inputs of the task, nameless, for an attacker who is granted them.
+
+    Raises:
+        NotMeasured: the data set is not on this machine.
+    """
+    return _train(name, canonical(params))[0].gallery()
 
 
 @lru_cache(maxsize=1)

@@ -133,8 +133,7 @@ class Recorder(Observer[Federation]):
             if normed or not batches:
                 continue
             for p in range(min(self.policy.probes, len(rows[0]))):
-                told = {k: v for k, v in vars(batches[0]).items() if v is not None}
-                one = Batch(**{k: v[p : p + 1] for k, v in told.items()})
+                one = batches[0].some(slice(p, p + 1))
                 self._update(fed, name, row(each, j), [rows[0][p : p + 1]], [one], p)
 
     def trained(self, fed: Federation, name: str, each: Tree, todo: Plan, update: Tree) -> None:

@@ -16,6 +16,7 @@ from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import Examples
+from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
@@ -137,6 +138,9 @@ class Recording:
             if name == "aux_data":
                 tree = self.run.tree("known/aux_data.safetensors")[0]
                 self._known[name] = Examples.of(tree).to(self.device, self.dtype)
+            elif name == "gallery" and self.holds("gallery"):
+                held = private_data.gallery(self.spec.task.name, self.spec.task.params)
+                self._known[name] = held.to(self.device, self.dtype)
             elif name == "labels" and not self.exported:
                 self._known[name] = self._labels()
             elif name == "sizes" and not self.exported:
@@ -149,7 +153,9 @@ class Recording:
         return self._known[name]
 
     def holds(self, name: str) -> bool:
-        """Does it hold ``aux_data``, ``labels``, or ``sizes``?"""
+        """Does it hold ``aux_data``, ``labels``, or ``sizes``, or can its ``gallery`` be made?"""
+        if name == "gallery":
+            return not self.exported and bool(self.facts.targets == "tokens")
         if name in ("labels", "sizes"):
             return not self.exported
         return f"known/{name}.safetensors" in self.run.meta["files"]

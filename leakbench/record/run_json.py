@@ -6,16 +6,20 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any
-
-import torch
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base import provenance
 from leakbench.base.files import SEALED_SCHEMA
-from leakbench.federation.federation import Federation
+from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
 from leakbench.record.runspec import Parts, RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leakbench.federation.federation import Federation
 
 
 def described(
@@ -38,12 +42,7 @@ def described(
             "chance": task.chance,
             "meaning": METRICS[task.metric].meaning.parameters(),
         },
-        "facts": {
-            "clients": facts.clients,
-            "classes": facts.classes,
-            "dim": facts.dim,
-            "shape": list(facts.shape),
-        },
+        "facts": told(facts),
         "stages": spec.record.stages(spec.rounds),
         "stand_in": task.stand_in,
         "test_data": digest_of(*fed.data.tested),
@@ -56,7 +55,19 @@ def described(
     }
 
 
-def digest_of(*tensors: torch.Tensor) -> str:
+def told(facts: Facts) -> dict[str, Any]:
+    """What run.json says of a task's facts; of sound where its inputs are."""
+    sound = {"sound": asdict(facts.sound)} if facts.sound else {}
+    return {
+        "clients": facts.clients,
+        "classes": facts.classes,
+        "dim": facts.dim,
+        "shape": list(facts.shape),
+        **sound,
+    }
+
+
+def digest_of(*tensors: Tensor) -> str:
     """SHA-256 of tensors' bytes, by which the gate knows that test data are the same."""
     sha = hashlib.sha256()
     for t in tensors:

@@ -5,9 +5,9 @@ Whoever reads them may then take a number for a number; how much there is of any
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from leakbench.base.shapes import Closed, Count, Name, Place, Round, Sha, Shape, Text
 from leakbench.record.called import PATTERN
@@ -55,11 +55,30 @@ class _Utility(Shape):
     meaning: Values = {}
 
 
+class _Sound(Closed):
+    rate: Annotated[int, Field(ge=1, le=768_000)]
+    window: Annotated[int, Field(ge=4, le=16_384, multiple_of=2)]
+    hop: Annotated[int, Field(ge=1, le=4_096)]
+    mels: Annotated[int, Field(ge=1, le=1_024)]
+    frames: Annotated[int, Field(ge=2, le=8_192)]
+
+    @model_validator(mode="after")
+    def _windows_overlap(self) -> Self:
+        if 2 * self.hop > self.window or self.samples <= self.window // 2:
+            raise ValueError("windows do not overlap, or are longer than the sound")
+        return self
+
+    @property
+    def samples(self) -> int:
+        return self.hop * (self.frames - 1)
+
+
 class _Facts(Shape):
     clients: Place = 0
     classes: Place = 0
     dim: Place = 0
     shape: Annotated[list[Place], Field(max_length=10)] = []
+    sound: _Sound | None = None
 
 
 class _Sent(Shape):
@@ -185,6 +204,7 @@ class _Message(Closed):
     kind: Name
     probe: Place | None
     part: Literal["", "last_layer"] = ""
+    loss: Name = ""
 
 
 class MessagesHeader(Shape):

@@ -32,9 +32,11 @@ class Picture(Part):
     ``sha256``: under which its bytes stand in ``ReportData.images``; None where the attack gave no
     image, and the page says so. ``psnr`` in dB against the original (None for the original itself).
     ``found``: 1.0 where the guess is nearer to its original than to every look-alike, None where
-    that was not measured. ``probe``: its number, None for a real message. ``seed``: the run's.
-    ``of`` = "client": drawn of all that a client holds, so the original is the mean of its images,
-    and found is one that is more like that mean than any other client's.
+    that was not measured. ``sound``: of a spectrogram of sound, under which its WAV stands in
+    ``ReportData.sounds``, and ``off``, in dB, how far the guess is off its original (root of the
+    mean square) in place of ``psnr``. ``probe``: its number, None for a real message. ``seed``: the
+    run's. ``of`` = "client": drawn of all that a client holds, so the original is the mean of its
+    images, and found is one that is more like that mean than any other client's.
     """
 
     attack: str
@@ -48,6 +50,8 @@ class Picture(Part):
     psnr: float | None = None
     found: float | None = None
     of: Literal["example", "client"] = "example"
+    sound: str | None = None
+    off: float | None = None
 
     @property
     def place(self) -> Place:
@@ -191,8 +195,9 @@ class ReportData(Part):
     ``settings``, each with its numbers, by ``index``; ``questions``, each with every setting's
     verdict, the one for the headline first; ``metrics`` by name; ``about``: "defenses/fedhide",
     "wrappers/clip_noise" or "attacks/gradient_inversion" -> what it says of itself; ``images``:
-    SHA-256 of a PNG -> its bytes in base64; ``tables``: what the CSV files hold. ``redacted``: no
-    private data of a client is in here. ``against``: what moved since another report.
+    SHA-256 of a PNG -> its bytes in base64; ``sounds``: of a WAV -> its bytes; ``tables``: what
+    the CSV files hold. ``redacted``: no private data of a client is in here. ``against``: what
+    moved since another report.
     """
 
     format: int = Field(SCHEMA, serialization_alias="schema")
@@ -210,6 +215,7 @@ class ReportData(Part):
     against: Against | None = None
     about: dict[str, About] = {}
     images: dict[str, str] = {}
+    sounds: dict[str, str] = {}
     tables: Tables = Field(Tables((), ()), exclude=True)
 
     @property

@@ -1,6 +1,6 @@
-"""Reconstructions as pictures: original, blind guess, control and attack.
+"""Reconstructions as pictures, of sound as spectrograms that can be heard.
 
-They show the same few units, never the best ones.
+Original, blind guess, control and attack show the same few units, never the best ones.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,18 +17,28 @@ from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.base.streams import shared
-from leakbench.metrics.images import IDENTIFICATION, PSNR
+from leakbench.data.log_mel import UNIT, LogMel
+from leakbench.metrics.images import IDENTIFICATION, MSE, PSNR
 from leakbench.metrics.pictures import PICTURE_NAMES, PICTURE_PSNR, means, shown
 from leakbench.record import columns
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.data import Picture, Role
 from leakbench.reporting.png import Images
+from leakbench.reporting.sounds import Sounds, scale_of, shade
 from leakbench.results.settings import Setting
 from leakbench.scoring.truth import Truth
 
 ROLES: tuple[Role, ...] = ("attack", "floor", "control")
 UNITS = 8  # pictures of one attack on one run
 ATTACKS = 3  # on one run, of those that rebuild examples and of those that draw what clients hold
+
+
+@dataclass(frozen=True)
+class Media:
+    """Where the bytes of pictures and sounds go."""
+
+    images: Images = field(default_factory=Images)
+    sounds: Sounds = field(default_factory=Sounds)
 
 
 @dataclass(frozen=True)
@@ -40,32 +50,32 @@ class Portrayed:
     image: Callable[[Guess], torch.Tensor]  # to (...)
 
 
-def of(setting: Setting, images: Images) -> list[Picture]:
-    """Pictures of every complete run of a setting; their bytes go into ``images``."""
-    return [picture for run in setting.runs for picture in of_run(run, images)]
+def of(setting: Setting, media: Media) -> list[Picture]:
+    """Pictures of every complete run of a setting; their bytes go into ``media``."""
+    return [picture for run in setting.runs for picture in of_run(run, media)]
 
 
-def of_run(run: Run, images: Images) -> Iterator[Picture]:
+def of_run(run: Run, media: Media) -> Iterator[Picture]:
     """Pictures of at most ``ATTACKS`` reconstruction attacks on this run.
 
-    Each is at the last stage that it attacked; there are none of signals.
+    Each is at the last stage that it attacked; there are none of signals but sound.
 
     Of attacks the strongest are taken, by rung and order, and one with the paper's own where there
     is any. Of a guess about several examples the first one is shown; a picture of all that a client
     holds stands beside the mean of its images.
     """
-    shape, truth = run.meta["facts"]["shape"], Truth(run)
-    if len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal:
+    shape, truth, sound = run.meta["facts"]["shape"], Truth(run), scale_of(run)
+    if sound is None and (len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal):
         return
-    for metric in (PSNR, PICTURE_PSNR):
+    for metric in (MSE if sound else PSNR, PICTURE_NAMES):
         chosen = [a for a in run.attacks if a.done and metric.name in a.meta["metrics"]]
         for attack in _shown(chosen):
-            yield from _of_attack(run, attack, truth, images)
+            yield from _of_attack(run, attack, truth, media)
 
 
 def _is_drawn(attack: AttackFolder) -> bool:
     """Are its pictures of all that a client holds, and of no single example?"""
-    return PICTURE_PSNR.name in attack.meta["metrics"]
+    return PICTURE_NAMES.name in attack.meta["metrics"]
 
 
 def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
@@ -79,7 +89,7 @@ def _shown(attacks: Sequence[AttackFolder]) -> list[AttackFolder]:
     return paper + [a for a in ranked if a not in paper][-(ATTACKS - len(paper)) :]
 
 
-def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> Iterator[Picture]:
+def _of_attack(run: Run, attack: AttackFolder, truth: Truth, media: Media) -> Iterator[Picture]:
     attack.check("guess.safetensors")
     saved = guessing.saved(attack.path)
     if not saved:
@@ -98,13 +108,13 @@ def _of_attack(run: Run, attack: AttackFolder, truth: Truth, images: Images) -> 
     named = f"{run.spec['task']['name']}/{run.seed}"
     order = shared(0, "pictures").permutation(named, len(units)).tolist()
     near, found = (PICTURE_PSNR, PICTURE_NAMES) if _is_drawn(attack) else (PSNR, IDENTIFICATION)
-    said, scores = {near.name: "near", found.name: "found"}, {}
+    said, scores = {near.name: "near", MSE.name: "off", found.name: "found"}, {}
     for u in attack.table("units.csv", columns.UNITS):
         if u["round"] == last and u["metric"] in said:
             scores[u["role"], said[u["metric"]], u["unit"], u["probe"]] = u["score"]
     for key in [units[i] for i in order[:UNITS]]:
         mine = {role: guesses[key] for role, guesses in roles.items() if key in guesses}
-        yield from _of_unit(run, attack, truth, mine, scores, images)
+        yield from _of_unit(run, attack, truth, mine, scores, media)
 
 
 def _of_unit(
@@ -113,19 +123,20 @@ def _of_unit(
     truth: Truth,
     roles: dict[str, Any],
     scores: dict[Any, float],
-    images: Images,
+    media: Media,
 ) -> Iterator[Picture]:
     guess = roles["attack"].guess
     try:
         show = _mean(truth, guess) if _is_drawn(attack) else _example(truth, roles)
     except NotMeasured:  # then its scores are missing, too, and missing.csv says why
         return
-    shape = run.meta["facts"]["shape"]
+    shape, scale = run.meta["facts"]["shape"], scale_of(run)
 
     def picture(role: Role, image: torch.Tensor) -> Picture:
         at = (show.unit, guess.probe is not None)
         measured = {} if role == "original" else scores
-        pixels = _pixels(image.reshape(*shape))
+        seen, sound = _taken(image.reshape(*shape), scale, media)
+        error = measured.get((role, "off", *at)) if scale else None
         return Picture(
             attack=attack.name,
             params=json.loads(attack.params),
@@ -135,9 +146,11 @@ def _of_unit(
             seed=run.seed,
             role=role,
             of="client" if _is_drawn(attack) else "example",
-            sha256=images.add(pixels),
+            sha256=seen,
             psnr=measured.get((role, "near", *at)),
             found=measured.get((role, "found", *at)),
+            sound=sound,
+            off=None if error is None else UNIT * math.sqrt(error),
         )
 
     yield picture("original", show.original)
@@ -156,14 +169,24 @@ def _example(truth: Truth, roles: dict[str, Any]) -> Portrayed:
     guess = roles["attack"].guess
     made = [g.guess for g in roles.values() if not g.guess.failed]
     true = truth.answer(guess).originals(made[0] if made else guess)
-    unit = f"{guess.unit}/{int(true.rows[0])}"
-    return Portrayed(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=True)[0])
+    unit, clip = f"{guess.unit}/{int(true.rows[0])}", not truth.task.signal
+    return Portrayed(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=clip)[0])
 
 
 def _mean(truth: Truth, guess: Guess) -> Portrayed:
     """The mean of the images that the client holds."""
     answer = truth.answer(guess)
     return Portrayed(guess.unit, means(truth)[answer.client], lambda g: shown(g, answer))
+
+
+def _taken(
+    image: torch.Tensor, scale: LogMel | None, media: Media
+) -> tuple[str | None, str | None]:
+    """The names of (C, H, W) as a picture and, on a scale, as a sound."""
+    if scale is None:
+        return media.images.add(_pixels(image)), None
+    spectrogram = image.detach().cpu().double().numpy()
+    return media.images.add(shade(spectrogram)), media.sounds.add(spectrogram, scale)
 
 
 def _pixels(image: torch.Tensor) -> Any:

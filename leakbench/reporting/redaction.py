@@ -25,9 +25,9 @@ KEPT = frozenset(
         *("settings", "missing", "check", "against", "about", "tables"),
     )
 )
-# Originals, and what attacks made of them: a good reconstruction is the private image. Maps show
-# true prototypes, and who holds what.
-LEFT_OUT = frozenset(("images", "maps"))
+# Originals, and what attacks made of them: a good reconstruction is the private image or sound.
+# Maps show true prototypes, and who holds what.
+LEFT_OUT = frozenset(("images", "sounds", "maps"))
 # Of a setting everything but its pictures.
 OF_A_SETTING = frozenset((*Setting.model_fields, "clients", "curves", "command"))
 OURS = ("index.html", "report.json", "report.md", "report.tex", *(f"{t}.csv" for t in TABLES))
@@ -55,7 +55,7 @@ def _emptied(part: P, kept: Collection[str]) -> P:
 def clear(out: Path) -> None:
     """Delete what an earlier report left in ``out``.
 
-    It may hold pictures, and a redacted report must not lie among them.
+    It may hold pictures and sounds, and a redacted report must not lie among them.
 
     Raises:
         UsageError: something else is there.
@@ -65,7 +65,8 @@ def clear(out: Path) -> None:
     files = sorted(p for p in out.rglob("*") if not p.is_dir() or p.is_symlink())
     for path in files:
         figure = path.parent == out / "figures" and path.suffix in (".svg", ".png", ".txt")
-        if not figure and path.relative_to(out).as_posix() not in OURS:
+        sound = path.parent == out / "sounds" and path.suffix == ".wav"
+        if not (figure or sound) and path.relative_to(out).as_posix() not in OURS:
             raise UsageError(
                 f"--redact: {path} is no file of a report, and might hold what is to be left out."
                 " Choose another folder."

@@ -25,7 +25,6 @@ from leakbench.reporting.commands import attacks, trains
 from leakbench.reporting.data import Origin, Report, ReportData, ReportTask, ShownSetting
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import of_folder
-from leakbench.reporting.png import Images
 from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
@@ -95,8 +94,8 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
     """All that a report says of these runs; with ``redact`` no picture and no map is made."""
     settings = [_with_commands(s) for s in sorted(tables.settings, key=lambda s: s.index)]
     questions = tuple(find_questions(settings, tables.missing))
-    images = Images()
-    shown = tuple(_shown(s, None if redact else images) for s in settings)
+    media = pictures.Media()
+    shown = tuple(_shown(s, None if redact else media) for s in settings)
     commit, dirty = provenance.source()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     names = dict.fromkeys([*(q.task for q in questions), *(s.task for s in settings)])
@@ -111,7 +110,8 @@ def report(tables: Tables, title: str, *, redact: bool = False) -> ReportData:
         maps=() if redact else tuple(maps.of(settings, questions)),
         missing=_located(tables.missing, settings),
         about=about.of(settings),
-        images=images.found,
+        images=media.images.found,
+        sounds=media.sounds.found,
         tables=tables,
     )
 
@@ -130,13 +130,13 @@ def _with_commands(setting: Setting) -> Setting:
     return setting.model_copy(update={"numbers": tuple(numbers)})
 
 
-def _shown(setting: Setting, images: Images | None) -> ShownSetting:
+def _shown(setting: Setting, media: pictures.Media | None) -> ShownSetting:
     known: dict[str, Any] = {name: getattr(setting, name) for name in Setting.model_fields}
     return ShownSetting(
         **known,
         clients=tuple(clients.of(setting)),
         curves=tuple(curves.of(setting)),
-        pictures=() if images is None else tuple(pictures.of(setting, images)),
+        pictures=() if media is None else tuple(pictures.of(setting, media)),
         command=trains(setting),
     )
 

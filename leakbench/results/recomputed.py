@@ -19,7 +19,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.federation.traffic import AGGREGATOR, SERVER
 from leakbench.federation.utility import METRICS
-from leakbench.record import attack_code
+from leakbench.record import attack_code, run_json
 from leakbench.record.columns import Row
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.policy import Policy
@@ -96,17 +96,11 @@ def _stated(run: Run, made: Parts | None) -> None:
     if made is None:
         return
     where, meta, task = run.path / "run.json", run.meta, made.task
-    facts = task.facts(made.method)
     ours: dict[str, Any] = {
         "hides": made.method.hides() or bool(made.wrappers),
         "distance": made.method.distance,
         "stand_in": task.stand_in,
-        "facts": {
-            "clients": facts.clients,
-            "classes": facts.classes,
-            "dim": facts.dim,
-            "shape": list(facts.shape),
-        },
+        "facts": run_json.told(task.facts(made.method)),
     }
     for key, value in ours.items():
         _equal(where, key, meta.get(key), value)

@@ -15,6 +15,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
 from leakbench.federation.task import Task
+from leakbench.federation.task_data import in_gallery
 from leakbench.record import private_data
 from leakbench.record.folders import Run
 from leakbench.record.messages import round_file
@@ -286,6 +287,9 @@ class Answer:
         """
         data, own = self.truth.data, self.examples
         same = data["y"] == data["y"][row]
+        if "shown" in data:  # an image with several captions stands there once
+            first = torch.cat([same.new_ones(1), data["shown"].diff() > 0])
+            same &= first & (data["shown"] != data["shown"][row])
         mine = [int(r) for r in own if same[r] and int(r) != row]
         taken = {row, *mine}
         rest = [int(r) for r in (same & self._alike()).nonzero().flatten() if int(r) not in taken]
@@ -295,6 +299,26 @@ class Answer:
         others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
         others = self.truth.task.augment(others, rng.at("augment"))
         return torch.cat([true.double()[None], others]), 0
+
+    def look_alikes(self, row: int) -> Tensor:
+        """Up to 100 places in the task's gallery (``Examples.gallery``); the first shows ``row``.
+
+        Then, by a named stream, images of the class of ``row``, the client's own first, and where
+        these are too few, any others.
+        """
+        data = self.truth.data
+        shown = data["shown"]
+        rows = in_gallery(shown)
+        place = torch.empty_like(rows).index_copy(0, shown[rows], torch.arange(len(rows)))
+        own = torch.zeros(len(shown), dtype=torch.bool).index_fill(0, self.examples, value=True)
+        same = data["y"] == data["y"][row]
+        rest = [r for r in rows.tolist() if int(shown[r]) != int(shown[row])]
+        rng = shared(0, f"look-alikes/{row}")
+        chosen: list[int] = []
+        for name, kind in (("own", own & same), ("class", same & ~own), ("others", ~same)):
+            some = [r for r in rest if kind[r]]
+            chosen += _some(some, GALLERY - 1 - len(chosen), rng.permutation(name, len(some)))
+        return place[shown[torch.tensor([row, *chosen])]]
 
     def _alike(self) -> Tensor:
         """(n,) bool: examples of clients with the planted marker, or without, as this one is."""

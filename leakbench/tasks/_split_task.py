@@ -30,15 +30,20 @@ FEDAA: dict[str, Any] = {
     "epochs": 11,
     "lr": 0.0025,
 }
-SHARING = ("flea", "fedmix", "feddata")  # methods of the FLea paper that share features or data
+SGD_RATE = 0.05  # of a method that takes steps of SGD where the others take Adam's (ours)
+# Methods of the FLea paper alone, which train as there on any split.
+OF_FLEA = (
+    *("flea", "fedmix", "feddata", "feddecorr", "fedlc", "fedntd", "fedbr", "ccvr", "fedgen"),
+)
 # The last stage that FLea's clients run before they share: its released code's choice; for other
 # networks the first stage.
 LAYERS = {
+    "audionet": "block2",
     "harnet": "layer2",
     "harnet_padded": "layer2",
     "mobilenetv2": "block1",
     "cnn": "conv1",
-    **dict.fromkeys(("resnet8", "resnet18", "resnet32"), "stem"),
+    **dict.fromkeys(("resnet8", "resnet18", "resnet32", "fast_resnet34", "mobilefacenet"), "stem"),
 }
 SPLIT = (
     "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
@@ -58,7 +63,7 @@ class SplitTask(Task):
 
     source: ClassVar[str]  # of the named streams
     local: ClassVar[dict[str, Any]] = FLEA  # every method's local training under qua, dir and iid
-    # The same under shards, but for methods that share features or data.
+    # The same under shards, but for ``OF_FLEA``.
     local_under_shards: ClassVar[dict[str, Any]] = FEDAA
 
     split: Rule = Field("class", description=SPLIT)
@@ -83,13 +88,15 @@ class SplitTask(Task):
     def defaults(self, method: str) -> dict[str, Any]:
         """What this task states for ``method``: FLea's training, too, or FedAA's under shards."""
         values = super().defaults(method)
-        if self.split == "shards" and method not in SHARING:
+        if self.split == "shards" and method not in OF_FLEA:
             training = dict(self.local_under_shards)
             if method == "fedaa":
                 training["epochs"] -= 1
             values = {**training, **values}
-        elif method in SHARING or not self.one_class_each:
+        elif method in OF_FLEA or not self.one_class_each:
             values = {**self.local, **values}
+        if method == "scaffold" and "adam" in values.get("optimizer", ""):  # no gradients
+            values |= {"optimizer": "sgd", "lr": SGD_RATE}
         if method == "feddata":
             values = {**self._own_and_shared(values.pop("batch")), **values}
         if method == "flea":

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from leakbench.tasks._image_task import ImageTask
-from leakbench.tasks._split_task import FLEA, IMAGE_MARKER, SPLIT_PARAM, SplitTask
+from leakbench.tasks._split_task import FLEA, IMAGE_MARKER, OF_FLEA, SPLIT_PARAM, SplitTask
 
 
 class Cifar10(SplitTask, ImageTask):
@@ -34,7 +34,7 @@ class Cifar10(SplitTask, ImageTask):
         # As on digits: at any norm the spheres blow each other up.
         "fedmetric": {"normalised": True, "lam": 1.0, "lr": 0.03},
         "feduv": {"lr": 3.0},
-        **dict.fromkeys(("flea", "fedmix", "feddata"), FLEA),
+        **dict.fromkeys(OF_FLEA, FLEA),
     }
 
     clients: int = Field(10, ge=2, description="clients; with split class 10, one per class")

@@ -11,7 +11,7 @@ from leakbench.base import UsageError, shared, torch
 from leakbench.data import Rule, Windows
 from leakbench.data import har_files as files
 from leakbench.federation import Examples, TaskData
-from leakbench.tasks._split_task import FLEA, SPLIT, SplitTask
+from leakbench.tasks._split_task import FLEA, OF_FLEA, SPLIT, SplitTask
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +45,7 @@ class UciHar(SplitTask):
     classes: ClassVar[int] = files.CLASSES
     rounds: ClassVar[int] = 100
     signal: ClassVar[bool] = True
-    _methods: ClassVar[tuple[str, ...]] = ("fedavg", "fedprox", "flea", "fedmix", "feddata")
+    _methods: ClassVar[tuple[str, ...]] = ("fedavg", "fedprox", *OF_FLEA)
     tables: ClassVar[dict[str, dict[str, Any]]] = dict.fromkeys(_methods, FLEA)
 
     clients: int = Field(75, ge=2, description="clients; with split class 6, one per class")

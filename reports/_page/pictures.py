@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,12 @@ class Stored:
 
 
 class Store:
-    """Those of a report's ``images`` that the page shows, each once."""
+    """Those of a report's ``images`` and ``sounds`` that the page shows, each once."""
 
-    def __init__(self, images: Mapping[str, str]) -> None:
+    def __init__(self, images: Mapping[str, str], sounds: Mapping[str, str]) -> None:
         self.images, self.found = images, dict[str, Stored]()
+        self.sounds, self.heard = sounds, dict[str, str]()  # heard: the names of their files
+        self.played = 0
 
     def add(self, sha256: str) -> Stored:
         """One of them."""
@@ -59,10 +62,23 @@ class Store:
             self.found[sha256] = Stored(f"p{len(self.found)}", uri, wide, high)
         return self.found[sha256]
 
+    def sound(self, picture: Picture) -> str:
+        """The sound of a picture as a data URI, "" where it has none.
+
+        A player for each place: a sound stands in the page as often as it is shown.
+        """
+        if picture.sound is None:
+            return ""
+        uri = f"data:audio/wav;base64,{self.sounds[picture.sound]}"
+        name = "-".join(_word(w) for w in (picture.attack, picture.unit, picture.role))
+        self.heard.setdefault(picture.sound, f"{name}-{picture.sound[:8]}.wav")
+        self.played += len(uri)
+        return uri
+
     @property
     def size(self) -> int:
         """Characters that they take in the page."""
-        return sum(len(s.uri) for s in self.found.values())
+        return self.played + sum(len(s.uri) for s in self.found.values())
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,7 @@ class PictureCell:
     picture: Stored | None  # None: there is none
     under: str  # what stands below
     alt: str  # for those who do not see it
+    sound: str = ""  # a data URI
 
 
 @dataclass(frozen=True)
@@ -106,6 +123,7 @@ class Gallery:
 
     albums: tuple[Album, ...]
     store: tuple[Stored, ...]
+    sounds: dict[str, str]  # those that can be heard: SHA-256 -> name of the file
     # Shown of each album; fewer than ``MOST_UNITS`` because the page would be too large.
     units: int
 
@@ -113,6 +131,12 @@ class Gallery:
     def drawn(self) -> bool:
         """Are there pictures of all that a client holds?"""
         return any(a.drawn for a in self.albums)
+
+    @property
+    def unheard(self) -> bool:
+        """Are there pictures that are not of sound?"""
+        strips = [s for a in self.albums for s in (*a.strips, *a.folded)]
+        return not self.sounds or any(c.picture and not c.sound for s in strips for c in s.cells)
 
     @property
     def short(self) -> bool:
@@ -159,11 +183,11 @@ def gallery(data: ReportData, budget: int = BUDGET) -> Gallery:
     """As many units as fit into ``budget`` characters, the same number everywhere."""
     sources = _sources(data)
     for units in range(MOST_UNITS, 0, -1):
-        store = Store(data.images)
+        store = Store(data.images, data.sounds)
         found = _albums(sources, store, units)
         if store.size <= budget:
             break
-    return Gallery(tuple(found), tuple(store.found.values()), units)
+    return Gallery(tuple(found), tuple(store.found.values()), store.heard, units)
 
 
 def _sources(data: ReportData) -> list[_Source]:
@@ -255,7 +279,7 @@ class _Rows:
             by_setting[s.setting.index].append(s)
         got: dict[int, float] = {}
         for index, own in by_setting.items():
-            got[index] = max(_psnr(s.row("attack", self.units)) for s in own)
+            got[index] = max(_nearness(s.row("attack", self.units)) for s in own)
         ranked = sorted(got, key=lambda index: (-got[index], index))
         ends = {*ranked[:SETTINGS], *ranked[-SETTINGS:]}
         opened, folded = list[PictureRow](), list[PictureRow]()
@@ -288,8 +312,10 @@ class _Rows:
         return PictureRow(title, about, cells, found, tone, family)
 
 
-def _psnr(row: Row) -> float:
+def _nearness(row: Row) -> float:
+    """In dB, of images up to their peak, of sounds down from the original."""
     known = [p.psnr for p in row if p is not None and p.psnr is not None]
+    known += [-p.off for p in row if p is not None and p.off is not None]
     return sum(known) / len(known) if known else -math.inf
 
 
@@ -321,4 +347,9 @@ def _cell(picture: Picture | None, title: str, store: Store) -> PictureCell:
         return PictureCell(None, told, f"{alt}: the attack gave no image")
     if picture.role != "original":
         alt += f", {told}"
-    return PictureCell(store.add(picture.sha256), told, alt)
+    return PictureCell(store.add(picture.sha256), told, alt, store.sound(picture))
+
+
+def _word(text: str) -> str:
+    """Of letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -254,7 +254,7 @@ def test_obstacles_are_said_in_a_sentence(runs, tmp_path):
     assert (
         obstacle(attack, again(clear))
         == "its task plants no context marker to look for: train with -s task.context=square"
-        " (of sensors: bump)"
+        " (of sensors: bump, of sound: whistle)"
     )
     silent = run_of(tmp_path, "fedavg", rounds=1)
     assert (

@@ -28,6 +28,10 @@ TITLES = {
     "flea": "FLea",
     "fedmix": "FedMix",
     "feddata": "FedData",
+    "feddecorr": "FedDecorr",
+    "fedlc": "FedLC",
+    "fedntd": "FedNTD",
+    "fedbr": "FedBR",
     "fedaa": "FedAA",
     "fedbn": "FedBN",
     "moon": "MOON",
@@ -44,6 +48,15 @@ PRINCIPAL = {
     "fedcs_once": ("cos_theta",),
     "fedprox": ("mu",),
     "moon": ("mu",),
+    "feddecorr": ("beta",),
+    "fedlc": ("tau",),
+    "fedntd": ("beta",),
+}
+OWN = {  # letters of a method's own
+    "feddecorr": {"beta": "β"},
+    "fedlc": {"tau": "τ"},
+    "fedntd": {"beta": "β", "tau": "τ"},
+    "fedbr": {"gamma": "γ", "tau": "τ"},
 }
 USUAL = {"alpha": "α", "sigma": "σ", "lam": "λ", "lam1": "λ1", "lam2": "λ2"}
 USUAL |= {"mu": "μ", "k": "K", "cos_theta": "cos"}
@@ -64,7 +77,8 @@ def test_a_method_is_called_as_before(name):
         list(PRINCIPAL.get(name, ())),
     )
     assert set(cls.principal) <= set(cls.model_fields)
-    assert shown["letters"] == {k: v for k, v in USUAL.items() if k in cls.model_fields}
+    letters = {**USUAL, **OWN.get(name, {})}
+    assert shown["letters"] == {k: v for k, v in letters.items() if k in cls.model_fields}
 
 
 class Hidden(registry.load("defenses", "fedhide")):

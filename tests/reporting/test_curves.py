@@ -23,7 +23,7 @@ from leakbench.reporting.clients import of as clients_of
 from leakbench.reporting.curves import chosen
 from leakbench.reporting.curves import of as curves_of
 from leakbench.reporting.data import Embedding, Naming, Split
-from leakbench.reporting.png import Images
+from leakbench.reporting.pictures import Media
 from leakbench.reporting.write import tables
 from leakbench.results import tables as results
 from leakbench.results.number import Attacker, Number
@@ -376,7 +376,7 @@ def test_units_drawn_do_not_depend_on_what_came_out(real, tmp_path):
         assert len(data["counts"]) == 10
         folder = by_hand(recording, "gradient_inversion", attack, guesses, guesses)
         assert folder == score(recording, "gradient_inversion", attack)
-        found = list(pictures.of_run(load(run.path), Images()))
+        found = list(pictures.of_run(load(run.path), Media()))
         shown.append([(p.role, p.unit, p.round) for p in found])
         assert {p.unit for p in found if p.role == "original"} == {
             p.unit for p in found if p.role == "attack"

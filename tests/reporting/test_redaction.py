@@ -21,7 +21,7 @@ from leakbench.cli import run as cli
 from leakbench.record.folders import load
 from leakbench.reporting import maps, pictures, redaction
 from leakbench.reporting.data import ReportData, ShownSetting
-from leakbench.reporting.png import Images, png
+from leakbench.reporting.png import png
 from leakbench.reporting.redaction import KEPT, LEFT_OUT, OF_A_SETTING, clear, redact
 
 EVERY = ("html", "csv", "json", "figures", "markdown", "latex")
@@ -93,9 +93,9 @@ def shown_in(data):
 
 def drawn_of(run):
     """The pixels of every picture that a report of this run shows."""
-    images = Images()
-    shown = list(pictures.of_run(run, images))
-    return [x for x in (pixels_of(images.found, p) for p in shown) if x is not None]
+    media = pictures.Media()
+    shown = list(pictures.of_run(run, media))
+    return [x for x in (pixels_of(media.images.found, p) for p in shown) if x is not None]
 
 
 def test_the_search_finds_what_is_there(data, tmp_path):

@@ -144,7 +144,7 @@ def test_first_numbers_come_from_a_named_stream(model):
     nets = [MODELS[model]((1, 8, 8), 10, 6) for _ in range(2)]  # torch gave them different ones
     one, two = (initialise(n, shared(3, "init")) for n in nets)
     other = initialise(nets[0], shared(4, "init"))
-    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d
+    norms = torch.nn.GroupNorm | torch.nn.BatchNorm2d | torch.nn.PReLU
     normed = {
         f"{path}.{k}"
         for path, m in nets[0].named_modules()
@@ -331,7 +331,7 @@ def test_methods_train_as_in_the_flea_paper_where_clients_have_several_classes()
         assert mixed.defaults(method) == {**local, "fraction": 0.5, "batch": 16}
         assert split_digits().defaults(method) == {}
     for task in (mixed, split_digits()):
-        for method in ("flea", "fedmix", "feddata"):
+        for method in ("flea", "fedmix", "feddata", "feddecorr", "fedlc", "fedntd", "fedbr"):
             values = task.defaults(method)
             layer = values.pop("layer", "")
             values["batch"] += values.pop("shared_batch", 0)  # feddata's own examples and others'

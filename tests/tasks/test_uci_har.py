@@ -17,6 +17,7 @@ from leakbench.data import har_files
 from leakbench.data.marker import paste
 
 SMALL = {"clients": 12, "width": 4}
+BASELINES = ("fedmix", "feddecorr", "fedlc", "fedntd", "fedbr")
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ class TestData:
         )
         assert t.evaluations == 100
         assert t.signal
-        for method in ("fedavg", "fedprox", "flea", "fedmix", "feddata"):
+        for method in ("fedavg", "fedprox", "flea", "feddata", *BASELINES):
             values = t.defaults(method)
             values["batch"] += values.get("shared_batch", 0)  # feddata's own examples and others'
             assert {

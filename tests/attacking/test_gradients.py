@@ -1,0 +1,126 @@
+"""A control variate is a gradient, attacked as one, whatever is done to the update beside it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.federations import federation, method, run
+from helpers.small_runs import trained
+
+from leakbench import api
+from leakbench.attacking.replay import Replay
+from leakbench.attacking.view import ThreatModel, View
+from leakbench.base.errors import UsageError
+from leakbench.federation.batches import plan
+from leakbench.federation.parties import Batch
+from leakbench.record.recording import Recording
+
+LR, STEPS, BATCH = 0.1, 2, 4
+
+
+def by_hand(rounds):
+    """SCAFFOLD's model after some rounds: Algorithm 1 with option II in a few lines."""
+    fed = federation("scaffold", lr=LR, steps=STEPS, batch=BATCH)
+    x, clients = dict(fed.model), range(fed.facts.clients)
+    c = {k: torch.zeros_like(v) for k, v in x.items()}
+    mine = [{k: torch.zeros_like(v) for k, v in x.items()} for _ in clients]
+    for t in range(1, rounds + 1):
+        todo = plan(
+            fed.data, fed.everyone, seed=1, round=t, phase=2, batch=BATCH, steps=STEPS, epochs=0
+        )
+        moves, changes = [], []
+        for i in clients:
+            y = {k: v.clone() for k, v in x.items()}
+            for batch in todo.batches(fed.data, i):
+                leaves = {k: v.requires_grad_() for k, v in y.items()}
+                out = torch.func.functional_call(fed.module, leaves, (batch.x,))
+                value = torch.nn.functional.cross_entropy(out, batch.y)
+                g = dict(zip(leaves, torch.autograd.grad(value, [*leaves.values()]), strict=True))
+                y = {k: (v - LR * (g[k] - mine[i][k] + c[k])).detach() for k, v in leaves.items()}
+            new = {k: mine[i][k] - c[k] + (x[k] - y[k]) / (STEPS * LR) for k in x}
+            changes.append({k: new[k] - mine[i][k] for k in x})
+            moves.append({k: y[k] - x[k] for k in x})
+            mine[i] = new
+        x = {k: x[k] + torch.stack([m[k] for m in moves]).mean(0) for k in x}
+        c = {k: c[k] + torch.stack([m[k] for m in changes]).mean(0) for k in x}
+    return x
+
+
+def test_scaffold_is_algorithm_1():
+    fed = run(federation("scaffold", lr=LR, steps=STEPS, batch=BATCH), 3)
+    expected = by_hand(3)
+    assert all(torch.allclose(fed.model[k], expected[k], atol=1e-10) for k in expected)
+
+
+def test_it_takes_no_steps_of_adam():
+    with pytest.raises(UsageError, match="optimizer"):
+        method("scaffold", optimizer="adam")
+
+
+THREAT = ThreatModel(
+    kinds=("update", "model"), rounds="audited", knows=("method", "facts", "labels")
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("scaffold")
+    given = {"dtype": "float64", "params": {"steps": 1, "batch": 2}}
+    return {
+        "plain": trained(out / "a", "scaffold", **given),
+        "noised": trained(out / "b", "scaffold", wrappers=[("clip_noise", {})], **given),
+        "summed": trained(out / "c", "scaffold", wrappers=[("secure_sum", {})], **given),
+    }
+
+
+def explained(run, t, *, probe):
+    """How far the updates that an attack sees are from the gradients of the plain loss."""
+    recording = Recording(run)
+    view = View(THREAT, recording, t)
+    found = view.messages("update", round=t, probe=probe)
+    assert found
+    worst = 0.0
+    truth = run.tree(f"truth/round-{t:06d}.safetensors")[0]["client"]
+    for m in found:
+        assert m.loss == "uncorrected_loss"
+        replay = Replay(
+            view, m, torch.Generator().manual_seed(0), sizes=(1 if probe else 2,), phase=m.loss
+        )
+        assert replay.unknown == {}
+        entry = truth[m.sender.split("/")[1]][str(m.phase)]
+        entry = entry["probe"][str(m.probe)] if probe else entry
+        update = replay.update(Batch(entry["x"], entry["y"]), {})
+        worst = max(worst, *(float((update[k] - m.payload[k]).abs().max()) for k in update))
+    return worst
+
+
+@pytest.mark.parametrize("kind", ["plain", "noised", "summed"])
+def test_what_is_read_off_a_variate_is_the_plain_gradient_at_every_stage(runs, kind):
+    """Also late, when the client's own variate bends every step, and also where updates are noised
+    or summed on the way: the variate passes untouched.
+    """
+    for t in (1, 5, 10):
+        assert explained(runs[kind], t, probe=False) < 1e-7
+
+
+def test_probes_are_freed_of_the_clients_own_variate(runs):
+    for t in (1, 5, 10):
+        assert explained(runs["plain"], t, probe=True) < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["noised", "summed"])
+def test_covering_the_update_alone_hides_no_labels(runs, kind):
+    def found(name):
+        rows = api.attack(runs[name], "label_inference", source="update").rows
+        return {r["stage"]: r["value"] for r in rows if r["metric"] == "label_set"}
+
+    assert found(kind) == pytest.approx(found("plain"))
+
+
+def test_a_covered_variate_leaves_the_update_as_it_was_sent(tmp_path):
+    run = trained(
+        tmp_path, "scaffold", wrappers=[("clip_noise", {"kinds": ["variate"]})],
+        params={"steps": 1, "batch": 2},
+    )  # fmt: skip
+    view = View(THREAT, Recording(run), 1)
+    assert {m.loss for m in view.messages("update", round=1)} == {""}

@@ -1,0 +1,231 @@
+"""CCVR, FedGen, FedProto and FedPCL against their equations, written down a second time."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from helpers.federations import digits, method, run
+from helpers.small_runs import trained
+
+from defenses import _generator
+from defenses._class_prototypes import bank, class_means
+from leakbench import api
+from leakbench.base import registry
+from leakbench.base.errors import UsageError
+from leakbench.base.streams import shared
+from leakbench.base.tree import row
+from leakbench.federation import Batch, Facts, Federation
+
+SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "width": 8, "dim": 8}
+
+
+def split_digits():
+    return registry.load("tasks", "digits").build(SPLIT, "task digits")
+
+
+def made(name, **params):
+    task = split_digits()
+    cls = registry.load("defenses", name)
+    defense = cls.build({**task.defaults(name), **params}, f"defense {name}")
+    return Federation(defense, task, task.load(), seed=1, dtype=torch.float64)
+
+
+def client(fed, i):
+    return fed.outside(row(fed.tables(), i))
+
+
+# CCVR ---------------------------------------------------------------------------------------------
+def test_ccvr_changes_the_last_stage_alone_and_after_the_last_round():
+    plain, ours = (run(made(n, fraction=0.5), 3) for n in ("fedavg", "ccvr"))
+    for name, value in ours.model.items():
+        same = torch.equal(value, plain.model[name])
+        assert same is not name.startswith("head."), name
+
+
+def test_ccvrs_features_are_those_before_the_classifier_and_fit_it_better():
+    fed = made("ccvr", fraction=1.0, share=1.0)
+    fed.begin()
+    for _ in range(2):
+        fed.step()
+    before = dict(fed.model)
+    fed.end()
+    f, y = fed.received["features"], fed.received["labels"]
+    for i, rows in enumerate(f):
+        batch = fed.data_of(i)()
+
+        def loss(model, rows=rows, y=y[i]):
+            logits = rows @ model["head.weight"].T + model["head.bias"]
+            return torch.nn.functional.cross_entropy(logits, y)
+
+        assert sorted(y[i].tolist()) == sorted(batch.y.tolist())
+        through = torch.func.functional_call(fed.module, before, (batch.x,), {"stop": "second"})
+        assert torch.allclose(rows.sort(0).values, through.sort(0).values)
+    every, labels = torch.cat(list(f)), torch.cat(list(y))
+
+    def value(model):
+        logits = every @ model["head.weight"].T + model["head.bias"]
+        return torch.nn.functional.cross_entropy(logits, labels).item()
+
+    assert value(fed.model) < value(before) - 0.05
+
+
+def test_ccvrs_features_are_attacked_where_they_are_sent(tmp_path):
+    found = trained(tmp_path, "ccvr", rounds=10)
+    rows = api.attack(found, "decoder", network="linear").rows
+    assert {r["stage"] for r in rows} == {"after"}
+
+
+# FedGen -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (1, 128, 3)])
+def test_the_generator_makes_inputs_of_the_tasks_shape(shape):
+    facts = Facts(clients=2, classes=4, dim=4, shape=shape)
+    weights = _generator.start(shared(0, "test", torch.float64), facts, 5, 16)
+    labels = torch.eye(4, dtype=torch.float64)
+    x = _generator.made(weights, labels, torch.zeros(4, 5, dtype=torch.float64), facts)
+    assert x.shape == (4, *shape)
+    assert 0 <= x.min() <= x.max() <= 1
+    assert sum(k.startswith("w") for k in weights) == 5  # a linear layer and four convolutions
+    other = _generator.made(
+        weights, labels.roll(1, 0), torch.zeros_like(labels[:, :1]).expand(4, 5), facts
+    )
+    assert not torch.allclose(x, other)
+
+
+def test_fedgen_is_fedavg_until_it_begins():
+    plain, ours = (
+        run(made("fedavg", fraction=0.5), 2),
+        run(made("fedgen", fraction=0.5, begin=2), 2),
+    )
+    assert all(torch.equal(ours.model[k], plain.model[k]) for k in plain.model)
+    later = run(made("fedgen", fraction=0.5, begin=1), 2)
+    assert any(not torch.equal(later.model[k], plain.model[k]) for k in plain.model)
+
+
+def test_the_generator_learns_to_be_taken_for_its_labels():
+    def fit(steps):
+        fed = run(
+            made("fedgen", begin=1, generator_steps=steps, generator_lr=0.01, diversity=0.0), 4
+        )
+        server, facts = fed.state["generator"], fed.facts
+        y = torch.arange(200) % facts.classes
+        labels = torch.nn.functional.one_hot(y, facts.classes).double()
+        z = shared(3, "test", torch.float64).normal("z", 200, 64)
+        x = _generator.made(server, labels, z, facts)
+        out = torch.func.functional_call(fed.module, fed.model, (x,))
+        return torch.nn.functional.cross_entropy(out, y).item()
+
+    assert fit(60) < fit(0) - 0.1
+
+
+def test_counts_are_read_as_counts(tmp_path):
+    found = trained(tmp_path, "fedgen", rounds=10, params={"begin": 3})
+    rows = api.attack(found, "label_inference", source="message").rows
+    assert {r["value"] for r in rows if r["metric"] == "label_overlap"} == {1.0}
+
+
+# Prototypes of classes ----------------------------------------------------------------------------
+def test_means_of_classes():
+    x, y = torch.arange(8.0).reshape(4, 2), torch.tensor([3, 1, 3, 1])
+    assert class_means(x, y).tolist() == [[4.0, 5.0], [2.0, 3.0]]
+    means, known = bank(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 2]), 4)
+    assert means.flatten().tolist() == [2.0, 0.0, 5.0, 0.0]
+    assert known.tolist() == [True, False, True, False]
+
+
+def test_fedproto_sends_no_model_and_the_means_of_its_features():
+    fed = made("fedproto", lam=0.5, fraction=1.0)
+    fed.begin()
+    fed.step()
+    assert fed.model == {}
+    assert "update" not in fed.received
+    for i, (f, y) in enumerate(zip(fed.received["features"], fed.received["labels"], strict=True)):
+        me, data = client(fed, i), fed.data_of(i)()
+        for mean, label in zip(f, y.tolist(), strict=True):
+            mine = me.net.features(data.x[data.y == label]).mean(0)
+            assert torch.allclose(mean, mine, atol=1e-12)
+        assert y.tolist() == sorted(set(data.y.tolist()))
+
+
+def test_fedprotos_loss_is_equation_7_and_its_answer_the_nearest_prototype():
+    fed = run(made("fedproto", lam=0.5, fraction=1.0), 2)
+    me, data = client(fed, 0), fed.data_of(0)()
+    batch = Batch(data.x[:6], data.y[:6])
+    f, c = me.net.features(batch.x), me.state["prototypes"]
+    pull = torch.stack([(f[i] - c[y]).square().mean() for i, y in enumerate(batch.y.tolist())])
+    by_hand = torch.nn.functional.cross_entropy(me.net(batch.x), batch.y) + 0.5 * pull.mean()
+    assert torch.allclose(fed.method.loss(me.net, batch, me), by_hand)
+    told = fed.method.predict(me.net, batch.x, me).argmax(1)
+    assert told.tolist() == torch.cdist(f, c).argmin(1).tolist()
+
+
+def test_the_global_prototype_is_the_mean_over_those_who_have_the_class():
+    fed = made("fedproto", fraction=1.0)
+    fed.begin()
+    fed.step()
+    pairs = [(f, y) for f, y in zip(fed.received["features"], fed.received["labels"], strict=True)]
+    fed.step()
+    sent = fed.inbox["prototype"]
+    for label in range(10):
+        own = [f[y.tolist().index(label)] for f, y in pairs if label in y.tolist()]
+        assert torch.allclose(sent["mean"][label], torch.stack(own).mean(0))
+
+
+def test_fedpcls_loss_is_equations_6_to_8():
+    fed = made("fedpcl", projection=5, temperature=0.3, fraction=1.0)
+    fed.begin()
+    fed.step()
+    held = [len(y) for y in fed.received["labels"]]
+    fed.t += 1
+    fed._open(fed.everyone)
+    fed.server(fed.method.downlink)
+    fed.clients(fed.method.prepare)
+    me = fed.runner.me(fed.t, row(fed.holdings(fed.chosen), 0), fed.inbox)
+    data = fed.data_of(0)()
+    batch = Batch(data.x[:5], data.y[:5])
+    r = torch.nn.functional.normalize(me.net(batch.x), dim=1)
+    f, labels = me.inbox["features"], me.inbox["labels"].tolist()
+    ends = torch.tensor(held).cumsum(0)
+    starts = [0, *ends.tolist()]
+    means, known = bank(f, torch.tensor(labels), 10)
+    assert known.all()
+    unit = torch.nn.functional.normalize
+    general, personal = [], []
+    for i, y in enumerate(batch.y.tolist()):
+        general.append(-(r[i] @ unit(means, dim=1).T / 0.3).log_softmax(0)[y])
+        for begin, end in itertools.pairwise(starts):
+            if y in labels[begin:end]:
+                alike = (r[i] @ unit(f[begin:end], dim=1).T / 0.3).log_softmax(0)
+                personal.append(-alike[labels[begin:end].index(y)])
+    by_hand = torch.stack(general).mean() + torch.stack(personal).mean()
+    assert torch.allclose(fed.method.loss(me.net, batch, me), by_hand)
+
+
+def test_fedpcl_trains_the_projection_alone_and_keeps_it():
+    fed = made("fedpcl", projection=5, fraction=1.0)
+    before = dict(fed.model)
+    assert not any(k.startswith("head") for k in before)
+    run(fed, 2)
+    assert all(torch.equal(fed.model[k], v) for k, v in before.items())
+    heads = fed.columns["kept"]["head.weight"]
+    assert not torch.equal(heads[0], heads[1])
+    assert "update" not in fed.traffic.tensors() or not fed.received.get("update")
+
+
+def test_fedpcl_needs_a_linear_end():
+    task = digits()
+    defense = method("fedpcl")
+    module = torch.nn.Sequential()
+    module.add_module("all", torch.nn.ReLU())
+    with pytest.raises(UsageError, match="linear last layer"):
+        defense.module(module, task.facts(defense))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ccvr", "fedgen", "fedproto", "fedpcl"])
+def test_they_learn(name):
+    from leakbench.federation.evaluate import utility_scores
+
+    fed = run(made(name, **({"begin": 4} if name == "fedgen" else {})), 12)
+    assert utility_scores(fed).mean() > 0.3
