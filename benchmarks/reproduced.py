@@ -2,8 +2,9 @@
 
     python benchmarks/reproduced.py
 
-writes the table of docs/reproduce.md between its two marks, and the file that ships with leakbench,
-which `leakbench reproduce --list` reads where there are no results.
+writes the table of docs/reproduce.md between its two marks, the pages beside the tables in results/
+as their recipes word them today, and the file that ships with leakbench, which `leakbench reproduce
+--list` reads where there are no results.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PAGE = ROOT / "docs" / "reproduce.md"
 
 
 def main() -> int:
-    """Both files."""
+    """All of these files."""
+    for path, text in overview.pages(ROOT / "results"):
+        write_bytes(path, text.encode())
     write_bytes(SHIPPED, history.packed(history.below(RECIPES.values(), ROOT / "results")).encode())
     before = PAGE.read_text(encoding="utf-8")
     write_bytes(PAGE, overview.inserted(before, ROOT / "results").encode())

@@ -22,16 +22,20 @@ _SETUP = {
     "learning_rate": ("defense.lr", "defense.own_lr"),
     "batch_size": ("defense.batch",),
     "local_iterations": ("defense.steps",),
+    "local_epochs": ("defense.epochs",),
     "negative_weight_lambda": ("defense.lam",),
 }
 # Papers that train all methods as their own, whose values they print under its name, which is the
 # paper's.
-_ALIKE = ("fedaa",)
+_ALIKE = ("fedaa", "flea")
+_OTHERWISE = "(IID study)"  # how the source of a record ends that is of one figure alone
+_ALSO = {"encoder_learning_rate": "learning_rate"}  # what a paper calls otherwise on one data set
 _NAMES = {
     "task.clients": "clients",
     "task.dim": "embedding of width",
     "defense.batch": "batch",
     "defense.steps": "local steps",
+    "defense.epochs": "local epochs",
 }
 
 
@@ -60,7 +64,7 @@ def sentences(
     seeds = {
         r["seeds"]
         for r in claims.published()
-        if r["paper"] == paper and r["dataset"] == setup.dataset and r["seeds"]
+        if r["paper"] == paper and claims.dataset(r) == setup.dataset and r["seeds"]
     }
     if seeds and len(specs) != max(seeds):
         out.append(f"{len(specs)} seed{'s' * (len(specs) > 1)}, not {max(seeds)}")
@@ -87,15 +91,19 @@ def printed(paper: str, dataset: str) -> dict[str, Any]:
     For ``dataset``, or for all of its data sets.
     """
     out: dict[str, Any] = {}
-    for record in claims.published():
+    # What is said of a data set counts before what is said of all.
+    for record in sorted(claims.published(), key=lambda r: r["dataset"] is None):
         whose = (None, paper) if paper in _ALIKE else (None,)
         mine = (
             record["paper"] == paper
-            and record["dataset"] in (dataset, None)
+            and claims.dataset(record) in (dataset, None)
             and record["method"] in whose
+            and not record["source"].endswith(_OTHERWISE)
         )
-        if mine and record["metric"] in _SETUP and not record["setting"]:
-            out.setdefault(record["metric"], record["value"])
+        metric = _ALSO.get(record["metric"], record["metric"])
+        if mine and metric in _SETUP and not record["setting"]:
+            value = record["value"] / 100 if record["unit"] == "percent" else record["value"]
+            out.setdefault(metric, value)
     return out
 
 
@@ -109,7 +117,9 @@ def _of(spec: RunSpec, made: Parts, place: str) -> Any:
         return None
     if not group:
         return getattr(spec, name)
-    return getattr(made.task if group == "task" else made.method, name, None)
+    value: Any = getattr(made.task if group == "task" else made.method, name, None)
+    # Where own and shared examples are dealt into one step, the paper's batch is of both.
+    return value + getattr(made.method, "shared_batch", 0) if name == "batch" else value
 
 
 def _number(value: Any) -> str:

@@ -1,7 +1,7 @@
 """FedAA's figures from our runs.
 
-Accuracy over rounds (the tables' runs), how far local models are apart (Figure 5), and names
-(Figure 8).
+Accuracy over rounds (the tables' runs), the loss (Figure 4), how far local models are apart
+(Figure 5), and names (Figure 8).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base import plots
-from leakbench.reproduce import fedaa_names, fedaa_variance, write
+from leakbench.reproduce import fedaa_loss, fedaa_names, fedaa_variance, write
 from leakbench.reproduce.fedaa_setups import ABLATED, METHODS
 from leakbench.reproduce.panels import Settings, band, gained, titled, wide
 from leakbench.reproduce.recipe import Case, Recipe
@@ -54,6 +54,17 @@ def variance(
         band(axes, [v for v in second if v], place, f"{method}, second upload", ":")
 
     return _panels(recipe, scale, rows, settings, folder, draw, ("variance of local models", "log"))
+
+
+def loss(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
+    """Figure 4: what the round's clients minimise, over rounds."""
+
+    def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
+        band(axes, [fedaa_loss.losses(r) for r in setting.runs], place, method, _line(method))
+
+    return _panels(recipe, scale, rows, settings, folder, draw, ("loss", "linear"))
 
 
 def names(

@@ -1,6 +1,7 @@
 """FLea's figures from our runs.
 
-Accuracy over rounds (Table 1's runs), the privacy study (Figure 9), the weights (Figure 11).
+Accuracy over rounds (Table 1's runs), over local sizes (Figure 2), the privacy study (Figure 9),
+the weights (Figure 11).
 """
 
 from __future__ import annotations
@@ -34,13 +35,38 @@ def rounds(
 
     sets = list(dict.fromkeys(dataset for _, dataset in settings))
     with plots.style():
-        figure = Figure(figsize=(5.4, 3.2 * len(sets)), layout="constrained")
+        figure = Figure(figsize=(6.6, 3.2 * len(sets)), layout="constrained")
         panels = figure.subplots(len(sets), 1, squeeze=False).flatten()
         for axes, dataset in zip(panels, sets, strict=True):
             for label, place, setting in _lines(recipe, scale, settings, dataset):
                 band(axes, gained(setting), place, label)
             titled(axes, dataset, "round", "accuracy")
-            axes.legend(fontsize=7, frameon=False)
+            axes.legend(fontsize=6, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+        return plots.save(figure, folder, scale)
+
+
+def sizes(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
+    """Figure 2: best accuracy of every method in each column, with its interval."""
+    from matplotlib.figure import Figure
+
+    columns = list(dict.fromkeys(r.dataset for r in rows))
+    with plots.style():
+        figure = Figure(figsize=(5.4, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for place, case in enumerate(recipe.of(scale)):
+            mine = [r for r in rows if (r.label, r.measure) == (case.label, "best")]
+            found = {r.dataset: r.ours for r in mine if r.ours}
+            at = [columns.index(c) + 0.04 * place for c in found]
+            values = list(found.values())
+            look: Any = {"marker": "o", "ms": 3, "lw": 1.1, "color": f"C{place}"}
+            if at:
+                up, bars = [m.value for m in values], error_bars(values)
+                axes.errorbar(at, up, yerr=bars, label=case.label, **look)
+        titled(axes, "", "", "best accuracy")
+        axes.set_xticks(range(len(columns)), columns, fontsize=7)
+        axes.legend(fontsize=7, frameon=False)
         return plots.save(figure, folder, scale)
 
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from leakbench.base.errors import UsageError
 from leakbench.federation.utility import METRICS
-from leakbench.reproduce import row
+from leakbench.reproduce import row, write
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.printed import PRINTED
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
-from leakbench.reproduce.write import title
 
 BEGIN, END = "<!-- made by benchmarks/reproduced.py: -->", "<!-- until here -->"
 HEADS = ("paper, table", "run as", "what differs", "what the paper says of the order")
@@ -72,7 +71,7 @@ def _run(rows: Sequence[Row], made: Sequence[Row]) -> str:
     labels, ran = {r.label for r in rows}, {r.label for r in made}
     counts = [len(r.seeds) for r in made]
     few, many = min(counts), max(counts)
-    said = [title(rows)]
+    said = [write.title(rows)]
     said += [f"{len(ran)} of {len(labels)} rows"] if labels != ran else []
     dead = {r.label for r in made if r.dead}
     said += [f"{len(dead)} dead"] if dead else []
@@ -85,6 +84,25 @@ def _differs(rows: Sequence[Row]) -> str:
     each = [set(r.differs) for r in rows]
     shared = set.intersection(*each)
     return "; ".join(d for d in rows[0].differs if d in shared and "by default" not in d)
+
+
+def pages(results: Path) -> Iterator[tuple[Path, str]]:
+    """The page of every table below ``results``, as the recipe writes it today, and where it lies.
+
+    Raises:
+        BrokenFile: a table is damaged.
+    """
+    for name, recipe in RECIPES.items():
+        for scale in recipe.scales:
+            path = results / name / f"{scale}.csv"
+            if path.is_file():
+                rows = row.read(path)
+                columns = dict.fromkeys(r.dataset for r in rows)
+                said = [s for c in columns for s in judged(recipe, scale, rows, c)]
+                figure = path.with_suffix(".svg")
+                drawn = [figure.name] if figure.is_file() else []
+                text = write.page(recipe, scale, rows, said, drawn)
+                yield path.with_suffix(".md"), text
 
 
 def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list[Statement]:

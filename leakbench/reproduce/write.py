@@ -30,7 +30,7 @@ def write(
     """
     folder = out / recipe.name
     row.write(folder / f"{scale}.csv", rows)
-    text = "\n".join(_page(recipe, scale, rows, statements, [f.name for f in figures])) + "\n"
+    text = page(recipe, scale, rows, statements, [f.name for f in figures])
     write_bytes(folder / f"{scale}.md", text.encode())
     return [folder / f"{scale}.csv", folder / f"{scale}.md"]
 
@@ -99,13 +99,14 @@ def ours(row: Row, m: Measure) -> str:
     return row.ours.text(spread) + marks
 
 
-def _page(
+def page(
     recipe: Recipe,
     scale: str,
     rows: Sequence[Row],
     statements: Sequence[Statement],
     figures: Sequence[str],
-) -> list[str]:
+) -> str:
+    """The page for people, as Markdown; ``figures``: names of files beside it."""
     out = [
         f"# {recipe.name}, {scale}",
         "",
@@ -133,7 +134,7 @@ def _page(
     if recipe.choices:
         choices = [f"* {c}" for c in recipe.choices]
         out += ["## What the paper leaves open, decided by us", "", *choices, ""]
-    return out + _made(rows)
+    return "\n".join((*out, *_made(rows))) + "\n"
 
 
 def _over(recipe: Recipe) -> str:

@@ -78,6 +78,12 @@ def published() -> tuple[dict[str, Any], ...]:
     return tuple(_load("published.json")["records"])
 
 
+def dataset(record: Mapping[str, Any]) -> str | None:
+    """The data set that a record is of, under our name; None: of all of its paper's."""
+    names: dict[str, str] = _aliases()["datasets"]
+    return names.get(record["dataset"], record["dataset"])
+
+
 @lru_cache(maxsize=1)
 def _aliases() -> dict[str, Any]:
     return dict(_load("aliases.json"))

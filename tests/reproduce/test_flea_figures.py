@@ -10,7 +10,9 @@ from helpers.small_runs import results
 from leakbench import api
 from leakbench.record.folders import load
 from leakbench.reproduce import expected_exposure, flea_figures
-from leakbench.reproduce.flea import RECIPE_FIGURE9, RECIPE_FIGURE11, RECIPE_TABLE
+from leakbench.reproduce.flea import RECIPE_TABLE
+from leakbench.reproduce.flea_privacy import RECIPE as RECIPE_FIGURE9
+from leakbench.reproduce.flea_weights import FIGURE11 as RECIPE_FIGURE11
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.tables import collect
 

@@ -16,7 +16,7 @@ from leakbench.base import registry
 from leakbench.data import sets
 from leakbench.models.networks import MODELS
 from leakbench.record.runspec import make_spec
-from leakbench.reproduce import history, overview, printed, row
+from leakbench.reproduce import history, overview, printed
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.printed import COMING, PRINTED
 from leakbench.results import claims
@@ -79,7 +79,7 @@ def test_a_recipe_makes_it_or_it_is_said_in_a_clause_why_there_is_nothing_to_run
 
 
 def test_what_is_coming_is_not_here_and_every_recipe_makes_something():
-    here = {*RECIPES, *registry.names("tasks"), *MODELS}
+    here = {*RECIPES, *registry.names("tasks"), *registry.names("defenses"), *MODELS}
     assert not here & set(COMING), "switch it on: take it out of COMING"
     assert all(printed.of(name) for name in RECIPES if not name.startswith("findings-"))
 
@@ -195,21 +195,6 @@ class TestHistory:
         text = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
         wanted = "run: python benchmarks/reproduced.py"
         assert text == overview.inserted(text, ROOT / "results"), wanted
-
-    def test_its_verdicts_are_those_of_the_tables_pages(self):
-        judged = 0
-        for path in sorted((ROOT / "results").glob("*/*.csv")):
-            recipe, scale = RECIPES.get(path.parent.name), path.stem
-            if recipe is None or scale not in recipe.scales:
-                continue
-            page = path.with_suffix(".md").read_text(encoding="utf-8")
-            lines = row.read(path)
-            for column in dict.fromkeys(r.dataset for r in lines if r.ours):
-                for found in overview.judged(recipe, scale, lines, column):
-                    said = found.sentence.replace(found.verdict, f"**{found.verdict}**", 1)
-                    assert said in page
-                    judged += 1
-        assert judged > 100
 
     def test_the_list_says_which_scales_were_run(self, reproduce_cli, tmp_path):
         code, out, _ = reproduce_cli("--list")

@@ -24,9 +24,11 @@ from leakbench.record import folders as runs
 from leakbench.record.policy import Policy
 from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
-from leakbench.reproduce.flea import BEST
+from leakbench.reproduce.flea_accuracy import BEST
+from leakbench.reproduce.printed import COMING
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
 from leakbench.reproduce.row import Measurement, Row
+from leakbench.results import claims
 
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 SMOKE = Scale(
@@ -319,8 +321,12 @@ NAMES = [
     "fedmetric-figure2",
     "fedmetric-figure3",
     "flea-table1",
+    "flea-figure2",
+    "flea-figure6",
     "flea-figure9",
+    "flea-figure10",
     "flea-figure11",
+    "fedaa-figure4",
 ]
 
 
@@ -405,23 +411,35 @@ class TestRecipes:
 
     @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
     def test_fleas_numbers_stand_beside_our_best_round_and_nowhere_else(self, scale):
-        lines = rows.table(
-            catalogue.find("flea-table1"),
-            scale,
-            plan.plan(catalogue.find("flea-table1"), scale, data=False),
-            {},
-        )
-        # FLea, Table 1, Qua(2), |D| = 100.
-        har = {"FedAvg": 0.6699, "FedMix": 0.6859, "FLea": 0.7517, "FedData": 0.7813}
-        # Qua(3), |D| = 100.
-        cifar = {"FedAvg": 0.3025, "FedMix": 0.4404, "FLea": 0.4703, "FedData": 0.5464}
-        wanted = {("uci-har", k): v for k, v in har.items()} | (
-            {("cifar10", k): v for k, v in cifar.items()} if scale == "full" else {}
-        )
-        assert {(r.dataset, r.label): r.claim.value for r in lines if r.claim} == pytest.approx(
-            wanted
-        )
+        recipe = catalogue.find("flea-table1")
+        lines = rows.table(recipe, scale, plan.plan(recipe, scale, data=False), {})
+        # Of Table 1, |D| = 100.
+        some = {
+            ("uci-har, Qua(2)", "FedAvg"): 0.6699,
+            ("uci-har, Qua(2)", "FedMix"): 0.6859,
+            ("uci-har, Qua(2)", "FLea"): 0.7517,
+            ("uci-har, Qua(2)", "FedData"): 0.7813,
+        }
+        if scale != "smoke":
+            some |= {
+                ("uci-har, Dir(0.1)", "FLea"): 0.7168,
+                ("uci-har, Dir(0.3)", "FedAvg"): 0.6578,
+                ("cifar10, Qua(3)", "FedMix"): 0.4404,
+                ("cifar10, Qua(3)", "FedData"): 0.5464,
+            }
+        found = {(r.dataset, r.label): r.claim.value for r in lines if r.claim}
+        assert {k: found[k] for k in some} == pytest.approx(some)
         assert {r.measure for r in lines if r.claim} == {"best"}
+        assert not any(label.endswith("as released") for _, label in found)
+        records = [
+            r
+            for r in claims.published()
+            if (r["paper"], r["table"]) == ("flea", "1") and r["method"] not in COMING
+        ]
+        here = {s.dataset for s in recipe.scales["full"].setups}
+        wanted = [r["value"] / 100 for r in records if claims.dataset(r) in here]
+        if scale == "full":
+            assert sorted(found.values()) == pytest.approx(sorted(wanted))
 
     def test_best_final_and_last_ten_are_three_numbers(self, tmp_path, cli, monkeypatch):
         several = [replace(BEST, statistic=s, key=s) for s in ("best", "final", "last10")]

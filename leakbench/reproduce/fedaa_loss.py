@@ -1,0 +1,69 @@
+"""FedAA's Figure 4: the loss that training comes down to."""
+
+from __future__ import annotations
+
+from leakbench.base.errors import NotMeasured
+from leakbench.record.columns import RUN_DIAGNOSTICS
+from leakbench.record.folders import Run
+from leakbench.reproduce.fedaa import CHOICES, DRAWN, FINAL, islands
+from leakbench.reproduce.fedaa_setups import COMPARED, at, cases
+from leakbench.reproduce.orders import Less
+from leakbench.reproduce.recipe import Measure, Recipe
+
+FRACTION, LAST = 0.8, 10
+
+
+def losses(run: Run) -> dict[int, float]:
+    """{round: mean loss over clients}, at the evaluations of a run."""
+    found = run.table("diagnostics.csv", RUN_DIAGNOSTICS)
+    return {r["round"]: r["value"] for r in found if r["name"] == "loss"}
+
+
+def late(run: Run) -> list[float]:
+    """The mean of the last ten evaluations.
+
+    Raises:
+        NotMeasured: the run has no such diagnostic.
+    """
+    found = losses(run)
+    if not found:
+        raise NotMeasured(f"{run.id}: its diagnostics have no loss.")
+    last = [found[t] for t in sorted(found)[-LAST:]]
+    return [sum(last) / len(last)]
+
+
+RECIPE = Recipe(
+    name="fedaa-figure4",
+    paper="fedaa",
+    about=(
+        "FedAA, Figure 4: mean loss of ten clients with one class each, C = 0.8. The paper prints"
+        " no numbers."
+    ),
+    cases=tuple(cases(COMPARED, (FRACTION,))),
+    measures=(
+        Measure("loss", "loss, mean of the last ten", "loss", view=late, unit="run", printed=False),
+        FINAL,
+    ),
+    scales=islands(
+        "5 minutes on two cores",
+        "two to five minutes a run and core, 5 runs of Table 1",
+        "some hours on one GPU, never tried",
+    ),
+    orders=(
+        Less(
+            "FedAA comes down to a lower loss",
+            "loss",
+            pairs=tuple((at("FedAA", FRACTION), at(m, FRACTION)) for m in COMPARED[:4]),
+        ),
+    ),
+    figure="loss",
+    choices=(
+        *CHOICES[2:],
+        DRAWN,
+        (
+            "The paper says neither on which data nor of which model the loss is. Ours: what the"
+            " round's clients minimised on their own data in its last training, own terms of MOON"
+            " and FedProx and, in FedAA's second, the identifier's included."
+        ),
+    ),
+)
