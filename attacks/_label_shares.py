@@ -235,8 +235,8 @@ def _moved(rise: Tensor) -> list[Tensor]:
     Of a class that a client lacks some losses hardly move it, be it up or down.
     """
     order, k, out = rise.abs().argsort(descending=True), len(rise), []
-    sizes = [n for n in (*range(1, SETS + 1), *(SETS * 2**i for i in range(1, 20))) if n < k]
-    for n in sizes:
+    larger = [SETS * 2**i for i in range(1, 20)]
+    for n in [n for n in (*range(1, SETS + 1), *larger) if n < k]:
         out.append(torch.zeros(k, dtype=torch.float64).index_fill(0, order[:n], 1 / n))
     return out
 

@@ -123,10 +123,12 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
     loss = replay.loss(batch, private, weights=leaves, mode=False)
     out = Net(replay.module, model)(batch.x, weights=leaves)  # in evaluation mode, too
     usual = torch.nn.functional.cross_entropy(out, y)
-    found, wanted = (
-        torch.cat([g.flatten() for g in torch.autograd.grad(value, list(leaves.values()))])
-        for value in (loss, usual)
-    )
+
+    def slope(value: Tensor) -> Tensor:
+        gradients = torch.autograd.grad(value, list(leaves.values()))
+        return torch.cat([g.flatten() for g in gradients])
+
+    found, wanted = slope(loss), slope(usual)
     return bool((found - wanted).norm() <= SAME * wanted.norm())
 
 
