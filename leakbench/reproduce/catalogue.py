@@ -9,6 +9,7 @@ from leakbench.reproduce import (
     fedaa_names,
     fedaa_variance,
     fedhide,
+    fedhide_identities,
     fedhide_inversion,
     fedmetric,
     findings,
@@ -16,7 +17,7 @@ from leakbench.reproduce import (
 )
 from leakbench.reproduce.recipe import Recipe
 
-_FEDHIDE = (fedhide_inversion.RECIPE, *fedhide.RECIPES)
+_FEDHIDE = (fedhide_inversion.RECIPE, *fedhide.RECIPES, fedhide_identities.RECIPE)
 _FEDAA = (*fedaa.RECIPES, fedaa_loss.RECIPE, fedaa_variance.RECIPE, fedaa_names.RECIPE)
 RECIPES: dict[str, Recipe] = {
     r.name: r for r in (*_FEDHIDE, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)

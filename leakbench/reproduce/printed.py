@@ -173,19 +173,10 @@ PRINTED: tuple[Printed, ...] = (
 )
 # Recipes, methods, tasks and networks that are not here yet: why.
 COMING: dict[str, str] = {
-    "feddecorr": "not here yet",
-    "fedlc": "not here yet",
-    "fedntd": "not here yet",
-    "fedbr": "not here yet",
-    "fedhide-figure4": "no recipe yet",
     "flea-figure3": "no recipe yet",
     "fedaa-table4": "captioning is not here yet",
     "fedaa-figure6": "captioning is not here yet",
     "fedaa-figure7": "captioning is not here yet",
-    "voxceleb1": "speech is not here yet",
-    "vggface2": "faces are not here yet",
-    "urbansound8k": "sound is not here yet",
-    "audionet": "sound is not here yet",
 }
 
 
