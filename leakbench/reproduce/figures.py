@@ -17,6 +17,7 @@ from leakbench.reproduce import (
     inversion_figure,
     labels,
     prototype_views,
+    write,
 )
 from leakbench.reproduce.panels import Settings, error_bars, gained
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe
@@ -70,6 +71,25 @@ def _accuracy(
             _over_rounds(axes, cases, settings)
         _against(panels[3], recipe, rows)
         return [*plots.save(figure, folder, scale), folder / f"{scale}-curves.csv"]
+
+
+def _identities(
+    recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
+) -> list[Path]:
+    """FedHide's Figure 4: utility against leakage, a panel per data set."""
+    from matplotlib.figure import Figure
+
+    sets = list(dict.fromkeys(r.dataset for r in rows if r.ours))
+    with plots.style():
+        figure = Figure(figsize=(5.4 * len(sets), 3.6), layout="constrained")
+        for axes, dataset in zip(
+            figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True
+        ):
+            mine = [r for r in rows if r.dataset == dataset]
+            _against(axes, recipe, mine)
+            axes.set_title(write.title(mine), fontsize=8.5, parse_math=False)
+            axes.set_ylabel(next(r.metric for r in mine if r.measure == UTILITY))
+        return plots.save(figure, folder, scale)
 
 
 def _write_curves(path: Path, settings: Settings) -> None:
@@ -206,6 +226,7 @@ def _line(axes: Any, label: str, points: Sequence[tuple[Any, Measurement]], colo
 
 FIGURES: dict[str, Callable[..., list[Path]]] = {
     "accuracy": _accuracy,
+    "identities": _identities,
     "tsne": _tsne,
     "lam": _sweep("lam", "λ, weight of the negative loss"),
     "rounds": flea_figures.rounds,

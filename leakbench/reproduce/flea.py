@@ -20,7 +20,6 @@ from leakbench.reproduce.flea_setups import (
     sound,
 )
 from leakbench.reproduce.orders import Less
-from leakbench.reproduce.printed import COMING
 from leakbench.reproduce.recipe import Case, Recipe, Scale, Setup
 
 _LONG = ("small", "full")
@@ -81,11 +80,6 @@ CHOICES = (
 SMOKE_ROUNDS, SMALL_ROUNDS, SMALL_IMAGES = 12, 30, 30
 
 
-def _here(*setups: Setup) -> tuple[Setup, ...]:
-    """Without those whose task is coming."""
-    return tuple(s for s in setups if s.task not in COMING)
-
-
 def _small(split: str, size: int = 100, seeds: tuple[int, ...] = ()) -> Setup:
     said = (NARROWEST,)
     return har(SMALL_ROUNDS, said, split=split, size=size, seeds=seeds, width=8)
@@ -98,7 +92,7 @@ def _full() -> tuple[Setup, ...]:
         out += [cifar(split, size) for split in OTHER_SPLITS]
         out += [sound(100, split=split, size=size) for split in OTHER_SPLITS]
         out += [har(100, split=split, size=size) for split in HAR_SPLITS]
-    return _here(*out)
+    return tuple(out)
 
 
 def _beats(better: str, worse: str, said: str = "") -> Less:
@@ -122,7 +116,7 @@ RECIPE_TABLE = Recipe(
         "FLea, Table 1: accuracy of eleven methods on images, sound and sensors, at several splits"
         " and local sizes."
     ),
-    cases=tuple(c for c in (*TABLE, *RELEASED) if c.defense not in COMING),
+    cases=(*TABLE, *RELEASED),
     measures=(BEST, FINAL, LAST10),
     scales={
         "smoke": Scale(
@@ -132,7 +126,7 @@ RECIPE_TABLE = Recipe(
         ),
         "small": Scale(
             "an hour and a quarter on one core",
-            _here(
+            (
                 *(_small(split) for split in HAR_SPLITS),
                 _small("Qua(2)", size=50, seeds=(0,)),
                 sound(SMALL_ROUNDS, split="Qua(3)"),
@@ -144,7 +138,7 @@ RECIPE_TABLE = Recipe(
         "full": Scale("a day on one GPU", _full(), seeds=(0, 1, 2, 3, 4), record=RECORD),
     },
     orders=(
-        *(_beats("FLea", c.label) for c in BASELINES if c.defense not in COMING),
+        *(_beats("FLea", c.label) for c in BASELINES),
         _beats("FedData", "FLea", "raw data are better still"),
         _beats("FedMix", "FedAvg"),
         *_BOTH_RELEASED,

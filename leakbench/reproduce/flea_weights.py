@@ -8,30 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from leakbench.reproduce.flea_accuracy import BEST, FINAL, UNPRINTED
-from leakbench.reproduce.flea_setups import NARROW, NARROWER, NARROWEST, RECORD, har, sound
+from leakbench.reproduce.flea_setups import NARROW, NARROWER, RECORD, har, sound
 from leakbench.reproduce.orders import Falls, Less
-from leakbench.reproduce.printed import COMING
 from leakbench.reproduce.recipe import Case, Measure, Recipe, Scale, Setup
 
 _SENSORS = "on sensors, where the paper has sound"
-_URBAN = "urbansound8k"
 
 
 def _scales(smoke: tuple[int, str], small: tuple[int, str], full: str) -> dict[str, Scale]:
-    """Rounds and about how long of each scale; on sensors while there is no sound."""
+    """Rounds and about how long of each scale."""
     return {
-        "smoke": Scale(smoke[1], (_setup(smoke[0], NARROWEST, 8),), record=RECORD),
-        "small": Scale(small[1], (_setup(small[0], NARROWER, 16),), (0, 1, 2), record=RECORD),
-        "full": Scale(full, (_setup(100, "", 64),), seeds=(0, 1, 2, 3, 4), record=RECORD),
+        "smoke": Scale(smoke[1], (sound(smoke[0]),), record=RECORD),
+        "small": Scale(small[1], (sound(small[0]),), (0, 1, 2), record=RECORD),
+        "full": Scale(full, (sound(100),), seeds=(0, 1, 2, 3, 4), record=RECORD),
     }
-
-
-def _setup(rounds: int, narrow: str, width: int) -> Setup:
-    if _URBAN not in COMING:
-        return sound(rounds)
-    said = (_SENSORS, narrow) if narrow else (_SENSORS,)
-    net: dict[str, Any] = {"width": width} if narrow else {}
-    return har(rounds, said, evaluations=max(10, min(rounds, 100)), **net)
 
 
 # Figure 6 -----------------------------------------------------------------------------------------
@@ -138,7 +128,7 @@ def _both(rounds: int, spoken: int, width: int) -> tuple[Setup, ...]:
     net: dict[str, Any] = {} if width == 64 else {"width": width}
     narrow = {16: (NARROWER,), 32: (NARROW,)}.get(width, ())
     sensors = har(rounds, (*narrow, _SENSORS), evaluations=max(10, rounds), **net)
-    return (sensors,) if _URBAN in COMING else (sensors, sound(spoken))
+    return sensors, sound(spoken)
 
 
 FIGURE11 = Recipe(

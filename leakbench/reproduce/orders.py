@@ -111,8 +111,8 @@ class Equals(Order):
 class Keeps(Order):
     """Each of ``those`` loses at most the metric's margin against ``reference``.
 
-    The margin is that of ``leakbench check``. It holds if even the low end of the interval loses no
-    more than that against the reference's value.
+    The margin is that of ``leakbench check``. It holds if even the worse end of the interval loses
+    no more than that against the reference's value.
     """
 
     those: tuple[str, ...] = ()
@@ -130,10 +130,13 @@ class Keeps(Order):
         ref = live[self.reference]
         if ref.meaning is None:
             return OPEN, "nothing says which loss matters"
-        margin = ref.meaning.matters
-        if all(m.lowest >= ref.value - margin for m in asked):
+        margin, up = ref.meaning.matters, ref.meaning.direction == "up"
+        worst = [ref.value - m.lowest if up else m.highest - ref.value for m in asked]
+        lost = [ref.value - m.value if up else m.value - ref.value for m in asked]
+        apart = [m.highest < ref.lowest if up else m.lowest > ref.highest for m in asked]
+        if max(worst) <= margin:
             return HOLDS, f"a loss of more than {margin:g} is excluded"
-        if all(m.value >= ref.value - margin or m.highest >= ref.lowest for m in asked):
+        if not any(loss > margin and far for loss, far in zip(lost, apart, strict=True)):
             return WITHIN, f"a loss of more than {margin:g} is not excluded"
         return FAILS, f"one loses more than {margin:g} beyond the intervals"
 
