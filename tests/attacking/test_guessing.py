@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from helpers.caption_files import write_flickr8k
 from helpers.small_runs import (
     FEATURES,
     PLAIN,
@@ -41,6 +42,7 @@ CHEAP = {
     "context": {"samples": 30, "draws": 2, "at": ["final"]},
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
+CAPTIONS = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
 
 
@@ -56,10 +58,12 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA, FedUV, FedHide and FedMetric.
+    with a marker planted, FedAA on classes and on captions, FedUV, FedHide and FedMetric.
     """
     out = tmp_path_factory.mktemp("runs")
-    with plugged("defenses", out, fedfeatures=FEATURES):
+    write_flickr8k(out / "data", images=60)
+    with plugged("defenses", out, fedfeatures=FEATURES), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEAKBENCH_DATA", str(out / "data"))
         yield {
             "fedgn": trained(out, params={"sigma": 0.5}, seed=3),
             "other": trained(out, params={"sigma": 0.5}, seed=4),
@@ -73,6 +77,15 @@ def runs(tmp_path_factory):
                 params=FLEA,
             ),
             "fedaa": trained(out, "fedaa", 2, params=FEDAA),
+            "captions": api.train(
+                "fedaa",
+                task="flickr8k",
+                task_params=CAPTIONS,
+                rounds=2,
+                out=out,
+                device="cpu",
+                params={**FEDAA, "fraction": 1.0},
+            ),
             "feduv": trained(out, "feduv", 2),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),

@@ -27,7 +27,8 @@ ROUNDS = 2
 THREAT = ThreatModel(kinds=KINDS, knows=("method", "facts", "labels"))
 # Every private input of these losses is known to who has the batch.
 OPEN = ("fedavg", "fedprox", "feddecorr", "fedntd")
-SENDS = [name for name in registry.names("defenses") if name != "deepsvdd"]  # it sends no update
+SILENT = ("deepsvdd", "fedproto", "fedpcl")  # send no update
+SENDS = [name for name in registry.names("defenses") if name not in SILENT]
 
 
 def normed(shape: tuple[int, ...], out: int, width: int) -> Stages:

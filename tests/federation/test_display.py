@@ -32,6 +32,11 @@ TITLES = {
     "fedlc": "FedLC",
     "fedntd": "FedNTD",
     "fedbr": "FedBR",
+    "ccvr": "CCVR",
+    "fedgen": "FedGen",
+    "scaffold": "SCAFFOLD",
+    "fedproto": "FedProto",
+    "fedpcl": "FedPCL",
     "fedaa": "FedAA",
     "fedbn": "FedBN",
     "moon": "MOON",
@@ -51,6 +56,9 @@ PRINCIPAL = {
     "feddecorr": ("beta",),
     "fedlc": ("tau",),
     "fedntd": ("beta",),
+    "fedgen": ("begin",),
+    "fedproto": ("lam",),
+    "fedpcl": ("temperature",),
 }
 OWN = {  # letters of a method's own
     "feddecorr": {"beta": "β"},
