@@ -1,19 +1,31 @@
-"""The labels behind an update, from how its output bias moved and what the model predicts."""
+"""The labels behind an update, from how its output bias moved and what the loss does to it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
-from torch import Tensor, nn
+from torch import Tensor
 
-from leakbench.attacking import View
-from leakbench.base import Tree
-from leakbench.federation import Examples, Net, trainings
+from leakbench.attacking import Replay, View
+from leakbench.base import MethodError, Tree
+from leakbench.federation import Batch, Examples, trainings
 from leakbench.record import Message
 
 CHUNK = 256  # images of one forward pass
 HEAVY = 100.0  # weight of "the shares sum to 1" beside the equations
+THROWS = 8  # of the victim's dice, where its loss throws any
+TURNS = 10  # of private inputs and shares
+FEW = 20  # examples of each class, in these turns
+SETS = 10  # of the classes whose bias moved most: 1 to 10 of them, then twice as many, ...
+FITS = 0.02  # of the rise's norm: shares that explain all but that explain it
+MANY = 64  # examples of each class, where they are shown in batches of the victim's size
+MIXTURES = 8  # batches of all classes, to see whether
+RARER = 4  # one of so many examples of every second class is among them
+MIXED = 0.25  # of its norm: a mixed batch may be so far from the mean over its classes
 
 
 def solved(rise: Tensor, predicted: Tensor) -> Tensor:
@@ -24,20 +36,110 @@ def solved(rise: Tensor, predicted: Tensor) -> Tensor:
             each class minus its mean predicted probability.
         predicted: (K, K), row y: the mean predicted probabilities of examples of class y.
     """
+    return fitted(rise, torch.eye(len(rise)).double() - predicted.double().cpu())[0]
+
+
+def fitted(rise: Tensor, slopes: Tensor) -> tuple[Tensor, float]:
+    """Shares s (K,) as above, whose slopesᵀ s is nearest to ``rise``, and how far it is from it.
+
+    ``slopes`` (K, K), row y: what ``rise`` is of examples of class y alone.
+    """
     k = len(rise)
-    left = np.vstack([np.eye(k) - predicted.double().numpy().T, np.full(k, HEAVY)])
-    found, _ = nnls(left, np.append(rise.double().numpy(), HEAVY), maxiter=30 * k)
-    return torch.from_numpy(found / found.sum())
+    left = np.vstack([slopes.double().numpy().T, np.full(k, HEAVY)])
+    found, far = nnls(left, np.append(rise.double().numpy(), HEAVY), maxiter=30 * k)
+    return torch.from_numpy(found / found.sum()), float(far)
 
 
-def predicted(module: nn.Module, weights: Tree, aux: Examples, classes: int) -> Tensor:
-    """(K, K) float64, on the CPU: mean class probabilities of auxiliary examples of each class."""
-    net = Net(module, weights)
-    with torch.no_grad():
-        parts = [net(x).double().softmax(1) for x in torch.split(aux.x, CHUNK)]
-    p, y = torch.cat(parts).cpu(), aux.y.cpu()
-    of_class = [p[y == c] for c in range(classes)]  # where one is empty, that of all
-    return torch.stack([some.mean(0) if len(some) else p.mean(0) for some in of_class])
+@dataclass(frozen=True)
+class Biases:
+    """The gradient of an output bias under a method's own loss, on the attacker's examples.
+
+    Of cross-entropy minus that gradient is the share of each class minus its mean predicted
+    probability, whatever else the loss may do to logits, labels or batches. The network is in the
+    mode of evaluation: a batch of one class normalises otherwise than the victim's.
+    """
+
+    replays: tuple[Replay, ...]  # as many as there are throws of the victim's dice
+    weights: Tree  # where the steps were taken
+    bias: str  # its name
+    aux: Examples
+    batch: int  # examples in a step of the victim
+    classes: int
+
+    @property
+    def alone(self) -> bool:
+        """Does the loss read its batch and the model, and no more, so that batches may be large?"""
+        first = self.replays[0]
+        drawn = any(k.startswith("draw/") for k in first.unknown)
+        return not drawn and set(first.inbox) <= {"model"}
+
+    def slopes(self, private: Mapping[str, Tensor], *, most: int = 0) -> Tensor:
+        """(K, K) float64, on the CPU: row y, minus the gradient for examples of class y alone.
+
+        Of a class without auxiliary examples it is that of all of them, labelled so. ``most``:
+        examples of each class that are shown; 0: all.
+        """
+        y, rows = self.aux.y.cpu(), []
+        most = most or (0 if self.alone else MANY)
+        for c in range(self.classes):
+            of = (y == c).nonzero().flatten()
+            of = of if len(of) else torch.arange(len(y))
+            rows.append(self._minus(self.aux.x[of[: most or None]], None, c, private))
+        return torch.stack(rows)
+
+    def mixes(self, slopes: Tensor, private: Mapping[str, Tensor]) -> bool:
+        """Is the gradient of a mixed batch the mean over the classes that are in it?
+
+        Where it is not, slopes say nothing of the victim's batches.
+        """
+        y = self.aux.y.cpu()
+        # Of an even mixture both are near 0 whatever the loss is: half of the classes are rarer.
+        some = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+        turn = torch.arange(len(y)) % RARER == 0
+        some = some[(y[some] % 2 == 0) | turn]
+        some = some[: len(some) if self.alone else MIXTURES * self.batch]
+        whole = self._minus(self.aux.x[some], self.aux.y[some], 0, private)
+        mean = y[some].bincount(minlength=self.classes).double() / len(some) @ slopes
+        size = torch.maximum(mean.norm(), whole.norm()).clamp(min=1e-30)
+        return bool((mean - whole).norm() <= MIXED * size)
+
+    def reads(self, private: Mapping[str, Tensor], rng: torch.Generator) -> bool:
+        """Do the slopes depend on the private inputs?"""
+        moved = {
+            k: v + torch.randn(v.shape, generator=rng).to(v) if v.is_floating_point() else v
+            for k, v in private.items()
+        }
+        a, b = (self.slopes(inputs, most=2) for inputs in (private, moved))
+        return not torch.allclose(a, b, rtol=1e-3, atol=1e-6)
+
+    def _minus(
+        self, x: Tensor, y: Tensor | None, label: int, private: Mapping[str, Tensor]
+    ) -> Tensor:
+        """(K,) float64: minus the mean gradient over batches of x, all of class ``label`` or y."""
+        labels = torch.full((len(x),), label, device=x.device) if y is None else y
+        total, n = torch.zeros(self.classes, dtype=torch.float64), 0
+        for rows in self._batches(len(x)):
+            part = Batch(x[rows], labels[rows])
+            for replay in self.replays:
+                total += len(rows) * self._gradient(replay, part, private) / len(self.replays)
+            n += len(rows)
+        return -total / n
+
+    def _batches(self, n: int) -> Iterator[Tensor]:
+        """Rows of n, each once; or where the size matters in full batches, some of them twice."""
+        if self.alone:
+            yield from torch.split(torch.arange(n), CHUNK)
+        else:
+            full = -(-n // self.batch) * self.batch
+            yield from torch.split(torch.arange(full) % n, self.batch)
+
+    def _gradient(self, replay: Replay, batch: Batch, private: Mapping[str, Tensor]) -> Tensor:
+        leaf = self.weights[self.bias].detach().to(replay.dtype).requires_grad_()
+        weights = {**self.weights, self.bias: leaf}
+        x = batch.x.to(replay.dtype)
+        loss = replay.loss(Batch(x, batch.y), private, weights=weights, mode=False)
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        return gradient.double().cpu()
 
 
 def taken(view: View, m: Message) -> tuple[int, int]:
@@ -46,19 +148,26 @@ def taken(view: View, m: Message) -> tuple[int, int]:
     training = next(t for t in trainings(method, m.round, last=view.last) if t.phase == m.phase)
     if training.steps:
         return training.steps, method.batch
-    counts = view.messages("count", sender=m.sender, round=m.round)
-    said = [int(c.payload) for c in counts if c.phase == m.phase]
+    said = _counted(view, m)
     if not said:
         return 0, 0
-    return len(training.sizes(said[-1] * training.epochs, method.batch)), said[-1]
+    return len(training.sizes(said * training.epochs, method.batch)), said
 
 
-def calibrated(view: View, m: Message, bias: str) -> Tensor | str:
+def _counted(view: View, m: Message) -> int:
+    """The count that the client sent with ``m``; 0 where it sent none."""
+    counts = view.messages("count", sender=m.sender, round=m.round)
+    said = [int(c.payload) for c in counts if c.phase == m.phase]
+    return said[-1] if said else 0
+
+
+def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tensor | str:
     """The shares (K,) of the classes behind ``m``, or why they cannot be told.
 
     ``bias``: the name of the output bias. A single step was taken at the weights received, so
     predictions are theirs; of several most are near the weights that they led to. A share of less
-    than half an example is none.
+    than half an example is none. What the loss reads of the client's own is what the method makes
+    of a client that has such shares (``_settled``).
     """
     steps, examples = taken(view, m)
     sent = view.messages("model", sender="server", round=m.round)
@@ -71,10 +180,113 @@ def calibrated(view: View, m: Message, bias: str) -> Tensor | str:
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
     rise = m.payload[bias].double().cpu() / (steps * method.lr * method.schedule(m.round))
-    said = predicted(view.module, weights, view.know("aux_data"), view.facts.classes)
     # Weights that are not finite, or so large that nothing else is.
-    if not bool(rise.isfinite().all() and said.isfinite().all()):
+    if not bool(rise.isfinite().all()):
         return "the update is not finite"
-    shares = solved(rise, said)
+    try:
+        shares = _shares(view, m, weights, bias, rise, examples, rng)
+    except MethodError as error:  # of what it received something was not kept
+        return str(error)
+    if isinstance(shares, str):
+        return shares
     clear = torch.where(shares < 0.5 / examples, 0.0, shares)
     return clear / clear.sum() if bool(clear.any()) else shares
+
+
+def _shares(
+    view: View,
+    m: Message,
+    weights: Tree,
+    bias: str,
+    rise: Tensor,
+    examples: int,
+    rng: torch.Generator,
+) -> Tensor | str:
+    method, aux, k = view.loss_method(), view.know("aux_data"), view.facts.classes
+    made = trainings(method, m.round, last=view.last)
+    name = m.loss or next(t.name for t in made if t.phase == m.phase)
+
+    def replay() -> Replay:
+        return Replay(view, m, rng, sizes=(2,), phase=name)
+
+    one = replay()
+    thrown = any(u.startswith("draw/") for u in one.unknown)
+    others = [replay() for _ in range(THROWS - 1 if thrown else 0)]
+    biases = Biases((one, *others), weights, bias, aux, method.batch, k)
+    alike = torch.full((k,), 1 / k, dtype=torch.float64)
+    count = _counted(view, m) or examples
+    private = _private(one, _pretended(alike, count, aux))
+    told = biases.slopes(private)
+    if not bool(told.isfinite().all()):
+        return "the update is not finite"
+    if not biases.mixes(told, private):
+        return "its output bias does not move by the mean over the examples of a batch"
+    if not _depends(one, _pretended(torch.eye(k).double()[0], count, aux), private):
+        if m.round > 1 and biases.reads(private, rng):
+            return "its loss reads what the client keeps, which may be another thing since it began"
+        return fitted(rise, told)[0]
+    found = [_settled(biases, rise, s, count) for s in (alike, *_moved(rise))]
+    return _simplest(found, rise, examples)
+
+
+def _moved(rise: Tensor) -> list[Tensor]:
+    """Shares (K,) to begin at: alike for the classes whose bias moved most, so many or so many.
+
+    Of a class that a client lacks some losses hardly move it, be it up or down.
+    """
+    order, k, out = rise.abs().argsort(descending=True), len(rise), []
+    larger = [SETS * 2**i for i in range(1, 20)]
+    for n in [n for n in (*range(1, SETS + 1), *larger) if n < k]:
+        out.append(torch.zeros(k, dtype=torch.float64).index_fill(0, order[:n], 1 / n))
+    return out
+
+
+def _simplest(found: list[tuple[Tensor, float]], rise: Tensor, examples: int) -> Tensor:
+    """Of the shares that explain the rise those of the fewest classes; of these the nearest.
+
+    Where what the loss reads depends on the client's classes, many sets of classes explain what a
+    few do. Where none does, the nearest of all.
+    """
+    enough = [(s, far) for s, far in found if far <= FITS * float(rise.norm())]
+    if not enough:
+        return min(found, key=lambda one: one[1])[0]
+    return min(enough, key=lambda one: (int((one[0] >= 0.5 / examples).sum()), one[1]))[0]
+
+
+def _settled(biases: Biases, rise: Tensor, shares: Tensor, count: int) -> tuple[Tensor, float]:
+    """Shares and the private inputs that a client of such shares has, from first ``shares`` on.
+
+    And how far the rise is that they explain; of all turns the nearest.
+    """
+    tried = []
+    for _ in range(TURNS):
+        held = _pretended(shares, count, biases.aux)
+        private = _private(biases.replays[0], held)
+        found, far = fitted(rise, biases.slopes(private, most=FEW))
+        tried.append((found, far))
+        if torch.allclose(found, shares, atol=1e-6):
+            break
+        shares = found
+    return min(tried, key=lambda one: one[1])
+
+
+def _private(replay: Replay, held: Batch) -> dict[str, Tensor]:
+    """What the method's start makes of a client that has ``held``; no draws."""
+    return {k: v for k, v in replay.started(held).items() if not k.startswith("draw/")}
+
+
+def _depends(replay: Replay, other: Batch, private: Mapping[str, Tensor]) -> bool:
+    """Is what the loss reads of a client's own another thing for another client's data?"""
+    there = _private(replay, other)
+    return any(not torch.equal(v, there[k]) for k, v in private.items())
+
+
+def _pretended(shares: Tensor, count: int, aux: Examples) -> Batch:
+    """``count`` examples, about, in the ``shares`` (K,) of the classes, made of the attacker's."""
+    y, rows = aux.y.cpu(), []
+    for c, n in enumerate((shares * count).round().long().tolist()):
+        of = (y == c).nonzero().flatten()
+        of = of if len(of) else torch.arange(len(y))
+        rows.append(of[torch.arange(n) % len(of)])
+    labels = torch.cat([torch.full((len(r),), c) for c, r in enumerate(rows)])
+    return Batch(aux.x[torch.cat(rows)], labels.to(aux.y.device))

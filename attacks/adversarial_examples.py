@@ -27,6 +27,8 @@ class AdversarialExamples(Attack):
     the round plus its first update. Where clients send images (the control, or ``sends`` =
     "images") the guess is those images as they are.
 
+    Where clients send captions, theirs take the label names' place, and nothing is recognised.
+
     Examples are matched to the images that the control sends (so many of each label, drawn once) by
     the optimal assignment with the least squared error, whatever their labels; there may be more
     examples than images. The guess is what the method's server would hold, clipped or not; scoring
@@ -84,6 +86,8 @@ class AdversarialExamples(Attack):
         method: Any = run.method
         sent = next(s for s in run.sent if (s["kind"], s["sender"]) == ("labels", "client"))
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples
+        if run.facts.targets == "tokens":  # one caption, whose words are what was counted
+            examples = 10.0 * method.examples  # an LSTM's steps are many small operations
         made = 2 * len(run.stages) * run.audited
         steps = self.steps or method.search_steps
         step = 0.002 + 3 * examples * counter.get_total_flops() / 4e10
@@ -111,7 +115,8 @@ class AdversarialExamples(Attack):
             weights |= {k: v + m.payload[k] for k, v in weights.items() if k in m.payload}
         if not all(bool(v.isfinite().all()) for v in weights.values()):
             return Guess(m.sender, m.round, failed="the client's model is not finite")
-        return self._about(m, self._made(view, weights, labels[-1].unique(), rng), view)
+        names = torch.unique(labels[-1], dim=0)
+        return self._about(m, self._made(view, weights, names, rng), view)
 
     def _made(
         self, view: View, weights: dict[str, Tensor], names: Tensor, rng: torch.Generator
@@ -128,5 +133,7 @@ class AdversarialExamples(Attack):
     def _about(self, m: Message, batch: Batch, view: View) -> Guess:
         """A guess whose examples are about the images that stand for the labels, in no order."""
         among = torch.tensor(m.round)
-        tensors = {"x": batch.x.to(view.dtype), "y": batch.y, "data.among": among}
+        tensors = {"x": batch.x.to(view.dtype), "data.among": among}
+        if batch.y.dim() == 1:  # a caption is no class that could be recognised
+            tensors["y"] = batch.y
         return Guess(m.sender, m.round, tensors)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from attacks import _updates
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import tokens, torch
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET, WORD_PRECISION, WORD_RECALL
@@ -19,85 +20,119 @@ FIRST = len(tokens.SPECIAL)  # the first token that is a word
 
 
 class CaptionWords(Attack):
-    """Reads every caption that a client shared until the attacked round, and nothing else.
+    """Two ways to the words of a client's private captions.
 
-    Words: those of its captions that at most ``common`` of the auxiliary captions have stand in
-    the client's data, for certain; named are these alone, as "a" and "the" stand in everybody's.
-    The floor names as many of the same kind, those most frequent in the auxiliary captions.
-    Topics: each distinct caption goes to the topic whose auxiliary captions make its words the
-    likeliest (naive Bayes on which words occur, one added to every count); the guess is the shares
-    of these.
-    The floor is the topics' frequencies in the auxiliary data, as for labels read off a message.
+    "message": reads every caption that a client shared until the attacked round. Words of these
+    that at most ``common`` of the auxiliary captions have stand in the client's data, for certain;
+    named are these alone, as "a" and "the" stand in everybody's. Topics: each distinct caption goes
+    to the topic whose auxiliary captions make its words the likeliest (naive Bayes on which words
+    occur, one added to every count); the guess is the shares of these. A low recall says that few
+    captions were shared; each of them is one of the client's own, word for word.
 
-    In the control clients send their images too, with the same captions, so it reads the same
-    words: what is hidden by sending no image is not these. A low recall says that few captions were
-    shared, each of them as told as ever: one of the client's own, word for word.
+    "update": what is told even where no caption is sent. A word's embedding has a gradient where
+    the word occurs and none elsewhere, so the words whose rows moved in the audited clients' first
+    update of the round are those of all captions behind it, however many the steps, by SGD or Adam.
+    Named are the uncommon ones, to be held against "message". Noise on the update moves all rows,
+    and then there is no guess.
+
+    Floor: as many uncommon words, those most frequent in the auxiliary captions; the topics'
+    frequencies there. In the control clients send the same captions (and their images), and the
+    same update: what FedAA hides by sending no image is not their words.
     """
 
     about: ClassVar[str] = (
-        "which words and topics a client's captions have, read off those it shares"
+        "which words and topics a client's captions have, read off those it shares, or its update"
     )
     paper: ClassVar[str] = "FedAA, Section 3.2: captions are called a non-sensitive modality"
     metrics: ClassVar[tuple[Metric, ...]] = (WORD_PRECISION, WORD_RECALL, LABEL_OVERLAP, LABEL_SET)
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({"source": "message"}, {"source": "update"})
 
+    source: Literal["message", "update"] = Field(
+        "message", description="what is read: the captions that clients send, or their updates"
+    )
     common: float = Field(
         0.05, ge=0, le=1, description="share of auxiliary captions from which a word is common"
     )
 
     @property
     def threat(self) -> ThreatModel:
+        if self.source == "message":
+            return ThreatModel(
+                kinds=("labels",), rounds="all", knows=("aux_data", "facts"), rung="transcript"
+            )
         return ThreatModel(
-            kinds=("labels",), rounds="all", knows=("aux_data", "facts"), rung="transcript"
+            kinds=("update",),
+            rounds="audited",
+            knows=("aux_data", "method", "facts"),
+            rung="method",
         )
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
-        if why or run.facts.targets == "tokens":
+        if why:
             return why
-        return "what clients send are labels of classes and no captions"
+        if run.facts.targets != "tokens":
+            return "the task has classes and no captions"
+        if self.source == "update" and not _embedding(run.module()):
+            return "the network has no embedding of words"
+        return ""
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        aux, out = view.know("aux_data"), []
-        for client, captions in _shared(view).items():
-            words = self._words(view, aux, captions)
-            shares = topics_of(captions, aux, view.facts.classes)
-            if not bool(words.any()):
-                why = "none of its captions has an uncommon word"
-                out.append(Guess(client, view.round, failed=why))
-                continue
-            found = {"words": words.long(), "shares": shares}
-            out.append(Guess(client, view.round, found, accepted=True))
-        return out
+        return [self._guess(view, client, read) for client, read in self._read(view).items()]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
-        """As many uncommon words as the client shared, the most frequent elsewhere; and topics."""
+        """As many uncommon words as the client's messages tell, the most frequent elsewhere."""
         aux, out = view.know("aux_data"), []
         prior = aux.y.bincount(minlength=view.facts.classes).double()
         often = frequency(aux, view.facts.dim)
         order = torch.where(often > self.common, -1.0, often).argsort(descending=True, stable=True)
-        for client, captions in _shared(view).items():
-            count = max(1, int(self._words(view, aux, captions).sum()))
+        for client, read in self._read(view).items():
+            count = max(1, int(self._uncommon(read, often).sum()))
             words = torch.zeros(view.facts.dim, dtype=torch.int64)
             words[order[order >= FIRST][:count].cpu()] = 1
-            found = {"words": words, "shares": prior / prior.sum()}
+            found = {"words": words}
+            if self.source == "message":
+                found["shares"] = prior / prior.sum()
             out.append(Guess(client, view.round, found))
         return out
 
-    def _words(self, view: View, aux: Examples, captions: Tensor) -> Tensor:
-        """(V,) bool: the uncommon words of ``captions`` (n, T)."""
-        often = frequency(aux, view.facts.dim)
-        said = present(captions, view.facts.dim).any(0)
+    def _guess(self, view: View, client: str, read: Tensor) -> Guess:
+        aux = view.know("aux_data")
+        words = self._uncommon(read, frequency(aux, view.facts.dim))
+        if not bool(words.any()):
+            return Guess(client, view.round, failed="it tells no uncommon word")
+        if read.dim() == 1 and bool(read.all()):
+            return Guess(client, view.round, failed="the row of every word moved")
+        found = {"words": words.long()}
+        if self.source == "message":
+            found["shares"] = topics_of(read, aux, view.facts.classes)
+        return Guess(client, view.round, found, accepted=True)
+
+    def _read(self, view: View) -> dict[str, Tensor]:
+        """Each client's distinct captions (n, T), or which words' rows moved, (V,) bool."""
+        if self.source == "message":
+            out: dict[str, list[Tensor]] = {}
+            for m in view.messages("labels"):
+                if m.sender != "server":
+                    out.setdefault(m.sender, []).append(m.payload)
+            return {
+                client: torch.unique(torch.cat(sent), dim=0) for client, sent in sorted(out.items())
+            }
+        name = f"{_embedding(view.module)}.weight"
+        sent = {m.sender: m.payload for m in _updates.first(view)}
+        return {c: (p[name] != 0).any(1) for c, p in sent.items() if name in p}
+
+    def _uncommon(self, read: Tensor, often: Tensor) -> Tensor:
+        """(V,) bool: the uncommon words of what was read."""
+        said = read.clone() if read.dim() == 1 else present(read, len(often)).any(0)
         said[:FIRST] = False
         return said & (often <= self.common)
 
 
-def _shared(view: View) -> dict[str, Tensor]:
-    """Each client's distinct captions (n, T) until now."""
-    out: dict[str, list[Tensor]] = {}
-    for m in view.messages("labels"):
-        if m.sender != "server":
-            out.setdefault(m.sender, []).append(m.payload)
-    return {client: torch.unique(torch.cat(sent), dim=0) for client, sent in sorted(out.items())}
+def _embedding(module: torch.nn.Module) -> str:
+    """The name of the network's embedding of words, or "" if it has none."""
+    found = [n for n, m in module.named_modules() if isinstance(m, torch.nn.Embedding)]
+    return found[0] if found else ""
 
 
 def present(captions: Tensor, words: int) -> Tensor:

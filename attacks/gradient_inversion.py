@@ -16,7 +16,7 @@ from attacks import _updates
 from attacks._inversion import blindly, breaching, check, cost, engines, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
-from attacks._inversion.victims import Victim, prototype, replayed, stand_in
+from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import Defense
 from leakbench.metrics import (
@@ -152,6 +152,8 @@ class GradientInversion(Attack):
         why = super().obstacle(run)
         if why:
             return why
+        if run.facts.targets == "tokens":
+            return "the network says captions, and this solves for inputs whose class is asked for"
         if self.labels != "given" and (why := class_labels.obstacle(run)):
             return why
         fewest = _updates.fewest(run, probe=probe)
@@ -256,11 +258,14 @@ class GradientInversion(Attack):
 
     def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
         seed = int(torch.randint(2**62, (), generator=rng))
-        unknown = replayed(view, b, seed, torch.float32).unknown
-        private = {k: stand_in(view, b.message, k, v) for k, v in unknown.items()}
-        free = [k for k, v in private.items() if self.attacker == "joint" and v.is_floating_point()]
-        tried = class_labels.behind(view, b, self, rng)
-        return [Victim(view, b, y, private, free, seed) for y in tried]
+        replay, out = replayed(view, b, seed, torch.float32), []
+        for y in class_labels.behind(view, b, self, rng):
+            unknown = started(replay, y)
+            private = {k: stand_in(view, b.message, k, v) for k, v in unknown.items()}
+            joint = self.attacker == "joint"
+            free = [k for k, v in private.items() if joint and v.is_floating_point()]
+            out.append(Victim(view, b, y, private, free, seed))
+        return out
 
     def _kept(self, view: View, victim: Victim, verdict: check.Kept) -> Guess:
         m, best = victim.behind.message, verdict.best

@@ -19,6 +19,11 @@ from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
 from leakbench.models import last_layer
 from leakbench.record import Message
 
+# What the loss behind an update may have read, and how many steps it took.
+REPLAYED = (
+    *("update", "model", "count", "prototype", "statistics", "features", "labels", "mean_data"),
+    *("data", "generator", "identifier", "variate"),
+)
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
 
 
@@ -42,12 +47,16 @@ class LabelInference(Attack):
     steps together. A class that the model predicts more often than it occurs is missed though it is
     there, so of many classes it finds too few.
 
-    "calibrated": the same for who has auxiliary data, on which the mean predictions of the model
-    are measured and taken off again: the shares s, 0 or more and of sum 1, for which s - Pᵀs is
-    nearest to the rise in a step, P the mean prediction for each true class. P is the received
-    model's for a single step, of several the client's own (received + update). For SGD; by epochs
-    it reads the client's count. After many steps, or where a wrapper clips the update, the shares
-    are blurred; the raw rise may then say more.
+    "calibrated": the same for who has auxiliary data, on which the method's own loss is replayed:
+    the shares s, 0 or more and of sum 1, for which Gᵀs is nearest to the rise in a step, row y of G
+    minus the gradient of the output bias for examples of class y. Of cross-entropy that is what
+    the model predicts anyway taken off again; of a loss that changes logits or labels it is what
+    that makes of it. The weights are the received model's for a single step, of several the
+    client's own (received + update). Where the loss reads what a client made of its own data
+    (margins by its class counts), that is what the method makes of a client with the shares found,
+    in turns; where the bias does not move by the mean over a batch's examples there is no guess.
+    For SGD; by epochs it reads the client's count. After many steps, or where a wrapper clips the
+    update, the shares are blurred; the raw rise may then say more.
 
     Floor: the class frequencies of the auxiliary data. Where all clients hold all classes alike
     there is nothing to tell: the control, too, stays at the floor, and the verdict is "attack too
@@ -84,9 +93,8 @@ class LabelInference(Attack):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
             )
-        kinds = ("update", "model", "count")
         return ThreatModel(
-            kinds=kinds, rounds="audited", knows=("aux_data", "method", "facts"), rung="public"
+            kinds=REPLAYED, rounds="audited", knows=("aux_data", "method", "facts"), rung="public"
         )
 
     @property
@@ -102,8 +110,13 @@ class LabelInference(Attack):
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
-        if why or self.source == "message":
+        if why:
             return why
+        if self.source == "message":
+            texts = run.facts.targets == "tokens"
+            return (
+                "what clients send are captions and no labels: see caption_words" if texts else ""
+            )
         name, last = last_layer(run.module())
         outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
@@ -137,7 +150,7 @@ class LabelInference(Attack):
         return "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        return [self._read(view, m) for m in self._sent(view)]
+        return [self._read(view, m, rng) for m in self._sent(view)]
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
@@ -151,7 +164,7 @@ class LabelInference(Attack):
             return list({m.sender: m for m in sorted(sent, key=lambda m: m.round)}.values())
         return _updates.first(view, trained=True)
 
-    def _read(self, view: View, m: Message) -> Guess:
+    def _read(self, view: View, m: Message, rng: torch.Generator) -> Guess:
         if self.source == "message":
             read = counted if m.kind == "labels" else _counts
             counts = read(m.payload, view.facts.classes)
@@ -163,7 +176,7 @@ class LabelInference(Attack):
         if bias not in m.payload:  # a wrapper left it out
             return Guess(m.sender, view.round, failed="the update holds no output bias")
         if self.source == "calibrated":
-            found = _label_shares.calibrated(view, m, bias)
+            found = _label_shares.calibrated(view, m, bias, rng)
             if isinstance(found, str):
                 return Guess(m.sender, view.round, failed=found)
             return self._guess(view, m, found)

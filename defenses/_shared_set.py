@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from defenses._local_epochs import LocalEpochs
-from leakbench import Client, Sent, Server
+from leakbench import Client, Sent, Server, UsageError
 from leakbench.base import torch
 from leakbench.federation import Choreography
 
@@ -22,5 +22,15 @@ class SharedSet(LocalEpochs):
         """Client, once: {kind: inputs (n, ...), "labels": (n, classes) or (n,)}."""
 
     def pool(self, server: Server) -> Sent:
-        """Server, once: what came in, as one set, to everybody."""
-        return {kind: torch.cat(list(sent)) for kind, sent in server.inbox.items()}
+        """Server, once: what came in, as one set, to everybody.
+
+        Raises:
+            UsageError: nobody had enough examples to share anything.
+        """
+        pooled = {kind: torch.cat(list(sent)) for kind, sent in server.inbox.items()}
+        if not all(len(rows) for rows in pooled.values()):
+            raise UsageError(
+                f"{type(self).__name__}: no client has enough examples to share any, so there is"
+                " nothing to train with; use a smaller size, or more examples a client."
+            )
+        return pooled

@@ -6,7 +6,9 @@ layer reads and p their predicted probabilities, and its bias is the same withou
 al. 2020; LLG, Wainakh et al. 2022). Neither p nor h is known, but both are tied by the weights,
 p = softmax(W h + b), which the attacker has (iLRG, Ma et al. 2023). Here that is solved for one h
 for each class in turns: mean features of all examples first, then predictions and shares from
-features, and features from shares, ``TURNS`` times.
+features, and features from shares, ``TURNS`` times. A loss that makes something else of the logits
+than cross-entropy does (margins, mixed labels) is told by its gradient on noise: there the classes
+that were raised are taken, in proportion, and what is solved for comes second.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from attacks._strangers import frequencies
 from attacks._updates import Behind
 from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError
-from leakbench.federation import Batch
-from leakbench.models import last_layer
+from leakbench.federation import Batch, Net
+from leakbench.models import last_layer, of_layer
 
 TURNS = 10  # of features, predictions and shares; nothing changes after
 TRIED = 4  # label vectors of labels=solved
+SAME = 1e-3  # of its norm: such gradients are the same
 NOISE = 64  # images that the received network is shown, where no bias tells the scale
 
 
@@ -72,8 +75,10 @@ def behind(view: View, b: Behind, how: LabelSettings, rng: torch.Generator) -> l
     if view.loss_method().outputs != "logits":
         _unread(replay, rng)
         return [torch.zeros(b.examples, dtype=torch.long, device=replay.device)]
-    shares = inferred(replay, b.examples, rng)
-    found = vectors(shares, b.examples, TRIED if how.labels == "solved" else 1)
+    many = TRIED if how.labels == "solved" else 1
+    found = vectors(inferred(replay, b.examples, rng), b.examples, many)
+    if replay.adam is None and not cross_entropy(replay, rng):
+        found = [*vectors(_raised(replay), b.examples, 1), *found][: max(many, 1)]
     return [y.to(replay.device) for y in found]
 
 
@@ -100,6 +105,41 @@ def _unread(replay: Replay, rng: torch.Generator) -> None:
             "the method's loss reads labels, which cannot be inferred from a network that ends in"
             " an embedding: use labels=given."
         )
+
+
+def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
+    """Is the loss's gradient by the last layer that of cross-entropy of the network's outputs?
+
+    At the weights received, on noise and random labels, with private inputs as guessed.
+    """
+    name, _ = last_layer(replay.module)
+    model = replay.inbox["model"]
+    own = of_layer(name, {k: v for k, v in model.items() if k in replay.trained})
+    x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
+    y = torch.randint(replay.facts.classes, (NOISE,), generator=rng).to(replay.device)
+    batch = Batch(x.to(replay.blank.x), y)
+    private = {k: v for k, v in replay.unknown.items() if not k.startswith("draw/")}
+    leaves = {k: v.detach().clone().requires_grad_() for k, v in own.items()}
+    loss = replay.loss(batch, private, weights=leaves, mode=False)
+    out = Net(replay.module, model)(batch.x, weights=leaves)  # in evaluation mode, too
+    usual = torch.nn.functional.cross_entropy(out, y)
+
+    def slope(value: Tensor) -> Tensor:
+        gradients = torch.autograd.grad(value, list(leaves.values()))
+        return torch.cat([g.flatten() for g in gradients])
+
+    found, wanted = slope(loss), slope(usual)
+    return bool((found - wanted).norm() <= SAME * wanted.norm())
+
+
+def _raised(replay: Replay) -> Tensor:
+    """(K,) float64 on the CPU: the classes that the update raised, in proportion."""
+    name, _ = last_layer(replay.module)
+    seen = {k: v.double().cpu() for k, v in replay.observed().items()}
+    rows = seen[f"{name}.weight"].flatten(1)
+    fall = -seen.get(f"{name}.bias", rows.sum(1))
+    rise = fall.clamp(min=0)
+    return rise / rise.sum().clamp(min=1e-300)
 
 
 def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
-from leakbench.federation import party
+from leakbench.federation import Batch, party
 from leakbench.record import Message
 
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
@@ -78,6 +78,15 @@ def replayed(view: View, behind: Behind, seed: int, dtype: torch.dtype) -> Repla
     """The loss behind an update; the same ``seed``, the same throws of dice."""
     dice = torch.Generator().manual_seed(seed)
     return Replay(view, behind.message, dice, rows=behind.rows, phase=behind.loss, dtype=dtype)
+
+
+def started(replay: Replay, labels: Tensor) -> dict[str, Tensor]:
+    """The loss's private inputs, as they were of a client with examples of such labels (B,) alone.
+
+    For whoever knows no more of its data; images are blank.
+    """
+    x = replay.blank.x.new_zeros(len(labels), *replay.facts.shape)
+    return replay.started(Batch(x, labels.to(replay.device)))
 
 
 def stand_in(view: View, m: Message, name: str, guess: Tensor) -> Tensor:

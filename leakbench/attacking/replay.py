@@ -107,12 +107,24 @@ class Replay:
             torch.zeros(size, *self.facts.shape, dtype=self.dtype, device=self.device),
             torch.zeros(size, dtype=torch.long, device=self.device),
         )
-        me = self._me({}, {}, {})
-        me.own, me.state, me.get_data = {}, {}, lambda: self.blank
-        self.method.start(me)
-        self._start = {"own": me.own, "state": me.state}
+        self._start = self._started(self.blank)
         self.unknown: dict[str, Tensor] = {}
         self.loss(self.blank, {}, read=self.unknown)
+
+    def _started(self, held: Batch) -> dict[str, Any]:
+        me = self._me({}, {}, {})
+        me.own, me.state, me.get_data = {}, {}, lambda: held
+        me.count = torch.tensor(len(held.y), device=self.device)
+        self.method.start(me)
+        return {"own": me.own, "state": me.state}
+
+    def started(self, held: Batch) -> dict[str, Tensor]:
+        """``unknown``, of a client that has the examples ``held``: as ``start`` makes it of them.
+
+        Draws, and what the method does not make at its start, are guessed as before.
+        """
+        made = flat(self._started(held))
+        return {k: made.get(k, v) for k, v in self.unknown.items()}
 
     @property
     def vectorises(self) -> bool:
@@ -196,11 +208,16 @@ class Replay:
         *,
         weights: Mapping[str, Tensor] | None = None,
         read: dict[str, Any] | None = None,
+        mode: bool = True,
     ) -> Tensor:
-        """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``."""
+        """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``.
+
+        ``mode``: of training, as the victim computes it; False: of evaluation, for batches that
+        are made otherwise than the victim's.
+        """
         received = {**self.inbox.get("model", {}), **self._untrained()}
         net = Net(self.module, {**received, **(weights or {})})
-        return self.loss_of(net, batch, private, read=read)
+        return self.loss_of(net, batch, private, read=read, mode=mode)
 
     def _untrained(self) -> dict[str, Tensor]:
         """Copies of what is not trained: BatchNorm in training writes into what it is given.
@@ -217,11 +234,12 @@ class Replay:
         private: Mapping[str, Tensor],
         *,
         read: dict[str, Any] | None = None,
+        mode: bool = True,
     ) -> Tensor:
         """The same with another ``net`` in the victim's place."""
         me = self._me(private, self._start, {} if read is None else read)
         me.net = net
-        with training(self.module, True):
+        with training(self.module, mode):
             value: Tensor = getattr(self.method, self.phase)(net, batch, me)
         return value
 

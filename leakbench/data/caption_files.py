@@ -45,7 +45,7 @@ def found(name: str) -> Path | None:
     return folder if not _missing(name) else None
 
 
-def layout(name: str) -> str:
+def layouts(name: str) -> str:
     """The folders and files that make up the set, in words."""
     if name == COCO:
         return "coco/annotations, coco/train2014 and coco/val2014"
@@ -57,8 +57,32 @@ def weights(name: str) -> Path:
     return data_folder() / name
 
 
-def unofficial(name: str, images: int) -> str:
-    """Why these are not known to be the official set's data, a clause: digests are not kept."""
+def absent(name: str) -> str:
+    """That the set is nowhere, and what to do."""
+    return (
+        f"{name} is not in {data_folder()} ({layouts(name)}) and is not fetched for you: get"
+        f' "{PAGES[name]}" and put it there, or set LEAKBENCH_DATA to the folder that has it.'
+    )
+
+
+def listed(name: str) -> list[Captioned]:
+    """All images of the set.
+
+    Raises:
+        UsageError: the set is nowhere.
+        BrokenFile: a file is missing, cut, or not what its name says.
+    """
+    return flickr8k() if name == FLICKR8K else [image for part in PARTS for image in coco(part)]
+
+
+def unofficial(name: str) -> str:
+    """Why these are not known to be the official set's data, a clause: digests are not kept.
+
+    Raises:
+        UsageError: the set is nowhere.
+        BrokenFile: a file is missing, cut, or not what its name says.
+    """
+    images = len(listed(name))
     if images != OFFICIAL[name]:
         return f"{name} has {images} images here, the official set {OFFICIAL[name]}"
     return f"no digest of the official files of {name} is known"
@@ -165,10 +189,7 @@ def _present(name: str) -> Path:
     """
     folder, lacking = data_folder() / FOLDERS[name], _missing(name)
     if not folder.is_dir():
-        raise UsageError(
-            f"{name} is not in {data_folder()} ({layout(name)}) and is not fetched for you: get"
-            f' "{PAGES[name]}" and put it there, or set LEAKBENCH_DATA to the folder that has it.'
-        )
+        raise UsageError(absent(name))
     if lacking:
         raise BrokenFile(
             f"{lacking[0]} is missing beside the other files of {name}. Put it there too."

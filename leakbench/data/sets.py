@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.data_folder import data_folder
-from leakbench.data import face_files, har_files, image_sets, sound_files, voxceleb_files
+from leakbench.data import (
+    caption_files,
+    face_files,
+    har_files,
+    image_sets,
+    sound_files,
+    voxceleb_files,
+)
 
 HAR = "uci-har"
 SOUNDS = (sound_files.URBAN, sound_files.DIGITS)
@@ -15,11 +22,13 @@ LISTED: dict[str, Any] = {
     **dict.fromkeys(SOUNDS, sound_files),
     voxceleb_files.VOXCELEB: voxceleb_files,
     **dict.fromkeys(face_files.FOLDERS, face_files),
+    **dict.fromkeys(caption_files.FOLDERS, caption_files),
 }
 # Where the user gets what is not fetched.
 PAGES = {
     **sound_files.PAGES,
     **face_files.PAGES,
+    **caption_files.PAGES,
     voxceleb_files.VOXCELEB: voxceleb_files.PAGE,
     HAR: f'UCI\'s page "{har_files.PAGE}"',
 }
@@ -56,6 +65,8 @@ def fetch(name: str) -> None:
     """
     if name in SOUNDS:
         sound_files.clips(name)
+    elif name in caption_files.FOLDERS:
+        caption_files.listed(name)
     elif name in LISTED:
         LISTED[name].people(name)
     elif name == HAR:

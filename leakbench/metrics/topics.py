@@ -7,7 +7,7 @@ from leakbench.base.meaning import Topic
 PROTOTYPES = Topic(
     name="prototypes",
     order=1,
-    kinds=("prototype", "update"),
+    kinds=("prototype", "update", "variate"),
     kind="prototype",
     secrets=("prototype", "codeword"),
     ask=(
@@ -18,7 +18,7 @@ PROTOTYPES = Topic(
 IMAGES = Topic(
     name="images",
     order=2,
-    kinds=("update", "sum", "mean_data", "data", "features"),
+    kinds=("update", "variate", "sum", "mean_data", "data", "features"),
     kind="update",
     ask=(
         "send what they learned in place of their data. Can an attacker rebuild the images that it"
@@ -28,7 +28,7 @@ IMAGES = Topic(
 LABELS = Topic(
     name="labels",
     order=3,
-    kinds=("update", "sum", "labels", "label_counts"),
+    kinds=("update", "variate", "sum", "labels", "label_counts"),
     kind="update",
     ask=(
         "send what they learned, or names of labels, in place of their data. Can an attacker tell"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from leakbench.base.errors import UnknownName
 from leakbench.reproduce import (
     fedaa,
+    fedaa_captions,
     fedaa_loss,
     fedaa_names,
     fedaa_variance,
@@ -18,7 +19,13 @@ from leakbench.reproduce import (
 from leakbench.reproduce.recipe import Recipe
 
 _FEDHIDE = (fedhide_inversion.RECIPE, *fedhide.RECIPES, fedhide_identities.RECIPE)
-_FEDAA = (*fedaa.RECIPES, fedaa_loss.RECIPE, fedaa_variance.RECIPE, fedaa_names.RECIPE)
+_FEDAA = (
+    *fedaa.RECIPES,
+    *fedaa_captions.RECIPES,
+    fedaa_loss.RECIPE,
+    fedaa_variance.RECIPE,
+    fedaa_names.RECIPE,
+)
 RECIPES: dict[str, Recipe] = {
     r.name: r for r in (*_FEDHIDE, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)
 }

@@ -28,7 +28,7 @@ Draw = Callable[[Any, str, int, Setting], None]
 def fractions(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Accuracy over rounds: a row of panels per data set, a panel per C.
+    """Accuracy (or BLEU-4) over rounds: a row of panels per data set, a panel per C.
 
     A line is the seeds' mean, with a band from the lowest to the highest.
     """
@@ -36,7 +36,8 @@ def fractions(
     def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
         band(axes, gained(setting), place, method, _line(method))
 
-    return _panels(recipe, scale, rows, settings, folder, draw, ("accuracy", "linear"))
+    what = recipe.measures[0].title.removeprefix("best ")
+    return _panels(recipe, scale, rows, settings, folder, draw, (what, "linear"))
 
 
 def variance(

@@ -172,12 +172,7 @@ PRINTED: tuple[Printed, ...] = (
     _A.result("Figure 9", "the same, on CIFAR-100", "fedaa-figure8"),
 )
 # Recipes, methods, tasks and networks that are not here yet: why.
-COMING: dict[str, str] = {
-    "flea-figure3": "no recipe yet",
-    "fedaa-table4": "captioning is not here yet",
-    "fedaa-figure6": "captioning is not here yet",
-    "fedaa-figure7": "captioning is not here yet",
-}
+COMING: dict[str, str] = {"flea-figure3": "no recipe yet"}
 
 
 def of(recipe: str) -> list[Printed]:

@@ -155,7 +155,7 @@ class CaptionTask(Task):
         rows, counts = padded(parts)
         own = torch.full((self.clients,), -1)
         tested, granted = self._whole(test, known), self._pairs(aux, known)
-        why = caption_files.unofficial(self.source, self._size)
+        why = caption_files.unofficial(self.source)
         weights = {}
         if self.weights:
             from leakbench.models import resnet50_weights
@@ -163,11 +163,6 @@ class CaptionTask(Task):
             weights = dict(resnet50_weights(caption_files.weights(self.weights)))
         held = TaskData(pairs, tested, granted, rows, counts, own, unofficial=why)
         return replace(held, pretrained=weights)
-
-    @property
-    def _size(self) -> int:
-        """How many images the set has."""
-        return sum(len(part.images) for part in self.parts())
 
     def _pixels(self, part: CaptionPart) -> Tensor:
         return caption_files.images([image.path for image in part.images], self.shape[1])

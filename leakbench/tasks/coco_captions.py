@@ -86,12 +86,10 @@ class CocoCaptions(CaptionTask):
             raise UsageError("coco-captions: no image shows objects of one category alone.")
         return self._part(train, number), self._part(test, number), self._part(alone, number)
 
-    @property
-    def _size(self) -> int:
-        return sum(len(caption_files.coco(part)) for part in caption_files.PARTS)
-
     def _part(self, images: list[Captioned], number: dict[str, int]) -> CaptionPart:
         """With the group of each; of a test image with several or none, which nobody reads, 0."""
-        return CaptionPart(
-            images, [next((number[o] for o in i.objects if o in number), 0) for i in images]
-        )
+        return CaptionPart(images, [_group(image, number) for image in images])
+
+
+def _group(image: Captioned, number: dict[str, int]) -> int:
+    return next((number[o] for o in image.objects if o in number), 0)

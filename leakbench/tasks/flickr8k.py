@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -109,8 +109,12 @@ class Flickr8k(CaptionTask):
             cuts = (images[2 * n :], images[:n], images[n : 2 * n])
             for part, some in zip(out, cuts, strict=True):
                 part += [(k, image) for image in some]
-        train, test, aux = (CaptionPart([i for _, i in p], [k for k, _ in p]) for p in out)
+        train, test, aux = (_part(some) for some in out)
         return train, test, aux
+
+
+def _part(some: Sequence[tuple[int, Captioned]]) -> CaptionPart:
+    return CaptionPart([image for _, image in some], [k for k, _ in some])
 
 
 def topic(captions: Iterable[str]) -> int:

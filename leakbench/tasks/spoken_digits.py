@@ -21,7 +21,7 @@ class SpokenDigits(SoundTask):
     """20 clients with three digits each (Qua(3)), about 105 spectrograms (1, 32, 48) a client.
 
     It stands in for UrbanSound8K where that is not found: ten classes of sound, the same network,
-    methods and rates, but speech, small and easy. 0.75 s at 8 kHz (2 % of the recordings are
+    methods and rates, but speech, small and easy. 0.75 s at 8 kHz (3 % of the recordings are
     longer and are cut), a window of 256 samples every 128, 32 bands.
 
     The official test set, takes 0 to 4 of every digit and speaker, is tested whole (300

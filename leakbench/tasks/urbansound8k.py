@@ -33,8 +33,8 @@ class UrbanSound8k(SoundTask):
     is in them. ``aux_recordings`` of each class of these (a named draw) are the auxiliary data,
     their other recordings the test set. Paper and code agree on the inputs' size alone: two
     channels (a mono file's twice) at 44.1 kHz, 1,024 samples in a window, 512 on, 64 bands, are
-    what gives it in the notebook that the paper names. Ours: the scale (see ``LogMel``), and
-    silence at the end of short clips; no clip is shifted or masked.
+    ours, and give it. Ours, too: the scale (see ``LogMel``), and silence at the end of short
+    clips; no clip is shifted or masked.
     """
 
     about = "UrbanSound8K (10 kinds of sound), 70 clients with three classes each"

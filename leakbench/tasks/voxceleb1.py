@@ -135,7 +135,8 @@ def _listed(
     of = {path: who for who, own in enumerate(files) for path in own}
     kept = [p for p in pairs if p.one in of and p.other in of]
     used = {p for pair in kept for p in (pair.one, pair.other)}
-    tested = [own for own in (_among(own, used) for own in files) if own]
+    among = [_among(own, used) for own in files]
+    tested = [own for own in among if own]
     row = {p: i for i, p in enumerate(itertools.chain.from_iterable(tested))}
     rows = [(row[p.one], row[p.other], int(p.same)) for p in kept]
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3), tested

@@ -12,6 +12,7 @@ from helpers.small_runs import Lazily, again, trained
 from torch import nn
 
 from attacks import _updates
+from leakbench import api
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import ThreatModel, View
@@ -25,7 +26,7 @@ from leakbench.scoring.truth import Truth
 ROUNDS = 2
 THREAT = ThreatModel(kinds=KINDS, knows=("method", "facts", "labels"))
 # Every private input of these losses is known to who has the batch.
-OPEN = ("fedavg", "fedprox")
+OPEN = ("fedavg", "fedprox", "feddecorr", "fedntd")
 SENDS = [name for name in registry.names("defenses") if name != "deepsvdd"]  # it sends no update
 
 
@@ -86,3 +87,37 @@ def test_at_the_true_batch_the_residual_is_the_same_each_time(runs, name):
     now = [m.payload for m in recording.transcript]
     for a, b in zip(now, kept, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("tau", [0.1, 1.0])
+def test_a_margin_of_a_clients_own_counts_is_unknown_and_with_it_the_residual_is_zero(
+    tmp_path, tau
+):
+    """FedLC's: with what ``start`` makes of the client's true labels the gradient is the one sent,
+    with what it makes of no example or of other labels it is not.
+    """
+    given = {"steps": 1, "epochs": 0, "lr": 0.1, "optimizer": "sgd", "fraction": 1.0, "tau": tau}
+    task = {"model": "mlp", "width": 8, "split": "qua", "split_param": 3}
+    how = {"task_params": task, "params": given, "rounds": ROUNDS, "device": "cpu"}
+    run = api.train("fedlc", out=tmp_path, **how)
+    view = View(THREAT, again(run), ROUNDS)
+    (behind, *_) = _updates.shortest(view, probe=False, most=99)
+    m, truth = behind.message, Truth(run)
+    x, y, _ = truth.answer(Guess(m.sender, m.round)).batch(m.phase)
+    rng = torch.Generator().manual_seed(0)
+    replay = Replay(view, m, rng, sizes=behind.sizes, dtype=torch.float64)
+    assert set(replay.unknown) == {"state/margin"}
+    client = int(m.sender.removeprefix("client/"))
+    rows = truth.data["rows"][client, : truth.data["counts"][client]]
+    own = truth.data["y"][rows]
+    true = replay.started(Batch(torch.zeros(len(own), *x.shape[1:]).double(), own))
+    other = replay.started(Batch(torch.zeros(len(own), *x.shape[1:]).double(), (own + 1) % 10))
+
+    def apart(private):
+        found, sent = replay.gradient(Batch(x, y), private), replay.observed()
+        a, b = (torch.cat([g[k].flatten() for k in sorted(sent)]) for g in (found, sent))
+        return float((a - b).norm() / b.norm())
+
+    assert apart(true) < 1e-5
+    assert apart(replay.unknown) > 0.05
+    assert apart(other) > 0.05

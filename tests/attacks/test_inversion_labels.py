@@ -15,6 +15,7 @@ from attacks._inversion.labels import Layer, settled, vectors
 from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, ThreatViolation
 from leakbench.metrics import LABEL_ACCURACY
@@ -284,3 +285,42 @@ class TestScore:
             labels="inferred",
         ).path
         assert units(folder, "label_accuracy").keys() == units(folder, "mse").keys()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("losses")
+    names = ("fedavg", "fedprox", "feddecorr", "fedntd", "fedlc", "fedmix", "fedbr")
+    given = {"epochs": 0, "fraction": 1.0}
+    return Lazily(**{n: partial(trained, out, n, **given) for n in names})
+
+
+class TestOtherLosses:
+    @pytest.mark.parametrize(
+        ("name", "same"),
+        [
+            *(("fedavg", True), ("fedprox", True), ("feddecorr", True), ("fedntd", True)),
+            *(("fedlc", False), ("fedmix", False), ("fedbr", False)),
+        ],
+    )
+    def test_what_is_cross_entropy_at_the_last_layer_is_told_from_what_is_not(
+        self, made, name, same
+    ):
+        view, _ = view_of(made[name])
+        m = view.messages("update", round=1)[0]
+        rng = torch.Generator().manual_seed(0)
+        replay = Replay(view, m, rng, sizes=(8,), dtype=torch.float64)
+        assert labels.cross_entropy(replay, rng) is same
+
+    def test_of_another_loss_the_raised_classes_come_first(self, made):
+        view, attack = view_of(made["fedlc"])
+        for b in _updates.shortest(view, probe=True, most=1)[:4]:
+            found = labels.behind(view, b, attack, torch.Generator().manual_seed(0))
+            assert [y.tolist() for y in found] == [true_probe(made["fedlc"], b).tolist()]
+
+
+def true_probe(run, b):
+    """The label of the one image behind a probe."""
+    m = b.message
+    entry = Truth(load(run.path)).round(1)["client"][m.sender.removeprefix("client/")]
+    return entry[str(m.phase)]["probe"][str(m.probe)]["y"]

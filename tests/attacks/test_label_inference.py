@@ -15,11 +15,12 @@ import torch
 from helpers.small_runs import Lazily, again, build, by_hand, obstacle, plugged, results, units
 
 from attacks import _updates
-from attacks._label_shares import predicted, solved, taken
+from attacks._label_shares import Biases, _simplest, fitted, solved, taken
 from attacks.label_inference import counted
 from leakbench import api, cli
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.federation.task_data import Examples
@@ -59,6 +60,21 @@ class {name}(Defense):
 
     def keeps(self, name, module):
         return not {without} and name == "bias" and getattr(module, "out_features", 0) == 10
+'''
+
+COUPLED = '''
+"""A loss whose gradient is no mean over the examples of a batch."""
+
+import torch
+
+from leakbench import Defense
+
+
+class Coupled(Defense):
+    """Cross-entropy divided by the spread of the labels in the batch."""
+
+    def loss(self, net, batch, me):
+        return super().loss(net, batch, me) / (0.05 + batch.y.double().var(correction=0))
 '''
 
 
@@ -348,25 +364,25 @@ class TestCalibrated:
         assert (found.sum(), bool((found >= 0).all())) == (pytest.approx(1), True)
         assert float((found - grid[far.argmin()]).abs().max()) < 0.02
 
-    def test_predictions_are_means_over_each_class(self, runs):
+    def test_of_cross_entropy_slopes_are_shares_less_mean_predictions(self, runs):
         recording = again(runs["fedavg"])
+        view = View(build("label_inference", source="calibrated").threat, recording, 1)
         aux, net = recording.known("aux_data"), recording.module()
-        weights = next(m.payload for m in recording.transcript if m.kind == "model")
+        m = _updates.first(view)[0]
+        weights = next(e.payload for e in recording.transcript if e.kind == "model")
         net.load_state_dict(weights)
         # Of one class there is none.
         some = Examples(aux.x[aux.y != 4], aux.y[aux.y != 4]).to("cpu", torch.float32)
-        found = predicted(net, weights, some, 10)
+        replay = Replay(view, m, torch.Generator(), sizes=(2,))
+        biases = Biases((replay,), weights, "head.bias", some, 16, 10)
+        found = biases.slopes({})
+        assert biases.mixes(found, {})
         for c in range(10):
-            of = [
-                float(v)
-                for v in (
-                    net.requires_grad_(False)(some.x[some.y == c] if c != 4 else some.x)
-                    .double()
-                    .softmax(1)
-                    .mean(0)
-                )
-            ]
-            assert found[c].tolist() == pytest.approx(of, abs=1e-6)
+            of = net.requires_grad_(False)(some.x[some.y == c] if c != 4 else some.x)
+            said = of.double().softmax(1).mean(0)
+            assert found[c].tolist() == pytest.approx(
+                [float(k == c) - float(v) for k, v in enumerate(said)], abs=1e-6
+            )
 
     @pytest.mark.parametrize("name", ["islands", "several", "fedavg"])
     def test_steps_are_those_that_were_taken(self, runs, name):
@@ -442,6 +458,82 @@ class TestCalibrated:
             "the update is not finite",
             "",
         ]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("losses")
+    step = {"steps": 1, "epochs": 0, "optimizer": "sgd", "batch": 16, "lr": 0.1}
+    step |= {"fraction": 1.0, "average": "weighted"}
+    qua = {**SMALL, "split": "qua", "split_param": 3}
+
+    def of(name, task=qua, **more):
+        return partial(trained, out, name, task, 2, params={**step, **more})
+
+    return Lazily(
+        fedlc=of("fedlc"),
+        alike=of("fedlc", {**SMALL, "split": "iid", "split_param": 1.0}),
+        fedntd=of("fedntd"),
+        fedavg=of("fedavg"),
+        fedbr=of("fedbr"),
+    )
+
+
+class TestOtherLosses:
+    """The method's own loss is replayed: margins, mixed labels and teachers are no excuse."""
+
+    def overlap(self, run, source="calibrated"):
+        row = results(attacked(run, source=source), "label_overlap", "untrained")
+        assert "failed_units" not in row["flags"]
+        return row["value"]
+
+    def test_margins_of_the_clients_own_counts_are_found_with_the_shares(self, made):
+        """And taken for cross-entropy the same updates would name other classes."""
+        run = made["fedlc"]
+        assert self.overlap(run) > self.overlap(run, "update") + 0.1
+        view = View(build("label_inference", source="calibrated").threat, again(run), 1)
+        truth, wrong = Truth(load(run.path)), []
+        weights = view.messages("model", sender="server", round=1)[-1].payload
+        for m in _updates.first(view):
+            replay = Replay(view, m, torch.Generator(), sizes=(2,))
+            plain = Biases((replay,), weights, "head.bias", view.know("aux_data"), 16, 10)
+            none = {"state/margin": torch.zeros(10)}
+            shares = fitted(m.payload["head.bias"].double() / 0.1, plain.slopes(none))[0]
+            y = truth.round(1)["client"][m.sender.removeprefix("client/")][str(m.phase)]["y"]
+            wrong.append(overlap(dict(enumerate(shares.tolist())), Counter(y.tolist())))
+        assert self.overlap(run) > sum(wrong) / len(wrong) + 0.1
+
+    def test_margins_where_all_clients_have_all_classes(self, made):
+        row = results(attacked(made["alike"], source="calibrated"), "label_overlap", "untrained")
+        assert row["value"] > row["floor"] + 0.1
+
+    def test_a_teacher_says_nothing_at_the_weights_that_it_has_itself(self, made):
+        plain = self.overlap(made["fedavg"])
+        assert self.overlap(made["fedntd"]) == pytest.approx(plain, abs=1e-6)
+        assert plain > 0.95
+
+    @pytest.mark.slow
+    def test_targets_that_are_mixed_are_taken_off_again(self, made):
+        assert self.overlap(made["fedbr"]) > 0.9
+
+    def test_of_what_explains_the_rise_the_fewest_classes(self):
+        rise = torch.tensor([0.4, -0.4, 0.0]).double()
+        few, many = torch.tensor([0.6, 0.4, 0.0]).double(), torch.tensor([0.4, 0.3, 0.3]).double()
+        tried = [(many, 0.0), (few, 0.01), (torch.tensor([1.0, 0.0, 0.0]).double(), 0.3)]
+        assert _simplest(tried, rise, 16) is few
+        assert _simplest([(many, 0.2), (few, 0.3)], rise, 16) is many  # none explains it
+
+    def test_a_bias_that_does_not_move_by_the_mean_over_a_batch_is_no_guess(self, tmp_path):
+        with plugged("defenses", tmp_path, coupled=COUPLED):
+            run = trained(tmp_path, "coupled", rounds=1)
+            attack = build("label_inference", source="calibrated")
+            view = View(attack.threat, again(run), 1)
+            said = {g.failed for g in attack.run(view, torch.Generator())}
+            assert said == {
+                "its output bias does not move by the mean over the examples of a batch"
+            }
+            row = results(attacked(run, source="calibrated"), "label_overlap")
+            assert "failed_units" in row["flags"]
 
 
 class TestWhereItFits:

@@ -6,6 +6,7 @@ import torch
 from helpers.federations import ONE_STEP, federation, gap, method, run
 
 from defenses._correlation import plain_root, squared
+from leakbench.base.errors import UsageError
 from leakbench.base.streams import Rng
 from leakbench.federation.optimizer import Optimizer
 from leakbench.federation.parties import Batch, Client, Facts, Net
@@ -352,3 +353,9 @@ def test_one_step_is_the_same_in_both_engines(name):
     )
     assert fused.phases["loss"] == "fused"
     assert gap(loop, fused) < 1e-9
+
+
+def test_a_shared_set_that_nobody_can_give_to_is_refused_in_words():
+    fed = federation("fedmix", size=1000)
+    with pytest.raises(UsageError, match="no client has enough examples"):
+        fed.begin()

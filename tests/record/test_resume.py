@@ -130,6 +130,8 @@ def stopped(spec, runs, monkeypatch, after=7, every=0.0):
         ("fedprox", {"average": "weighted", "fraction": 0.3}),
         ("fedaws", {"wrappers": [("clip_noise", {"kinds": ["update", "prototype"]})]}),
         ("fedavg", {"wrappers": [("secure_sum", {})]}),
+        ("fedlc", {"epochs": 1, "fraction": 0.3}),
+        ("fedbr", {"epochs": 1, "fraction": 0.3}),
         ("fedhide", {"steps": 2, "wrappers": [("clip_noise", {})], "fraction": 0.4}),
     ],
 )
