@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.flea_setups import LAYER, NARROW, PAPER_NET, QUA3, har
@@ -18,34 +18,43 @@ PRIVACY = (WITH, WITHOUT, Case("FedMix", "fedmix"), Case("FedData", "feddata"))
 _SHARING, _FLEA = ("flea", "fedmix", "feddata"), ("flea",)
 
 
-def _decoder(metric: str, title: str, network: str) -> Measure:
+Stage = Literal["", "untrained"]
+_FIRST: Stage = "untrained"  # what is sent in round 1
+
+
+def _at(key: str, stage: Stage) -> str:
+    return f"{key}_{stage}" if stage else key
+
+
+def _decoder(metric: str, title: str, network: str, stage: Stage = "") -> Measure:
     return Measure(
-        f"{metric}_{network}",
+        _at(f"{metric}_{network}", stage),
         title,
         metric=metric,
         attack="decoder",
         params={"network": network},
+        stage=stage,
         printed=False,
         defenses=_FLEA,
     )
 
 
-def _context(metric: str, title: str, printed: bool) -> Measure:
+def _context(metric: str, title: str, stage: Stage = "", *, printed: bool = False) -> Measure:
     return Measure(
-        metric,
+        _at(metric, stage),
         title,
         metric=metric,
         attack="context",
         params={"network": "relu"},
+        stage=stage,
         printed=printed,
         defenses=_SHARING,
     )
 
 
-def _correlation(metric: str, title: str, stage: Any = "", printed: bool = False) -> Measure:
-    key = f"{metric}_{stage}" if stage else metric
+def _correlation(metric: str, title: str, stage: Stage = "", *, printed: bool = False) -> Measure:
     return Measure(
-        key,
+        _at(metric, stage),
         title,
         metric=metric,
         attack="distance_correlation",
@@ -68,15 +77,23 @@ FIGURE9 = (
         printed=False,
         defenses=_SHARING,
     ),
-    _correlation("flea_correlation", "Eq. 8 after round 1", "untrained"),
+    _correlation("flea_correlation", "Eq. 8 after round 1", _FIRST),
     _correlation("flea_correlation", "Eq. 8 at the end", printed=True),
+    _correlation("dcor", "R after round 1", _FIRST),
     _correlation("dcor", "R at the end"),
+    _correlation("dcor2_corrected", "corrected R² after round 1", _FIRST),
     _correlation("dcor2_corrected", "corrected R² at the end"),
+    _decoder("mse", "MSE, linear decoder, round 1", "linear", _FIRST),
     _decoder("mse", "MSE, linear decoder", "linear"),
+    _decoder("identification", "identified, linear decoder, round 1", "linear", _FIRST),
+    _decoder("identification", "identified, linear decoder", "linear"),
+    _decoder("mse", "MSE, decoder with ReLU, round 1", "relu", _FIRST),
     _decoder("mse", "MSE, decoder with ReLU", "relu"),
+    _decoder("identification", "identified, decoder with ReLU, round 1", "relu", _FIRST),
     _decoder("identification", "identified, decoder with ReLU", "relu"),
-    _context("context_accuracy", "context found", False),
-    _context("samples_to_90", "samples to 90 %", True),
+    _context("context_accuracy", "context found"),
+    _context("samples_to_90", "samples to 90 %, round 1", _FIRST),
+    _context("samples_to_90", "samples to 90 %", printed=True),
 )
 _MARKED = (
     "the data of half of the clients carry the marker (the paper marks half of the images, and only"

@@ -166,7 +166,7 @@ PRINTED: tuple[Printed, ...] = (
     _A.drawing("Figure 3", "three modules", _METHOD),
     _A.result("Figure 4", "loss over rounds", "fedaa-figure4"),
     _A.result("Figure 5", "variance of the local models", "fedaa-figure5"),
-    _A.result("Figure 6", "adversarial examples as pictures", "fedaa-figure6"),
+    _A.result("Figure 6", "adversarial examples", "fedaa-figure6", "fedaa-figure6-captions"),
     _A.result("Figure 7", "BLEU-4 without a part of the method", "fedaa-figure7"),
     _A.result("Figure 8", "distance correlation of names, noise and images", "fedaa-figure8"),
     _A.result("Figure 9", "the same, on CIFAR-100", "fedaa-figure8"),

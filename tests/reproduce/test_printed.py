@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import nn
 
 from attacks import _decoder_nets
 from leakbench.base import registry
+from leakbench.base.files import read_csv
 from leakbench.data import sets
 from leakbench.models.networks import MODELS
 from leakbench.record.runspec import make_spec
@@ -26,6 +28,12 @@ SETUPS = [(p, c) for p in PRINTED for c in p.carried]
 NETWORKS = [(p, c) for p, c in SETUPS if set(c.places.values()) == {"network"}]
 TASKS = [(p, c) for p, c in SETUPS if (p, c) not in NETWORKS]
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
+
+
+def stories():
+    """What docs/reproduce.md says of each result, from its bold heading on."""
+    text = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    return re.split(r"\n(?=\*\*)", text.partition("## What came out")[2])[1:]
 
 
 def name_of(entry):
@@ -235,3 +243,36 @@ def sections(out):
     heads = [i for i, line in enumerate(lines) if line and not line.startswith(" ")]
     for key, group in groupby(range(len(lines)), lambda i: max(h for h in heads if h <= i)):
         yield lines[key].partition(":")[0], "\n".join(lines[i] for i in group)
+
+
+NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\d,])")
+CELLS = ("value", "low", "high", "claimed", "floor", "control", "chance", "std")
+
+
+class TestPage:
+    """The tables of docs/reproduce.md, What came out."""
+
+    @pytest.mark.parametrize("told", [t for t in stories() if "\n|" in t], ids=lambda t: t[2:40])
+    def test_the_numbers_of_a_table_stand_in_the_results_that_are_named(self, told):
+        named = re.findall(r"`(results/[\w/-]+)\.md`", told)
+        assert named, "name the file: `results/...md`"
+        known = [x for name in named for x in written(ROOT / name)]
+        lines = [line for line in told.splitlines() if line.startswith("|")]
+        cells = "\n".join(line.split("|", 2)[2] for line in lines if "---" not in line)
+        for number in NUMBER.findall(cells.split("\n", 1)[1]):
+            half = 0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9
+            assert any(abs(float(number) - x) <= half for x in known), number
+
+
+def written(stem):
+    """All numbers of a table of ours, and half of what a paper's goes up and down."""
+    path = stem.with_suffix(".csv")
+    if not path.is_file():
+        text = stem.with_suffix(".md").read_text(encoding="utf-8")
+        yield from map(float, NUMBER.findall(text))
+        return
+    for r in read_csv(path, CELLS):
+        yield from (float(r[c]) for c in CELLS if r[c])
+        for low, high in (("claimed_low", "claimed_high"), ("low", "high")):
+            if r[low]:
+                yield (float(r[high]) - float(r[low])) / 2
