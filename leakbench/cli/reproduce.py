@@ -31,7 +31,7 @@ def listing(out: Path, *, as_json: bool) -> int:
     """
     from leakbench.reproduce import history
     from leakbench.reproduce.catalogue import RECIPES
-    from leakbench.reproduce.printed import PRINTED
+    from leakbench.reproduce.printed import COMING, PRINTED
 
     run = history.of(RECIPES.values(), out)
     if as_json:
@@ -58,7 +58,7 @@ def listing(out: Path, *, as_json: bool) -> int:
         emit("")
         emit("Not here yet:")
         for p, name in lacking:
-            emit(f"  {p.name} ({p.about}): {name}")
+            emit(f"  {p.name} ({p.about}): {COMING.get(name, name)}")
     return 0
 
 

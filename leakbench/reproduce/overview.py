@@ -14,7 +14,7 @@ from leakbench.base.errors import UsageError
 from leakbench.federation.utility import METRICS
 from leakbench.reproduce import row, write
 from leakbench.reproduce.catalogue import RECIPES
-from leakbench.reproduce.printed import PRINTED
+from leakbench.reproduce.printed import COMING, PRINTED
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
@@ -46,7 +46,8 @@ def table(results: Path) -> list[str]:
         shown = list(group)
         where = ", ".join([shown[0].name, *(p.where for p in shown[1:])])
         lines = [line for name in recipes[1] for line in _lines(where, name, results)]
-        out += lines or [_cells(where, f"`{shown[0].answer}`: never run", "", "")]
+        why = "; ".join(COMING[name] for name in recipes[1] if name in COMING) or "never run"
+        out += lines or [_cells(where, f"`{shown[0].answer}`: {why}", "", "")]
     return out
 
 
