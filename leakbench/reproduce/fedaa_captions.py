@@ -71,7 +71,7 @@ def _stand_in(rounds: int) -> Setup:
         "coco-captions",
         "flickr8k",
         rounds,
-        {"evaluations": rounds},
+        {"evaluations": max(rounds, 10)},
         differs=(
             "10 clients with one topic of 10 each, not 20 with four groups of 80 each",
             "a small captioner from scratch on 64x64 pixels, not ResNet-50 on 128x128",
