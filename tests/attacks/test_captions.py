@@ -22,6 +22,7 @@ from leakbench.metrics import IMAGE_FOUND
 from leakbench.scoring.truth import Answer, Truth
 
 TASK = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
+TASK |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 QUICK = {
     "examples": 1,
     "search_steps": 2,
