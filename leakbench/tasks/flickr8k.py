@@ -58,8 +58,8 @@ class Flickr8k(CaptionTask):
     paper has ResNet-50 at 0.0001 and an LSTM at 0.0004. ``model`` captioner without ``weights``
     and with ``frozen_encoder`` = false is a small one from scratch, which says one caption of all
     images. What is said then speaks of the image, but of 80 test images BLEU-4 shows little: one
-    caption for all ("a man in a red shirt") has 0.117, more than any captioner here. Of Flickr8k's 8,091
-    images any part will do (``limit``: at most so many).
+    caption for all ("a man in a red shirt") has 0.117, more than any captioner here. Of
+    Flickr8k's 8,091 images any part will do (``limit``: at most so many).
     """
 
     about: ClassVar[str] = "Flickr8k's photographs (96x96) with captions, 10 clients by topic"
