@@ -58,13 +58,13 @@ class CaptionWords(Attack):
     def threat(self) -> ThreatModel:
         if self.source == "message":
             return ThreatModel(
-                kinds=("labels",), rounds="all", knows=("aux_data", "facts"), rung="transcript"
+                kinds=("labels",), rounds="all", knows=("aux_data", "facts"), rung="public"
             )
         return ThreatModel(
             kinds=("update",),
             rounds="audited",
             knows=("aux_data", "method", "facts"),
-            rung="method",
+            rung="public",
         )
 
     def obstacle(self, run: Outline) -> str:
