@@ -200,3 +200,14 @@ def test_where_they_do_not_fit_they_say_so(runs, tmp_path):
     )
     assert "no captions" in unfit(digits, "caption_words", source="message")
     assert "no captions" in unfit(digits, "caption_reidentification")
+
+
+def test_a_run_is_reported(runs, tmp_path):
+    run = runs["fedaa"]
+    attacked(run, "caption_words", source="message", common=0.3)
+    attacked(run, "caption_reidentification", model="global")
+    attacked(run, "adversarial_examples")
+    api.report([run.path], tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "BLEU-4" in page
+    assert "in place of the image" in page  # the question of the topic
