@@ -253,8 +253,16 @@ class FedAA(ElevenEpochs):
     def _fitting(self, me: Client, data: Batch) -> Tensor:
         """Rows of all pairs in the order of their loss, (n,): Eq. 3."""
         assert data.targets is not None  # noqa: S101 - for the type checker
-        parts = zip(torch.split(data.x, PAIRS), torch.split(data.targets, PAIRS), strict=True)
-        losses = [self.fits(me.net, x, y, weights=me.trained).detach() for x, y in parts]
+        net, stage = me.net, me.net.extractor
+        how: dict[str, Any] = {"weights": me.trained}
+        # The captions of one image lie side by side: F sees it once.
+        new = torch.ones(len(data.y), dtype=torch.bool, device=data.y.device)
+        new[1:] = (data.x[1:] != data.x[:-1]).flatten(1).any(1)
+        with torch.no_grad():
+            seen = [net(x, stop=stage, **how) for x in torch.split(data.x[new], PAIRS)]
+            features = torch.cat(seen)[new.cumsum(0) - 1]
+            parts = zip(torch.split(features, PAIRS), torch.split(data.targets, PAIRS), strict=True)
+            losses = [fits_target(net, f, y, start=stage, **how) for f, y in parts]
         return torch.cat(losses).argsort(stable=True)
 
     def inputs(self, me: Client) -> dict[str, Any]:

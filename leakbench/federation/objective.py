@@ -40,13 +40,21 @@ def fits(
 
 
 def fits_target(
-    net: Net, x: Tensor, target: Tensor, *, weights: Mapping[str, Tensor] | None = None
+    net: Net,
+    x: Tensor,
+    target: Tensor,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    start: str | None = None,
 ) -> Tensor:
-    """The same, (B,), of inputs x (B, ...) and targets (B,), classes, or (B, T), tokens."""
+    """The same, (B,), of inputs x (B, ...) and targets (B,), classes, or (B, T), tokens.
+
+    ``start``: the stage of whose features x are, in place of inputs.
+    """
     entropy = torch.nn.functional.cross_entropy
     if target.dim() == 1:
-        return entropy(net(x, weights=weights), target, reduction="none")
-    said = net(x, given=target[:, :-1], weights=weights)
+        return entropy(net(x, start=start, weights=weights), target, reduction="none")
+    said = net(x, start=start, given=target[:, :-1], weights=weights)
     following = target[:, 1:]
     counts = (following != PAD).to(said.dtype)
     each = entropy(said.movedim(-1, 1), following, reduction="none")

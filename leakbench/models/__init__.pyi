@@ -1,6 +1,6 @@
+from .caption_encoders import encoder_weights as encoder_weights
 from .captioner import CAPTIONERS as CAPTIONERS
 from .captioner import Captioner as Captioner
-from .captioner import resnet50_weights as resnet50_weights
 from .mobilenet import mobilenetv2 as mobilenetv2
 from .networks import cnn as cnn
 from .networks import lenet as lenet

@@ -7,28 +7,17 @@ tokens that they say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from leakbench.base.errors import UsageError
 from leakbench.base.tokens import END, PAD, START, UNKNOWN
-from leakbench.models.pretrained import read_weights
+from leakbench.models.caption_encoders import AlexNet, ResNet50
 from leakbench.models.stages import Stages
 
-if TYPE_CHECKING:
-    from torchvision.models import ResNet
-
-MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 GAIN = 3**-0.5  # PyTorch's own start: here no ReLU follows
-BODY = "encoder.body."  # where torchvision's tensors stand in ours
-DROPPED = (
-    "fc.",
-    "num_batches_tracked",
-)  # of theirs: the classifier, and counters that no one reads
 
 
 class Attention(nn.Module):
@@ -162,33 +151,6 @@ def captioner(shape: tuple[int, ...], out: int, width: int, *, length: int) -> C
     return Captioner(nn.Sequential(*layers), CaptionDecoder(width, out, width, length), gain=2**0.5)
 
 
-class ResNet50(nn.Module):
-    """torchvision's ResNet-50 without pool and classifier: x (B, 3, 128, 128) -> (B, 2048, 4, 4).
-
-    Images in [0, 1] are standardised as torchvision's weights expect it. ``frozen``: normalisation
-    by the running statistics alone, which then stay as they are.
-    """
-
-    def __init__(self, *, frozen: bool = False) -> None:
-        super().__init__()
-        from torchvision.models import resnet50
-        from torchvision.ops import FrozenBatchNorm2d
-
-        body: ResNet = resnet50(norm_layer=FrozenBatchNorm2d if frozen else None)
-        del body.avgpool, body.fc
-        for layer in body.modules():
-            if isinstance(layer, nn.ReLU):
-                layer.inplace = False  # attackers differentiate twice
-        self.body = body
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The features of images x, with nothing done in place."""
-        b = self.body
-        mean, spread = (x.new_tensor(v).view(3, 1, 1) for v in (MEAN, SPREAD))
-        x = b.maxpool(b.relu(b.bn1(b.conv1((x - mean) / spread))))
-        return b.layer4(b.layer3(b.layer2(b.layer1(x))))
-
-
 def captioner_resnet50(
     shape: tuple[int, ...], out: int, width: int, *, length: int, frozen: bool = False
 ) -> Captioner:
@@ -202,26 +164,28 @@ def captioner_resnet50(
     return Captioner(ResNet50(frozen=frozen), decoder, gain=2**0.5)
 
 
+def captioner_alexnet(
+    shape: tuple[int, ...], out: int, width: int, *, length: int, frozen: bool = False
+) -> Captioner:
+    """A pretrained one for few images: AlexNet, one trained 1x1 convolution, an LSTM of ``width``.
+
+    The convolution, to ``width`` channels, has a BatchNorm and a ReLU behind it, so that there is a
+    norm as there is in a ResNet, and something of F to train where AlexNet stays as it is.
+    """
+    if shape[0] != 3 or min(shape[1:]) < 64:
+        raise UsageError(
+            "task.model = 'captioner_alexnet' needs colour images of at least 64 pixels, these have"
+            f" shape {shape}; take another model."
+        )
+    neck = nn.Sequential(nn.Conv2d(256, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+    encoder = nn.Sequential()
+    encoder.add_module("body", AlexNet())
+    encoder.add_module("neck", neck)
+    return Captioner(encoder, CaptionDecoder(width, out, width, length), gain=2**0.5)
+
+
 CAPTIONERS: dict[str, Callable[..., Captioner]] = {
     "captioner": captioner,
+    "captioner_alexnet": captioner_alexnet,
     "captioner_resnet50": captioner_resnet50,
 }
-
-
-def resnet50_weights(path: Path) -> Mapping[str, Tensor]:
-    """A captioner's encoder from torchvision's ``resnet50`` weights, as safetensors.
-
-    Raises:
-        UsageError: there is no such file, it is pickled, or no ResNet-50's.
-        BrokenFile: it is damaged.
-    """
-    found = read_weights(path)
-    if found.get("conv1.weight", torch.zeros(0)).shape != (64, 3, 7, 7) or not any(
-        k.startswith("layer4.2.") for k in found
-    ):
-        raise UsageError(
-            f"weights: {path.name} is no ResNet-50 as torchvision names its tensors; convert"
-            " torchvision's own file."
-        )
-    kept = {k: v for k, v in found.items() if not k.startswith(DROPPED[0])}
-    return {BODY + k: v for k, v in kept.items() if not k.endswith(DROPPED[1])}

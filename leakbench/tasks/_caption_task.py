@@ -48,7 +48,7 @@ class CaptionTask(Task):
     targets: ClassVar[Literal["classes", "tokens"]] = "tokens"
     source: ClassVar[str]  # the set's name in leakbench.data.caption_files; also of the streams
 
-    model: str = Field("captioner", description="captioner, or captioner_resnet50")
+    model: str = Field(description="captioner, captioner_alexnet or captioner_resnet50")
     vocabulary: int = Field(
         ge=5, le=100_000, description="words of the network, four of them padding, start, end, rest"
     )
@@ -65,8 +65,8 @@ class CaptionTask(Task):
     weights: str = Field(
         "",
         description=(
-            "torchvision's resnet50 weights as a safetensors file in the data folder, for"
-            " captioner_resnet50; nothing: drawn like the rest"
+            "torchvision's weights of the encoder, a safetensors file in the data folder; empty:"
+            " drawn like the rest"
         ),
     )
     utility: str = Field("bleu4", description="what a run gains: BLEU-4 of decoded captions")
@@ -115,7 +115,7 @@ class CaptionTask(Task):
                 f"task.model = {self.model!r}: expected one of {', '.join(CAPTIONERS)}."
             )
         how: dict[str, Any] = {"length": self.length}
-        if self.model == "captioner_resnet50":
+        if self.model != "captioner":
             how["frozen"] = self.frozen_encoder
         module = CAPTIONERS[self.model](facts.shape, facts.dim, self.width, **how)
         module.rates = {"decoder": self.decoder_rate}
@@ -125,8 +125,10 @@ class CaptionTask(Task):
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The encoder, where it stays as it is."""
-        return ("encoder",) if self.frozen_encoder else ()
+        """The pretrained encoder, where it stays as it is; of the small one all of it."""
+        if not self.frozen_encoder:
+            return ()
+        return ("encoder",) if self.model == "captioner" else ("encoder.body",)
 
     def words(self) -> Vocabulary:
         """The vocabulary, made anew of the training captions; in what order it counts, is public.
@@ -158,9 +160,9 @@ class CaptionTask(Task):
         why = caption_files.unofficial(self.source)
         weights = {}
         if self.weights:
-            from leakbench.models import resnet50_weights
+            from leakbench.models import encoder_weights
 
-            weights = dict(resnet50_weights(caption_files.weights(self.weights)))
+            weights = dict(encoder_weights(self.model, caption_files.weights(self.weights)))
         held = TaskData(pairs, tested, granted, rows, counts, own, unofficial=why)
         return replace(held, pretrained=weights)
 

@@ -52,19 +52,23 @@ class Flickr8k(CaptionTask):
     auxiliary, by named permutations. Unlike COCO's clients with four groups each of 80, a client
     has one topic of ten (``clients`` 5: two).
 
-    Trained as FedAA, Section 4.3, trains, but a small captioner from scratch on 64x64 pixels at
-    0.002 for encoder and decoder alike, where the paper has ResNet-50 at 0.0001 and 0.0004: few
-    images and no weights. Captions then say little about their image. Of Flickr8k's 8,091 images
-    any part will do (``limit``: at most so many).
+    Trained as FedAA, Section 4.3, trains, but for few images on two cores: torchvision's AlexNet,
+    trained on ImageNet and frozen (``weights``, the file that LPIPS reads, too), with a trained
+    convolution behind it and an LSTM of 64 units, on 96x96 pixels, at 0.01 for both, where the
+    paper has ResNet-50 at 0.0001 and an LSTM at 0.0004. ``model`` captioner without ``weights``
+    and with ``frozen_encoder`` = false is a small one from scratch, which says one caption of all
+    images. What is said then speaks of the image, but of 80 test images BLEU-4 shows little: one
+    caption for all ("a man in a red shirt") has 0.117, more than any captioner here. Of
+    Flickr8k's 8,091 images any part will do (``limit``: at most so many).
     """
 
-    about: ClassVar[str] = "Flickr8k's photographs (64x64) with captions, 10 clients by topic"
+    about: ClassVar[str] = "Flickr8k's photographs (96x96) with captions, 10 clients by topic"
     source: ClassVar[str] = caption_files.FLICKR8K
     stand_in: ClassVar[str] = "MS COCO"
-    shape: ClassVar[tuple[int, ...]] = (3, 64, 64)
+    shape: ClassVar[tuple[int, ...]] = (3, 96, 96)
     classes: ClassVar[int] = len(TOPICS) + 1
-    rounds: ClassVar[int] = 30
-    _local: ClassVar[dict[str, Any]] = {**LOCAL, "lr": 0.002, "fraction": 0.5}
+    rounds: ClassVar[int] = 20
+    _local: ClassVar[dict[str, Any]] = {**LOCAL, "lr": 0.01, "fraction": 0.5}
     tables: ClassVar[dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("fedavg", "fedprox", "fedbn", "moon"), _local),
         # With its own 50 iterations one unbounded example in five (Eq. 4 has no bounds) comes to
@@ -73,13 +77,26 @@ class Flickr8k(CaptionTask):
     }
 
     clients: int = Field(10, ge=2, description="clients, each with a topic at least")
+    model: str = Field(
+        "captioner_alexnet", description="captioner, captioner_alexnet or captioner_resnet50"
+    )
+    frozen_encoder: bool = Field(
+        True, description="the pretrained encoder stays as it is, and is not sent"
+    )
+    weights: str = Field(
+        "lpips/alexnet_features.safetensors",
+        description=(
+            "torchvision's weights of the encoder, a safetensors file in the data folder; empty:"
+            " drawn like the rest"
+        ),
+    )
     width: int = Field(64, ge=4, le=4096, description="units of the LSTM, and channels")
     vocabulary: int = Field(800, ge=5, le=100_000, description="words of the network")
     least: int = Field(2, ge=1, description="how often a word occurs in training captions")
     decoder_rate: float = Field(1.0, gt=0, description="rate of the decoder over the encoder's")
     limit: int = Field(400, ge=0, description="images that are used, by a named draw; 0: all")
     evaluations: int = Field(
-        30,
+        20,
         ge=10,
         le=1000,
         description="evaluations over the run, evenly spaced, the last round among them",

@@ -22,6 +22,7 @@ from leakbench.metrics import IMAGE_FOUND
 from leakbench.scoring.truth import Answer, Truth
 
 TASK = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
+TASK |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 QUICK = {
     "examples": 1,
     "search_steps": 2,
@@ -199,3 +200,14 @@ def test_where_they_do_not_fit_they_say_so(runs, tmp_path):
     )
     assert "no captions" in unfit(digits, "caption_words", source="message")
     assert "no captions" in unfit(digits, "caption_reidentification")
+
+
+def test_a_run_is_reported(runs, tmp_path):
+    run = runs["fedaa"]
+    attacked(run, "caption_words", source="message", common=0.3)
+    attacked(run, "caption_reidentification", model="global")
+    attacked(run, "adversarial_examples")
+    api.report([run.path], tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "BLEU-4" in page
+    assert "in place of the image" in page  # the question of the topic

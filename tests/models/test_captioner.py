@@ -14,13 +14,12 @@ from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tokens import END, PAD, START, UNKNOWN
 from leakbench.federation.optimizer import Optimizer
+from leakbench.models.caption_encoders import BODY, AlexNet, ResNet50, encoder_weights
 from leakbench.models.captioner import (
-    BODY,
     CaptionDecoder,
-    ResNet50,
     captioner,
+    captioner_alexnet,
     captioner_resnet50,
-    resnet50_weights,
 )
 from leakbench.models.networks import initialise
 from leakbench.models.stages import last_layer
@@ -164,7 +163,7 @@ def resnet():
 def test_the_encoder_is_torchvisions_without_its_end(resnet, tmp_path):
     path = tmp_path / "resnet50.safetensors"
     save_file({k: v.contiguous() for k, v in resnet.state_dict().items()}, path)
-    weights = resnet50_weights(path)
+    weights = encoder_weights("captioner_resnet50", path)
     x = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(2))
     mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     seen = []
@@ -187,6 +186,34 @@ def test_the_encoder_is_torchvisions_without_its_end(resnet, tmp_path):
     assert isinstance(made.get_submodule("decoder"), CaptionDecoder)
 
 
+def test_the_smaller_encoder_is_torchvisions_alexnet(tmp_path):
+    from torchvision.models import alexnet
+
+    whole = alexnet().eval()
+    path = tmp_path / "alexnet.safetensors"
+    save_file({k: v.contiguous() for k, v in whole.state_dict().items()}, path)
+    weights = encoder_weights("captioner_alexnet", path)
+    encoder = AlexNet()
+    encoder.load_state_dict({k.removeprefix(BODY): v for k, v in weights.items()})
+    x = torch.rand(2, 3, 96, 96, generator=torch.Generator().manual_seed(4))
+    mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    standard = (x - mean.view(3, 1, 1)) / spread.view(3, 1, 1)
+    with torch.no_grad():
+        want = whole.features[:12](standard)
+        assert torch.allclose(encoder(x), want, atol=1e-6)
+    assert want.shape == (2, 256, 5, 5)
+    made = captioner_alexnet((3, 96, 96), 9, 4, length=5).eval()
+    assert set(weights) <= set(made.state_dict())
+    assert made(x, given=torch.ones(2, 3).long()).shape == (2, 3, 9)
+    save_file({"features.0.weight": torch.zeros(64, 3, 3, 3)}, path)
+    with pytest.raises(UsageError, match="no AlexNet"):
+        encoder_weights("captioner_alexnet", path)
+    with pytest.raises(UsageError, match="no pretrained encoder"):
+        encoder_weights("captioner", path)
+    with pytest.raises(UsageError, match="at least 64"):
+        captioner_alexnet((3, 32, 32), 9, 4, length=5)
+
+
 def test_a_frozen_encoder_stays_as_it_is_in_training():
     encoder = ResNet50(frozen=True).train()
     before = {k: v.clone() for k, v in encoder.state_dict().items()}
@@ -197,9 +224,9 @@ def test_a_frozen_encoder_stays_as_it_is_in_training():
 def test_foreign_weights_and_small_images_are_refused(tmp_path):
     save_file({"conv1.weight": torch.zeros(64, 3, 3, 3)}, tmp_path / "other.safetensors")
     with pytest.raises(UsageError, match="no ResNet-50"):
-        resnet50_weights(tmp_path / "other.safetensors")
+        encoder_weights("captioner_resnet50", tmp_path / "other.safetensors")
     (tmp_path / "resnet50.pth").write_bytes(b"PK")
     with pytest.raises(UsageError, match="pickled"):
-        resnet50_weights(tmp_path / "resnet50.pth")
+        encoder_weights("captioner_resnet50", tmp_path / "resnet50.pth")
     with pytest.raises(UsageError, match="colour images"):
         captioner_resnet50((1, 64, 64), 9, 4, length=5)

@@ -19,6 +19,7 @@ from leakbench.models.networks import initialise
 from leakbench.tasks.flickr8k import TOPICS, topic
 
 TINY = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10}
+SCRATCH = {"model": "captioner", "weights": "", "frozen_encoder": False}
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def place(tmp_path, monkeypatch):
 
 
 def flickr8k(**params):
-    return registry.load("tasks", "flickr8k").build({**TINY, **params}, "task flickr8k")
+    return registry.load("tasks", "flickr8k").build({**TINY, **SCRATCH, **params}, "task flickr8k")
 
 
 def coco(**params):
-    own = {"model": "captioner", "weights": "", "tested": 8}
+    own = {**SCRATCH, "tested": 8}
     return registry.load("tasks", "coco-captions").build({**TINY, **own, **params}, "task coco")
 
 
@@ -127,7 +128,7 @@ def test_what_cannot_be_is_one_sentence(place):
     with pytest.raises(UsageError, match="use fewer"):
         coco(tested=20).load()
     with pytest.raises(UsageError, match="there is no file"):
-        coco(weights="resnet50.safetensors").load()
+        coco(model="captioner_resnet50", weights="resnet50.safetensors").load()
     task = flickr8k(model="lenet")
     with pytest.raises(UsageError, match="expected one of captioner"):
         task.module(task.facts(fedaa(flickr8k())))
