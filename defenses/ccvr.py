@@ -35,8 +35,7 @@ class CCVR(LocalEpochs):
     paper: ClassVar[str] = "Luo et al., NeurIPS 2021, as in FLea, KDD 2024, Appendix C.3"
 
     layer: str = Field(
-        "",
-        description="stage whose output is shared; what follows is calibrated; '': last but one",
+        "", description="stage whose output is shared; what follows is calibrated; '': last but one"
     )
     share: float = Field(
         0.1,

@@ -264,12 +264,11 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
 def _say_why(recording: Any, choice: Any, console: Console) -> None:
     """Why an attack whose results are there is made again."""
     from leakbench.attacking.standing import standing
-    from leakbench.base.errors import BrokenFile, UsageError
+    from leakbench.base.errors import BrokenFile
 
     try:
-        _ = recording.parts  # a method that is not known here
         why = standing(recording, choice.name, choice.attack).why
-    except (BrokenFile, UsageError):  # its job says so
+    except BrokenFile:  # its job says so
         return
     if why:
         console.say(f"{choice.title} on {recording.run.id}: {why}")
