@@ -17,7 +17,7 @@ from attacks._inversion import blindly, breaching, check, cost, engines, priors
 from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
-from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
 from leakbench.federation import Defense
 from leakbench.metrics import (
     INVERSION_PRECISION,
@@ -156,6 +156,11 @@ class GradientInversion(Attack):
             return "the network says captions, and this solves for inputs whose class is asked for"
         if self.labels != "given" and (why := class_labels.obstacle(run)):
             return why
+        if probe and m.tells and covered(run, "update"):
+            return (
+                f"a probe is covered like an update, and the {m.tells} that would be sent beside it"
+                " in clear is not recorded: message=update reads the real ones"
+            )
         fewest = _updates.fewest(run, probe=probe)
         if not fewest and probe:
             return "the update is not a single step, so it is no gradient"

@@ -1,4 +1,5 @@
 from .attack import Attack as Attack
+from .attack import covered as covered
 from .guess import Guess as Guess
 from .metric import Metric as Metric
 from .metric import Score as Score

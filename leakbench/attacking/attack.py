@@ -69,8 +69,15 @@ class Attack(Spec):
         if self.threat.observer.startswith("client/"):
             return self._unseen(run)
         sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
-        if "update" in self.threat.kinds and (run.method.tells, "server") in sent:
-            sent.add(("update", "server"))  # as good as
+        tells = run.method.tells
+        if tells and "update" in self.threat.kinds:
+            if covered(run, tells):
+                return (
+                    f"a wrapper covers {tells}, by which every client bends its own update, so what"
+                    " made an update is not known here; nothing is said of what it gives away"
+                )
+            if (tells, "server") in sent:
+                sent.add(("update", "server"))  # as good as
         lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
             if (lacking[0], "aggregator") in sent:
@@ -144,3 +151,9 @@ class Attack(Spec):
         guesses = own.blind(view, rng) if blind else own.run(view, rng)
         view._unwritten(who)
         return checked(guesses, who, view, self.covers)
+
+
+def covered(run: Outline, kind: str) -> bool:
+    """Does a wrapper change what clients send of this kind?"""
+    mine = [s for s in run.sent if (s["kind"], s["sender"]) == (kind, "client")]
+    return any(bool(s.get("covered")) for s in mine)

@@ -20,25 +20,19 @@ if TYPE_CHECKING:
 Key = tuple[str, int]  # sender and round
 
 
-def read(
-    seen: Sequence[Message], told: Sequence[Message], source: Source, *, bare: bool
-) -> list[Message]:
+def read(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
     """``seen``, its updates replaced by, and joined with, those that ``told`` tells.
 
-    An update stays as it was sent where a wrapper covers what would tell it and not the update
-    itself. A probe, for which nothing else is sent, is freed of what the client's own variate did
-    to it, which its real messages of the same round tell.
+    Where a wrapper covers what would tell an update, no attack is made (``Attack.obstacle``). A
+    probe, for which nothing else is sent, is freed of what the client's own variate did to it,
+    which its real messages of the same round tell.
 
     Args:
         seen: the messages that are granted.
         told: those of kind ``tells`` of the method that are.
         source: of both.
-        bare: is nothing covered, as in the control?
     """
     method = source.method
-    covered = {s["kind"]: bool(s.get("covered")) for s in source.sent if s["sender"] == "client"}
-    if not told or (not bare and covered.get(method.tells) and not covered.get("update", True)):
-        return list(seen)
     known = source.known("sizes") if source.holds("sizes") else {}
     whole = {
         (m.sender, m.round): m

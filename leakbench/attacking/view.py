@@ -87,7 +87,7 @@ class View:
         tells = recording.method.tells if "update" in threat.kinds else ""
         told = self._granted([m for m in self._past if m.kind == tells and m.sender != "server"])
         if told:
-            self._seen = gradients.read(self._seen, told, recording, bare=control)
+            self._seen = gradients.read(self._seen, told, recording)
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""

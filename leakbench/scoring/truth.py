@@ -270,7 +270,7 @@ class Answer:
             if -1 in found:
                 raise NotMeasured(
                     f"an input behind {kind!r} is no example of client {self.client} as the task"
-                    " has it, or was sent twice."
+                    " has it (a mean of several, say), or was sent twice."
                 )
             self.truth.memo[place] = torch.tensor(found, dtype=torch.int64)
         rows: Tensor = self.truth.memo[place]

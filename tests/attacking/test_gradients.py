@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers.federations import federation, method, run
-from helpers.small_runs import trained
+from helpers.small_runs import again, build, obstacle, trained
 
 from leakbench import api
 from leakbench.attacking.replay import Replay
@@ -117,10 +117,20 @@ def test_covering_the_update_alone_hides_no_labels(runs, kind):
     assert found(kind) == pytest.approx(found("plain"))
 
 
-def test_a_covered_variate_leaves_the_update_as_it_was_sent(tmp_path):
+def test_of_a_covered_variate_nothing_is_said(tmp_path):
+    """The update is bent by what nobody knows; how well a noisy one is read says nothing."""
     run = trained(
         tmp_path, "scaffold", wrappers=[("clip_noise", {"kinds": ["variate"]})],
         params={"steps": 1, "batch": 2},
     )  # fmt: skip
-    view = View(THREAT, Recording(run), 1)
-    assert {m.loss for m in view.messages("update", round=1)} == {""}
+    for name, given in (("label_inference", {"source": "update"}), ("gradient_inversion", {})):
+        why = obstacle(build(name, **given), again(run))
+        assert "covers variate" in why
+
+
+def test_probes_of_covered_updates_are_not_attacked(runs):
+    probe = obstacle(build("gradient_inversion", message="probe"), again(runs["noised"]))
+    assert "not recorded" in probe
+    real = obstacle(build("gradient_inversion", message="update"), again(runs["noised"]))
+    assert real == ""
+    assert obstacle(build("gradient_inversion", message="probe"), again(runs["plain"])) == ""
