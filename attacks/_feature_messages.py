@@ -91,6 +91,8 @@ class FromFeatures(Attack):
         why = super().obstacle(run)
         if why:
             return why
+        if not hasattr(run.method, "layer"):
+            return "the method has no field `layer`, so how its features are made is not known"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"
         return ""

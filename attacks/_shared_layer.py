@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def layer(method: Defense, module: nn.Module) -> str:
-    """The method's ``layer``; of one that has no such field the last stage but one."""
+    """The method's ``layer``; the last stage but one where that is "" or not there."""
     return str(getattr(method, "layer", "")) or Net(module, {}).extractor

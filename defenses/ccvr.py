@@ -34,6 +34,9 @@ class CCVR(LocalEpochs):
 
     paper: ClassVar[str] = "Luo et al., NeurIPS 2021, as in FLea, KDD 2024, Appendix C.3"
 
+    layer: str = Field(
+        "", description="stage whose output is shared; what follows is calibrated; '': last but one"
+    )
     share: float = Field(
         0.1,
         gt=0,
@@ -53,15 +56,17 @@ class CCVR(LocalEpochs):
     def extract(self, me: Client) -> Sent:
         """Features (n, ...) of the shared examples under the final model, and their labels (n,)."""
         some = self._some(me)
-        features = me.net(me.data.x[some], stop=me.net.extractor)
+        features = me.net(me.data.x[some], stop=self.layer or me.net.extractor)
         return {"features": features, "labels": me.data.y[some]}
 
     def calibrate(self, server: Server) -> None:
-        """The last stage, trained on all features that came."""
+        """What follows ``layer``, the last stage, trained on all features that came."""
         f, y = (torch.cat(list(server.inbox[kind])) for kind in ("features", "labels"))
-        net, start = server.net(), server.net().extractor
-        last = [name for name, _ in net.module.named_children()][-1]
-        of_last = [k for k, _ in net.module.named_parameters() if k.split(".")[0] == last]
+        net = server.net()
+        start = self.layer or net.extractor
+        stages = ["input", *(name for name, _ in net.module.named_children())]
+        last = stages[stages.index(start) + 1 :]
+        of_last = [k for k, _ in net.module.named_parameters() if k.split(".")[0] in last]
         leaves = {k: server.model[k].detach().clone().requires_grad_() for k in of_last}
         optimizer = torch.optim.Adam(list(leaves.values()), lr=self.calibration_lr)
         for epoch in range(self.calibration_epochs):

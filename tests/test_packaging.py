@@ -125,6 +125,7 @@ def test_every_import_is_a_declared_dependency():
     # Beside a renamed one: breaching's own configuration, and jinja2's own strings.
     modules = {
         "sklearn": "scikit-learn",
+        "PIL": "pillow",
         "hydra": "breaching",
         "omegaconf": "breaching",
         "markupsafe": "jinja2",

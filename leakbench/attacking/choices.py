@@ -22,7 +22,12 @@ class ReadyAttack:
     attack: Attack
 
     def obstacle(self, source: Source) -> str:
-        """Why it does not fit what was shared; empty where it fits."""
+        """Why it does not fit what was shared; empty where it fits.
+
+        Raises:
+            UsageError: the method that sent it is not installed, or has no such parameters.
+        """
+        _ = source.method  # even where the attack asks for none of it
         return self.attack.obstacle(Outline(source, self.attack.threat))
 
     def seconds(self, source: Source) -> float:

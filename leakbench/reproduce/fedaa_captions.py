@@ -72,7 +72,7 @@ def _stand_in(rounds: int) -> Setup:
         "coco-captions",
         "flickr8k",
         rounds,
-        {"evaluations": rounds},
+        {"evaluations": max(rounds, 10)},
         differs=(
             "10 clients with one topic of 10 each, not 20 with four groups of 80 each",
             "AlexNet, frozen, under a trained convolution and an LSTM of 64 units on 96x96 pixels,"

@@ -27,7 +27,7 @@ from leakbench.metrics.examples import NEAREST_PSNR, RECOGNISED, Recogniser
 from leakbench.metrics.images import IDENTIFICATION_MATCHED
 from leakbench.record.folders import load
 from leakbench.reporting import pictures
-from leakbench.reporting.png import Images
+from leakbench.reporting.pictures import Media
 from leakbench.scoring import image_distances
 from leakbench.scoring import score as scoring
 from leakbench.scoring.originals import Originals
@@ -386,7 +386,7 @@ class TestWhereItFits:
 
     def test_it_is_planned_and_shown(self, runs, attacked):
         assert "adversarial_examples" in {c.name for c in choices.planned(again(runs["one"]))}
-        kept = Images()
+        kept = Media()
         every = list(pictures.of_run(load(runs["one"].path), kept))
         shown = [p for p in every if p.attack == "adversarial_examples"]
         truth = Truth(load(runs["one"].path))
@@ -399,7 +399,7 @@ class TestWhereItFits:
             at = true.rows.tolist().index(row)
             image = (true.x if p.role == "original" else true.beside(g.tensors["x"], clip=True))[at]
             own = image.reshape(8, 8).clamp(0, 1).numpy()
-            assert pixels(kept.found, p) == pytest.approx(own, abs=0.5 / 255 + 1e-6)
+            assert pixels(kept.images.found, p) == pytest.approx(own, abs=0.5 / 255 + 1e-6)
 
 
 class TestGradientInversion:

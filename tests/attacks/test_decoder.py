@@ -37,7 +37,7 @@ from leakbench.federation.parties import Net
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.record.folders import load
 from leakbench.reporting import pictures
-from leakbench.reporting.png import Images
+from leakbench.reporting.pictures import Media
 from leakbench.scoring import score
 from leakbench.scoring.truth import Answer, Truth
 
@@ -386,7 +386,7 @@ class TestAttack:
 
     def test_pictures_show_a_shared_image_beside_what_was_made_of_it(self, runs, attacked):
         truth = Truth(runs["flea"])
-        kept = Images()
+        kept = Media()
         every = list(pictures.of_run(load(runs["flea"].path), kept))
         shown = [p for p in every if p.attack == "decoder" and p.params["network"] == "relu"]
         assert {p.role for p in shown} == {"original", "floor", "control", "attack"}
@@ -394,7 +394,7 @@ class TestAttack:
         for p in shown:
             own = truth.data["x"][int(p.unit.rpartition("/")[2])].double()[0].numpy()
             if p.role in ("original", "control"):
-                assert pixels(kept.found, p) == pytest.approx(own, abs=0.5 / 255 + 1e-6)
+                assert pixels(kept.images.found, p) == pytest.approx(own, abs=0.5 / 255 + 1e-6)
             if p.role == "attack":
                 assert p.psnr == pytest.approx(units(attacked["relu"], "psnr", round=1)[p.unit])
 
@@ -461,7 +461,7 @@ class TestSignals:
             }
             assert {"psnr", "ssim", "lpips"} == set(missing)
             assert all("standardised signals" in reason for reason in missing.values())
-            assert list(pictures.of_run(load(run.path), Images())) == []
+            assert list(pictures.of_run(load(run.path), Media())) == []
 
 
 class TestObstacles:

@@ -18,7 +18,7 @@ from leakbench.attacking.view import View
 from leakbench.metrics.pictures import PICTURE_NAMES, PICTURE_PSNR, means
 from leakbench.record.folders import load
 from leakbench.reporting import pictures as reported
-from leakbench.reporting.png import Images
+from leakbench.reporting.pictures import Media
 from leakbench.scoring.truth import Truth
 
 WAYS = ("pixels", "components", "decoder")
@@ -187,7 +187,7 @@ def test_predicted_time_follows_the_work(run):
 
 
 def test_the_report_shows_pictures_beside_the_mean_of_what_clients_hold(run, attacked):
-    images = Images()
+    images = Media()
     found = [p for p in reported.of_run(load(run.path), images) if p.of == "client"]
     assert {p.role for p in found} == {"original", "floor", "control", "attack"}
     assert {p.params["way"] for p in found} == set(WAYS)

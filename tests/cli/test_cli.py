@@ -933,10 +933,8 @@ class TestListAndShow:
         for name in registry.names(kind):
             code, out, _ = cli("show", name)
             assert code == 0
-            assert (
-                out.splitlines()[0]
-                == f"{name} ({'defense' if kind == 'defenses' else kind.removesuffix('s')})"
-            )
+            one = {"utilities": "utility metric"}.get(kind, kind.removesuffix("s"))
+            assert out.splitlines()[0] == f"{name} ({one})"
         (about,) = json.loads(cli("show", name, "--json")[1])
         assert {p["name"] for p in about["parameters"]} == set(
             registry.load(kind, name).model_fields

@@ -416,7 +416,7 @@ def test_each_picture_is_stored_once(text):
 def test_the_store_tells_shapes_apart():
     images = Images()
     wide, square = images.add(np.zeros((2, 8))), images.add(np.zeros((4, 4)))
-    store = Store(images.found)
+    store = Store(images.found, {})
     assert store.add(wide).ident != store.add(square).ident
     assert store.add(square).ident == "p1"
     assert (store.add(wide).wide, store.add(wide).high) == (8, 2)

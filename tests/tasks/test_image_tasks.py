@@ -286,8 +286,9 @@ class TestFetching:
         path.unlink()
         assert str(path) in refused("cifar10", "is missing beside the other files", BrokenFile)
 
-    def test_doctor_says_where_sets_are_and_which_are_missing(self, place):
+    def test_doctor_says_where_sets_are_and_which_are_missing(self, place, monkeypatch):
         from leakbench.cli import doctor
+        from leakbench.data import sets
 
         nothing = doctor._data()
         assert not nothing["ok"]
@@ -299,8 +300,14 @@ class TestFetching:
         )
         folders = [write(name, place) for name in NAMES] + [har_files.write(place)]
         every = doctor._data()
-        assert every["ok"]
         assert "not the official files" in every["found"]  # they are tiny ones
+        others = [name for name in sets.NAMES if name not in (*NAMES, "uci-har")]
+        assert others
+        assert not every["ok"]
+        assert all(name in every["found"].split("; not in ")[1] for name in others)
+        monkeypatch.setattr(sets, "NAMES", (*NAMES, "uci-har"))
+        every = doctor._data()
+        assert every["ok"]
         assert "LEAKBENCH_DATA" not in every["do"]
         assert all(str(f) in every["found"] for f in folders)
         assert "digits" in every["found"]
