@@ -4,12 +4,15 @@ twice differentiated; ResNet-50's tensors are torchvision's; the decoder has a r
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch.func import functional_call, grad, vmap
 
+from leakbench.attacking.replay import Replay
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tokens import END, PAD, START, UNKNOWN
@@ -151,6 +154,21 @@ def test_the_decoder_has_a_rate_of_its_own():
         for k, v in leaves.items():
             rate = 2.0 if k.startswith("model/decoder.") else 0.5
             assert torch.allclose(v - moved[k], torch.full_like(v, rate), atol=1e-6)
+
+
+def test_an_attacker_who_replays_a_step_knows_of_the_stages_rates():
+    made = SimpleNamespace(rates={"decoder": 4.0})
+    gradient = {"encoder.a": torch.ones(2), "decoder.b": torch.full((3,), 2.0)}
+    victim = SimpleNamespace(
+        adam=None, rate=0.1, module=made, gradient=lambda *_: gradient, trained=set(gradient)
+    )
+    sent = Replay.update(victim, None, {})
+    assert torch.allclose(sent["encoder.a"], torch.full((2,), -0.1))
+    assert torch.allclose(sent["decoder.b"], torch.full((3,), -0.8))
+    victim.message = SimpleNamespace(payload=sent)
+    victim._update = lambda: Replay._update(victim)
+    found = Replay.observed(victim)
+    assert all(torch.allclose(found[k], g) for k, g in gradient.items())
 
 
 @pytest.fixture(scope="module")
