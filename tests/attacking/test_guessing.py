@@ -43,6 +43,7 @@ CHEAP = {
 }
 FLEA = {"layer": "first", "fraction": 1.0, "epochs": 1}
 CAPTIONS = {"clients": 4, "width": 8, "vocabulary": 40, "least": 1, "length": 10, "evaluations": 10}
+CAPTIONS |= {"model": "captioner", "weights": "", "frozen_encoder": False}
 FEDAA = {"epochs": 1, "examples": 2, "hidden": 4, "search_steps": 2, "identifier_epochs": 1}
 
 
