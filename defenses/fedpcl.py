@@ -38,6 +38,7 @@ class FedPCL(ClassPrototypes):
     projection: int = Field(64, ge=2, le=4096, description="numbers of a projection (ours)")
 
     def before(self, fed: Choreography) -> None:
+        fed.server(self.extractor)
         fed.clients(self.first)
         fed.server(self.rebuild)
 
@@ -74,6 +75,10 @@ class FedPCL(ClassPrototypes):
     def start(self, me: Client) -> None:
         me.state["prototypes"] = me.data.x.new_zeros(me.facts.classes, self.projection)
         me.state["known"] = torch.zeros_like(me.state["prototypes"][:, 0], dtype=torch.bool)
+
+    def extractor(self, server: Server) -> Sent:
+        """The fixed stages, before anybody can project anything."""
+        return {"model": server.model}
 
     def first(self, me: Client) -> Sent:
         """The prototypes (L, d) and labels (L,) of the projection as it was drawn."""

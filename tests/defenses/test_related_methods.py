@@ -213,6 +213,14 @@ def test_fedpcl_trains_the_projection_alone_and_keeps_it():
     assert "update" not in fed.traffic.tensors() or not fed.received.get("update")
 
 
+def test_fedpcl_projects_with_the_weights_that_everybody_was_sent_from_the_start():
+    """Before round 1, too: a network's own numbers, whatever torch drew, are nobody's."""
+    one, other = (made("fedpcl", projection=5, fraction=1.0) for _ in range(2))
+    one.begin()
+    other.begin()
+    assert torch.equal(one.state["buffer"]["features"], other.state["buffer"]["features"])
+
+
 def test_fedpcl_needs_a_linear_end():
     task = digits()
     defense = method("fedpcl")
@@ -228,4 +236,4 @@ def test_they_learn(name):
     from leakbench.federation.evaluate import utility_scores
 
     fed = run(made(name, **({"begin": 4} if name == "fedgen" else {})), 12)
-    assert utility_scores(fed).mean() > 0.3
+    assert utility_scores(fed).mean() > 0.2  # chance: 0.1
