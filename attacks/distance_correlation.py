@@ -51,5 +51,5 @@ class DistanceCorrelation(Attack):
         out = []
         for g in self.run(view, rng):
             tensors = {k: noise(t) for k, t in g.tensors.items()}
-            out.append(Guess(g.unit, g.round, tensors, failed=g.failed))
+            out.append(Guess(g.unit, g.round, tensors))
         return out
