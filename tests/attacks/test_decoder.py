@@ -555,7 +555,7 @@ class TestRows:
         x = noise(1, 4, 1, 4, 4).float()
         for shared in (x[[3]], x[[0]] + 1e-3, x[[1, 1]]):
             with pytest.raises(
-                NotMeasured, match="no example of client 0 as the task has it, or was sent twice"
+                NotMeasured, match="no example of client 0 as the task has it .a mean of several, say., or"
             ):
                 Answer(Made(x, [[0, 1, 2]], {0: shared}), 0, 5).rows("features")
 
