@@ -554,9 +554,7 @@ class TestRows:
     def test_an_input_that_is_no_example_of_the_client_is_said(self):
         x = noise(1, 4, 1, 4, 4).float()
         for shared in (x[[3]], x[[0]] + 1e-3, x[[1, 1]]):
-            with pytest.raises(
-                NotMeasured, match="no example of client 0 as the task has it .a mean of several, say., or"
-            ):
+            with pytest.raises(NotMeasured, match="no example of client 0 as the task has it"):
                 Answer(Made(x, [[0, 1, 2]], {0: shared}), 0, 5).rows("features")
 
     def test_rows_are_compared_in_their_order_and_a_batch_is_matched(self):
