@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _label_shares, _updates
+from attacks._output_moves import moved
 from attacks._strangers import frequencies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.federation import trainings
@@ -28,7 +29,7 @@ NAMED = ("labels", "label_counts")  # the kinds of message that say what a clien
 
 
 class LabelInference(Attack):
-    """Three ways to a client's labels.
+    """Four ways to a client's labels.
 
     With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
@@ -46,6 +47,11 @@ class LabelInference(Attack):
     audited clients, read is their first update of the round, true are the labels behind that, all
     steps together. A class that the model predicts more often than it occurs is missed though it is
     there, so of many classes it finds too few.
+
+    "moved": not which outputs rose but which moved at all, evenly. Of cross-entropy every output
+    moves. Where the loss takes the classes that a client lacks out of the softmax (FedLC's margins,
+    a mask), their outputs stand still, and the set of a client's classes is read off exactly, after
+    any optimiser and any number of steps. Where none stands still the guess is all classes.
 
     "calibrated": the same for who has auxiliary data, on which the method's own loss is replayed:
     the shares s, 0 or more and of sum 1, for which Gᵀs is nearest to the rise in a step, row y of G
@@ -74,14 +80,15 @@ class LabelInference(Attack):
     variants: ClassVar[tuple[dict[str, Any], ...]] = (
         {"source": "message"},
         {"source": "update"},
+        {"source": "moved"},
         {"source": "calibrated"},
     )
 
-    source: Literal["message", "update", "calibrated"] = Field(
+    source: Literal["message", "update", "moved", "calibrated"] = Field(
         "message",
         description=(
-            "what is read: the labels that clients send, or their updates, raw or beside auxiliary"
-            " data"
+            "what is read: the labels that clients send, or which outputs their updates raise, or"
+            " move at all, or raise beside auxiliary data"
         ),
     )
 
@@ -89,7 +96,7 @@ class LabelInference(Attack):
     def threat(self) -> ThreatModel:
         if self.source == "message":
             return ThreatModel(kinds=NAMED, rounds="last", knows=("facts",), rung="transcript")
-        if self.source == "update":
+        if self.source in ("update", "moved"):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
             )
@@ -124,7 +131,10 @@ class LabelInference(Attack):
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
             )
-        if last.bias is None or run.method.keeps("bias", last):
+        shared = [k for k, _ in last.named_parameters() if not run.method.keeps(k, last)]
+        if self.source == "moved":
+            return "" if shared else f"nothing of the last layer ({name}) is shared"
+        if "bias" not in shared:
             return (
                 f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
             )
@@ -172,7 +182,13 @@ class LabelInference(Attack):
                 why = "the message holds no labels: expected integers (n,) or shares (n, K)"
                 return Guess(m.sender, view.round, failed=why)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
-        bias = f"{last_layer(view.module)[0]}.bias"
+        layer = last_layer(view.module)[0]
+        if self.source == "moved":
+            found = moved(m.payload, layer, view.facts.classes)
+            if not bool(found.any()):
+                return Guess(m.sender, view.round, failed="no output moved, or not by a number")
+            return self._guess(view, m, found)
+        bias = f"{layer}.bias"
         if bias not in m.payload:  # a wrapper left it out
             return Guess(m.sender, view.round, failed="the update holds no output bias")
         if self.source == "calibrated":

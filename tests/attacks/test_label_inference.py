@@ -606,7 +606,7 @@ class TestWhereItFits:
             for c in choices.planned(again(runs["islands"]))
             if c.name == "label_inference"
         ]
-        assert sources == ["message", "update", "calibrated"]
+        assert sources == ["message", "update", "moved", "calibrated"]
 
     def test_show_says_that_nothing_is_inferred(self, capsys):
         assert cli.run(["show", "label_inference"]) == 0
