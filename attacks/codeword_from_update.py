@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attacks import _linear_codes
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.federation import kept_names
 from leakbench.metrics import CODEWORD_BITS, P_LEAK, RECOVERED, RECOVERY_PRECISION
 from leakbench.models import last_layer
 from leakbench.record import Message
@@ -80,7 +81,7 @@ class CodewordFromUpdate(Attack):
         name, last = last_layer(run.module())
         if last is None or last.out_features != method.generator().shape[1]:
             return "the network does not end in a linear layer with an output for each bit"
-        if method.keeps("weight", last):
+        if f"{name}.weight".lstrip(".") in kept_names(method, run.module()):
             return f"the last layer ({name}) never leaves the client"
         return ""
 

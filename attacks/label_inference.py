@@ -15,9 +15,9 @@ from attacks import _label_shares, _updates
 from attacks._output_moves import moved
 from attacks._strangers import frequencies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.federation import trainings
+from leakbench.federation import kept_names, trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
-from leakbench.models import last_layer
+from leakbench.models import last_layer, of_layer
 from leakbench.record import Message
 
 # What the loss behind an update may have read, and how many steps it took.
@@ -131,10 +131,11 @@ class LabelInference(Attack):
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
             )
-        shared = [k for k, _ in last.named_parameters() if not run.method.keeps(k, last)]
+        shared = {*of_layer(name, dict(run.module().named_parameters()))}
+        shared -= kept_names(run.method, run.module())
         if self.source == "moved":
             return "" if shared else f"nothing of the last layer ({name}) is shared"
-        if "bias" not in shared:
+        if f"{name}.bias" not in shared:
             return (
                 f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
             )
@@ -148,8 +149,7 @@ class LabelInference(Attack):
                 "the update was made by Adam, of which the bias does not say how far each class"
                 " was off"
             )
-        modules = run.module().modules()
-        if any(m.keeps(k, part) for part in modules for k in (*part._parameters, *part._buffers)):
+        if kept_names(m, run.module()):
             return (
                 "a part of the network never leaves the client, so what it predicts cannot be told"
             )
@@ -184,10 +184,10 @@ class LabelInference(Attack):
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         layer = last_layer(view.module)[0]
         if self.source == "moved":
-            found = moved(m.payload, layer, view.facts.classes)
-            if not bool(found.any()):
+            even = moved(m.payload, layer, view.facts.classes)
+            if not bool(even.any()):
                 return Guess(m.sender, view.round, failed="no output moved, or not by a number")
-            return self._guess(view, m, found)
+            return self._guess(view, m, even)
         bias = f"{layer}.bias"
         if bias not in m.payload:  # a wrapper left it out
             return Guess(m.sender, view.round, failed="the update holds no output bias")

@@ -31,11 +31,11 @@ from .federation.defense import Sent as Sent
 from .federation.defense import Wrapper as Wrapper
 from .federation.defense import others as others
 from .federation.defense import unit as unit
+from .federation.net import Net as Net
 from .federation.parties import Batch as Batch
 from .federation.parties import Client as Client
 from .federation.parties import Each as Each
 from .federation.parties import Facts as Facts
-from .federation.parties import Net as Net
 from .federation.parties import Server as Server
 from .federation.task import Task as Task
 from .federation.task_data import Examples as Examples

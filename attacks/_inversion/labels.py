@@ -25,7 +25,7 @@ from attacks._strangers import frequencies
 from attacks._updates import Behind
 from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError
-from leakbench.federation import Batch, Net
+from leakbench.federation import Batch, Net, kept_names
 from leakbench.models import last_layer, of_layer
 
 TURNS = 10  # of features, predictions and shares; nothing changes after
@@ -54,7 +54,7 @@ def obstacle(run: Outline) -> str:
             "the network does not end in a linear layer of class logits, so labels cannot be"
             " inferred: use labels=given"
         )
-    if run.method.keeps("weight", last):
+    if f"{name}.weight".lstrip(".") in kept_names(run.method, run.module()):
         return f"the last layer ({name}) is not shared, so labels cannot be inferred"
     return ""
 

@@ -18,8 +18,10 @@ from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
+from leakbench.federation.client_tensors import kept_names
+from leakbench.federation.net import Net, modal, training
 from leakbench.federation.optimizer import rate_factor
-from leakbench.federation.parties import Batch, Client, Net, modal, training
+from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
@@ -187,7 +189,7 @@ class Replay:
 
         rng = _Guessed(self._seed, "attack", self.index, self.dtype)
         rng.given, rng.read = private, read
-        net = Net(self.module, self.inbox.get("model", {}))
+        net = Net(self.module, self._received_model())
         count = torch.tensor(1, device=self.device)
         return Client(
             self.index,
@@ -215,9 +217,19 @@ class Replay:
         ``mode``: of training, as the victim computes it; False: of evaluation, for batches that
         are made otherwise than the victim's.
         """
-        received = {**self.inbox.get("model", {}), **self._untrained()}
+        received = {**self._received_model(), **self._untrained()}
         net = Net(self.module, {**received, **(weights or {})})
         return self.loss_of(net, batch, private, read=read, mode=mode)
+
+    def _received_model(self) -> dict[str, Tensor]:
+        """The model as the victim received it.
+
+        What it keeps of the network for itself is not known: it is taken as a fresh one has it
+        (BatchNorm's 1 and 0; a layer's random numbers, which fit nobody).
+        """
+        received: dict[str, Tensor] = self.inbox.get("model", {})
+        tensors = self.module.state_dict()
+        return {**{k: tensors[k] for k in kept_names(self.method, self.module)}, **received}
 
     def _untrained(self) -> dict[str, Tensor]:
         """Copies of what is not trained: BatchNorm in training writes into what it is given.

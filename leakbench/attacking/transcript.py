@@ -23,7 +23,8 @@ from leakbench.base import registry
 from leakbench.base.errors import MethodError, UnknownName, UsageError
 from leakbench.federation.defense import Defense
 from leakbench.federation.local_steps import trainings
-from leakbench.federation.parties import Batch, Client, Facts, Net, training
+from leakbench.federation.net import Net, training
+from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
 from leakbench.record.messages import KINDS, Message

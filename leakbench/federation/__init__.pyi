@@ -1,3 +1,4 @@
+from .client_tensors import kept_names as kept_names
 from .defense import Choreography as Choreography
 from .defense import Defense as Defense
 from .defense import Mixture as Mixture
@@ -8,12 +9,12 @@ from .defense import unit as unit
 from .federation import Federation as Federation
 from .local_steps import Training as Training
 from .local_steps import trainings as trainings
+from .net import Net as Net
 from .objective import fits_target as fits_target
 from .parties import Batch as Batch
 from .parties import Client as Client
 from .parties import Each as Each
 from .parties import Facts as Facts
-from .parties import Net as Net
 from .parties import Server as Server
 from .task import Task as Task
 from .task_data import Examples as Examples

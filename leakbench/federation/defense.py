@@ -16,8 +16,9 @@ from pydantic import Field
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.tree import Tree
+from leakbench.federation.net import Net
 from leakbench.federation.objective import fits
-from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+from leakbench.federation.parties import Batch, Client, Facts, Server
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -146,7 +147,10 @@ class Defense(Spec):
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
-        """True for model tensors (``name`` of submodule ``module``) that never leave the client."""
+        """True for model tensors that never leave the client.
+
+        ``name``: the tensor's full name ("head.bias"), which is one of submodule ``module``.
+        """
         return False
 
     def start(self, me: Client) -> None:

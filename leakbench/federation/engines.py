@@ -17,8 +17,9 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
+from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
-from leakbench.federation.parties import Batch, Net, training, weighted_mean
+from leakbench.federation.parties import Batch, weighted_mean
 from leakbench.federation.party_runner import PartyRunner
 from leakbench.federation.task_data import TaskData
 

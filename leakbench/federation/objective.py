@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tokens import PAD
-from leakbench.federation.parties import Batch, Facts, Net
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,9 @@ from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat
 from leakbench.federation.defense import Defense, Wrapper
+from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
-from leakbench.federation.parties import Batch, Client, Each, Facts, Net, Server, training
+from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from leakbench.federation.defense import Defense
-    from leakbench.federation.parties import Client, Net
+    from leakbench.federation.net import Net
+    from leakbench.federation.parties import Client
     from leakbench.federation.task_data import TaskData
 
 

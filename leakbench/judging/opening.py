@@ -245,19 +245,21 @@ def others(question: Question, every: Sequence[Question], judged: Judged) -> lis
     rank = {"leak": 0, "part": 1, "none": 2, "held": 3}
     out, setting = [], judged.setting
     attacked: set[str] = set()
+    probed: set[str] = set()
     for other in every:
         found = next((j for j in other.judged if j.setting is setting), None)
         if other.task != question.task or found is None:
             continue
-        read = other.topic.contents and not other.probe
-        if found.verdict.rule not in (1, 2) and read:
-            attacked |= set(found.evidence.reads)
+        if found.verdict.rule not in (1, 2) and other.topic.contents:
+            read = probed if other.probe else attacked
+            read |= set(found.evidence.reads)
         if other is question or found.verdict.rule in (1, 2):
             continue
         if rank[found.verdict.tone] < rank[judged.verdict.tone]:
             out.append(f"On {other.label}: {found.verdict.word}.")
-    left = sorted(kinds_of(k) for k in setting.kinds - attacked - {"model"})
-    if left:
-        but = " but by probes" if any(q.probe for q in every) else ""
-        out.append(f"Its {' and '.join(left)} were not attacked{but}.")
+    left = setting.kinds - attacked - {"model"}
+    for kinds, but in ((left & probed, " but by probes"), (left - probed, "")):
+        if kinds:
+            named = " and ".join(sorted(kinds_of(k) for k in kinds))
+            out.append(f"Its {named} were not attacked{but}.")
     return out

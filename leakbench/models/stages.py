@@ -50,11 +50,19 @@ class Stages(nn.Module):
         """
         if side is not None:
             return self._modules[SIDE].get_submodule(side)(x)  # type: ignore[union-attr]
-        names = ["input", *self._pieces((start or "", stop or ""))]
-        first, last = names.index(start or "input"), names.index(stop or names[-1])
-        for name in names[first + 1 : last + 1]:
+        for name in self.between(start, stop):
             x = self.get_submodule(name)(x)
         return x
+
+    def between(self, start: str | None = None, stop: str | None = None) -> list[str]:
+        """The pieces that x passes through from one cut to the other, in order.
+
+        Raises:
+            ValueError: there is no such place to cut.
+        """
+        names = ["input", *self._pieces((start or "", stop or ""))]
+        first, last = names.index(start or "input"), names.index(stop or names[-1])
+        return names[first + 1 : last + 1]
 
     def _pieces(self, cuts: Iterable[str]) -> list[str]:
         """The stages in order; a stage that is cut within as its layers."""

@@ -21,8 +21,9 @@ from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, flat, nbytes, row
 from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
+from leakbench.federation.net import modal
 from leakbench.federation.observer import Observer
-from leakbench.federation.parties import Batch, modal
+from leakbench.federation.parties import Batch
 from leakbench.record import audited, last_layers
 from leakbench.record.messages import Message, round_file, write_messages
 from leakbench.record.policy import Policy

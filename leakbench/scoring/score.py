@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.guessing import ROLES, Guessed, folder_of, saved
+from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.outline import Outline
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
@@ -23,25 +23,15 @@ from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.scoring import flags
+from leakbench.scoring.cells import Cell, cells_of
 from leakbench.scoring.truth import Answer, Truth
 from leakbench.statistics import intervals
 from leakbench.statistics.intervals import Estimate
 
-Key = tuple[str, int, int | None]  # unit, round, probe
 UNSCORED = (
     "was exported without the truth and the control, so guesses on it cannot be scored here. "
     "Who holds the run makes the same guesses with the same command, and scores them."
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """All guesses of one attack at one round, real or probe: a line of results.csv a metric."""
-
-    stage: str
-    round: int
-    probe: bool
-    guesses: dict[str, dict[Key, Guess]]  # role -> key -> guess
 
 
 @dataclass(frozen=True)
@@ -147,7 +137,7 @@ def numbers(
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
-    for cell in _cells(saved(folder)):
+    for cell in cells_of(saved(folder)):
         for metric in attack.metrics:
             found, why = _measured(cell, metric, truth)
             lines += found
@@ -167,15 +157,12 @@ def numbers(
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
     """The metric's line of a cell, or why there is none."""
-    made = [g for role in ROLES for g in cell.guesses[role].values() if not g.failed]
-    lacking = [g for g in made if not set(metric.needs) <= set(g.tensors)]
-    if lacking:
-        if len(lacking) == len(made) and any(g.tensors for g in made):
-            return [], []  # the metric is not for this setting of the attack
-        what = f"no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
-        return [], [f"round {cell.round}: {what}"]
+    cell = cell.scorable(metric)
+    lacking = cell.lacking(metric)
+    if lacking is not None:
+        return [], [f"round {cell.round}: {lacking}"] if lacking else []
     try:
-        return [_line(cell, metric, truth)], []
+        return [_line(cell, metric, truth)], [cell.remark] if cell.left_out else []
     except NotMeasured as error:
         return [], [str(error)]
     except ValueError as error:
@@ -183,47 +170,6 @@ def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], lis
         raise MethodError(
             f"{metric.name} cannot be measured at round {cell.round}: {error}"
         ) from error
-
-
-def _cells(guesses: list[Guessed]) -> list[Cell]:
-    """The guesses by (stage, round, probe): the attack's units, floor and control beside them."""
-    found: dict[tuple[int, str, bool], dict[str, dict[Key, Guess]]] = {}
-    for g in guesses:
-        finite = all(bool(t.isfinite().all()) for t in g.guess.tensors.values())
-        if not finite and not g.guess.failed:
-            raise MethodError(
-                f"the saved guess for {g.guess.unit} at round {g.guess.round} is not finite, and"
-                " does not say it failed."
-            )
-        cell = (g.guess.round, g.stage, g.guess.probe is not None)
-        roles = found.setdefault(cell, {r: {} for r in ROLES})
-        roles[g.role][g.guess.unit, g.guess.round, g.guess.probe] = g.guess
-    cells = []
-    for (t, stage, probe), roles in sorted(found.items(), key=lambda c: c[0]):
-        units = roles["attack"]
-        for role in ("floor", "control"):
-            lacking = [k for k in units if k not in roles[role]]
-            if lacking:
-                raise MethodError(
-                    f"the attack's {role} has no guess for {lacking[0][0]} at round {t}; it must"
-                    " cover the same units."
-                )
-        if units:  # what was attacked and left out counts as failed: it is never dropped
-            units = {**units, **_left_out(units, roles["floor"], roles["control"])}
-            of_units = {"attack": units}
-            for role in ("floor", "control"):
-                of_units[role] = {k: roles[role][k] for k in units}
-            cells.append(Cell(stage, t, probe, of_units))
-    return cells
-
-
-def _left_out(
-    units: dict[Key, Guess], floor: dict[Key, Guess], control: dict[Key, Guess]
-) -> dict[Key, Guess]:
-    """Of the units that the floor and the control have, those about which the attack is silent."""
-    silent = [k for k in floor if k in control and k not in units]
-    why = "the attack made no guess about it"
-    return {k: Guess(k[0], k[1], probe=k[2], failed=why) for k in silent}
 
 
 def _line(cell: Cell, metric: Metric, truth: Truth) -> Line:
@@ -349,6 +295,7 @@ def _flags(run: Run, attack: Attack, line: Line, row: dict[str, Any]) -> set[str
     guesses = line.cell.guesses["attack"].values()
     found = {f for g in guesses for f in g.flags}
     found |= flags.of_units([s.cluster for s in line.scores["attack"]], list(line.failed.values()))
+    found |= {"failed_units"} if line.cell.left_out else set()
     found |= {"probe"} if line.cell.probe else set()
     found |= {"oracle_labels"} if "labels" in knows else set()
     found |= {"oracle_prototypes"} if "true_prototypes" in knows else set()

@@ -33,7 +33,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
 from leakbench.base.files import read_sealed, write_sealed
-from leakbench.federation.parties import Net
+from leakbench.federation.net import Net
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.record.folders import load
 from leakbench.reporting import pictures

@@ -59,7 +59,7 @@ class {name}(Defense):
         return module
 
     def keeps(self, name, module):
-        return not {without} and name == "bias" and getattr(module, "out_features", 0) == 10
+        return not {without} and name == "head.bias" and getattr(module, "out_features", 0) == 10
 '''
 
 COUPLED = '''

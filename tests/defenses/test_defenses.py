@@ -9,7 +9,8 @@ from scipy import stats
 from leakbench import UsageError
 from leakbench.base import registry
 from leakbench.base.streams import Rng
-from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Client, Facts, Server
 
 C, DIM = 6, 4
 

@@ -14,7 +14,8 @@ from leakbench import UsageError
 from leakbench.attacking.guess import Guess
 from leakbench.base import registry
 from leakbench.base.streams import Rng
-from leakbench.federation.parties import Batch, Client, Facts, Net, Server
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Client, Facts, Server
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.scoring.truth import Answer
 

@@ -8,8 +8,9 @@ from helpers.federations import ONE_STEP, federation, gap, method, run
 from defenses._correlation import plain_root, squared
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import Rng
+from leakbench.federation.net import Net
 from leakbench.federation.optimizer import Optimizer
-from leakbench.federation.parties import Batch, Client, Facts, Net
+from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.models.stages import Stages
 
 B, IN, MID, K = 5, 4, 3, 3

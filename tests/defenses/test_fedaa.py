@@ -20,7 +20,8 @@ from leakbench.base import registry
 from leakbench.base.files import read_tree
 from leakbench.base.streams import Rng, shared
 from leakbench.base.tree import flat, row, stack
-from leakbench.federation.parties import Batch, Facts, Net, Server
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Facts, Server
 from leakbench.models.networks import initialise
 from leakbench.models.stages import Stages
 from leakbench.record.policy import Policy

@@ -12,7 +12,8 @@ from defenses.feddecorr import correlations, released
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import Rng
 from leakbench.base.tree import row
-from leakbench.federation.parties import Batch, Client, Facts, Net
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.models.stages import Stages, last_layer
 
 B, IN, MID, K = 5, 4, 3, 3

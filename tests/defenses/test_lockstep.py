@@ -14,7 +14,7 @@ from defenses._linesearch import Point, cubic, strong_wolfe
 from leakbench.base import registry
 from leakbench.base.streams import shared
 from leakbench.base.tree import stack
-from leakbench.federation.parties import Net
+from leakbench.federation.net import Net
 from leakbench.models.networks import MODELS, initialise
 
 

@@ -18,7 +18,8 @@ from leakbench.base import registry
 from leakbench.base.streams import Rng
 from leakbench.federation.evaluate import utility_scores
 from leakbench.federation.federation import Federation
-from leakbench.federation.parties import Batch, Client, Facts, Net
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.models.stages import Stages
 
 C, DIM = 4, 3

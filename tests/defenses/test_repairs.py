@@ -13,7 +13,8 @@ from torch.nn.functional import normalize
 from leakbench import UsageError, View
 from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.streams import Rng
-from leakbench.federation.parties import Client, Facts, Net
+from leakbench.federation.net import Net
+from leakbench.federation.parties import Client, Facts
 
 DIM, CLIENTS = 48, 12
 ONCE = {"fedgn_once": {"sigma": 0.5}, "fedcs_once": {"cos_theta": 0.3}}

@@ -33,7 +33,8 @@ class Says(nn.Module):
 
 
 def test_the_loss_of_texts_is_the_mean_over_their_words_without_padding():
-    net = Net(Says(), {})
+    says = Says()
+    net = Net(says, dict(says.state_dict()))
     x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
     targets = torch.tensor([[1, 3, 4, 2, 0, 0], [1, 4, 2, 0, 0, 0]])
     found = fits(net, Batch(x, torch.zeros(2, dtype=torch.long), targets), FACTS)
@@ -50,7 +51,9 @@ def test_the_loss_of_texts_is_the_mean_over_their_words_without_padding():
 def test_of_classes_it_is_cross_entropy():
     module = nn.Linear(4, 3)
     x, y = torch.randn(5, 4, generator=torch.Generator().manual_seed(1)), torch.arange(5) % 3
-    found = fits(Net(module, {}), Batch(x, y), replace(FACTS, targets="classes"))
+    found = fits(
+        Net(module, dict(module.state_dict())), Batch(x, y), replace(FACTS, targets="classes")
+    )
     assert found.mean().item() == pytest.approx(nn.functional.cross_entropy(module(x), y).item())
 
 

@@ -15,8 +15,9 @@ from leakbench.base.streams import Rng
 from leakbench.base.tree import flat, nbytes
 from leakbench.federation.batches import plan
 from leakbench.federation.federation import Federation
-from leakbench.federation.parties import Batch, Client, Net
-from leakbench.federation.parties import training as in_training
+from leakbench.federation.net import Net
+from leakbench.federation.net import training as in_training
+from leakbench.federation.parties import Batch, Client
 from leakbench.record import budget, recorder, training
 from leakbench.record.folders import load
 from leakbench.record.messages import KINDS, LARGE, overlaid, round_file

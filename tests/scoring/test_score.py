@@ -525,3 +525,25 @@ def test_too_few_rows_are_said_not_dropped(out):
             "dcor2_corrected",
             "flea_correlation",
         }
+        assert all("fewer than 4 rows" in m["reason"] for m in meta["missing"])
+
+
+def test_a_client_with_too_few_rows_does_not_take_the_others_along(out):
+    """FedProto's clients send a row a class: who has fewer than four is named, others counted."""
+    task = {"model": "mlp", "width": 8, "split": "dir", "split_param": 0.1}
+    run = api.train("fedproto", task_params=task, rounds=2, out=out, device="cpu")
+    folder = api.attack(run, "distance_correlation").path
+    sent = {m.sender: m for m in again(run).transcript if m.kind == "features"}
+    few = {k for k, m in sent.items() if len(m.payload) < 4}
+    assert few
+    found = units(folder, "dcor", round=2)
+    assert found.keys() == sent.keys() - few
+    row = results(folder, "dcor", "final")
+    assert row["n"] == len(found)
+    assert "failed_units" in row["flags"]
+    (why,) = [
+        m["reason"]
+        for m in read_sealed(folder / "attack.json")["missing"]
+        if m["metric"] == "dcor" and m["reason"].startswith("round 2")
+    ]
+    assert f"{len(few)} of {len(sent)} left out" in why

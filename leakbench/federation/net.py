@@ -1,0 +1,172 @@
+"""The public architecture with somebody's weights, called whole or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def modal(module: nn.Module) -> list[nn.Module]:
+    """The submodules that behave differently in training."""
+    kinds = torch.nn.modules.batchnorm._BatchNorm | torch.nn.modules.dropout._DropoutNd
+    return [m for m in module.modules() if isinstance(m, kinds)]
+
+
+@contextmanager
+def training(module: nn.Module, on: bool) -> Iterator[None]:
+    """Training or evaluation mode for a while, without a walk over layers that do not care."""
+    layers = modal(module)
+    before = [m.training for m in layers]
+    for m in layers:
+        m.training = on
+    try:
+        yield
+    finally:
+        for m, was in zip(layers, before, strict=True):
+            m.training = was
+
+
+def called(
+    module: nn.Module, weights: Mapping[str, Tensor], x: Tensor, how: dict[str, Any]
+) -> Tensor:
+    """What the module makes of x with these weights, cut or asked as ``how`` says.
+
+    Raises:
+        MethodError: a tensor on the way of x is not among the weights. Torch would take the
+            module's own, random, and nobody would notice.
+    """
+    missing = [k for k in module.state_dict(keep_vars=True) if k not in weights]
+    if missing:
+        way = _way(module, how)
+        missing = [k for k in missing if k.startswith(way)]
+    if missing:
+        raise MethodError(
+            f"the network was called without {len(missing)} of its tensors ({missing[0]}, say):"
+            " give it weights for every stage that x passes through."
+        )
+    return torch.func.functional_call(module, dict(weights), (x,), how)
+
+
+def _way(module: nn.Module, how: dict[str, Any]) -> tuple[str, ...]:
+    """What the names of the tensors begin with that x meets."""
+    from leakbench.models.stages import SIDE, Stages
+
+    if not isinstance(module, Stages):
+        return ("",)
+    if "side" in how:
+        return (f"{SIDE}.{how['side']}.",)
+    return tuple(f"{name}." for name in module.between(how.get("start"), how.get("stop")))
+
+
+class Net:
+    """The public architecture with some weights.
+
+    ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it after a stage.
+    """
+
+    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        self.module, self.weights = module, weights
+
+    def __call__(
+        self,
+        x: Tensor,
+        *,
+        start: str | None = None,
+        stop: str | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+        given: Tensor | None = None,
+    ) -> Tensor:
+        """(B, dim) of x (B, ...); ``weights``: another model's, in evaluation mode (a teacher).
+
+        ``given`` (B, T): the tokens said so far, of a network that says one after another; then
+        (B, T, tokens).
+        """
+        # A network that is not made of stages takes x alone.
+        cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
+        if cut and "stop" not in signature(self.module.forward).parameters:
+            raise MethodError(
+                "the network is not made of stages, so it cannot be cut: make it of"
+                " leakbench.models.Stages."
+            )
+        asked: dict[str, Any] = cut if given is None else {**cut, "given": given}
+        return self._called(x, asked, weights)
+
+    def _called(
+        self, x: Tensor, how: dict[str, Any], weights: Mapping[str, Tensor] | None
+    ) -> Tensor:
+        if weights is None:
+            return called(self.module, self.weights, x, how)
+        # Else BatchNorm would write into the other model's buffers.
+        with training(self.module, False):
+            return called(self.module, {**self.weights, **weights}, x, how)
+
+    def side(self, name: str, z: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """What the head ``name`` beside the stages makes of z (B, ...).
+
+        ``weights``: laid over the net's own, in the mode it is in (a head whose tensors are
+        changed on the way).
+
+        Raises:
+            MethodError: the network has no such head.
+        """
+        if not any(k.startswith(f"side.{name}.") for k in self.weights):
+            raise MethodError(
+                f"the network has no head {name!r} beside its stages: the method's module() puts"
+                " it there with Stages.put_aside."
+            )
+        return called(self.module, {**self.weights, **(weights or {})}, z, {"side": name})
+
+    def decode(self, x: Tensor) -> Tensor:
+        """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""
+        return called(self.module, self.weights, x, {"decode": True})
+
+    @property
+    def extractor(self) -> str:
+        """The stage after which F(x), the features, end and T, the last stage, begins.
+
+        Raises:
+            MethodError: the network is not made of stages, or of one only.
+        """
+        from leakbench.models.stages import Stages
+
+        names = self.module.names if isinstance(self.module, Stages) else []
+        if len(names) < 2:
+            raise MethodError(
+                "this method cuts the network before its last stage: take a task.model of two"
+                " stages at least."
+            )
+        return names[-2]
+
+    def features(self, x: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """F(x), flat, (B, d): what goes into the last stage."""
+        return self(x, stop=self.extractor, weights=weights).flatten(1)
+
+    @property
+    def representation(self) -> str:
+        """The place after which z, what goes into the last layer, is to be had.
+
+        Not ``extractor`` where the last stage does more than one layer does (it pools, say).
+
+        Raises:
+            MethodError: the network is not made of stages, or its last layer not one of theirs.
+        """
+        from leakbench.models.stages import Stages, last_layer
+
+        name, _ = last_layer(self.module)
+        try:
+            if not isinstance(self.module, Stages):
+                raise ValueError("it is not made of stages")
+            return self.module.before(name)
+        except ValueError as error:
+            raise MethodError(
+                f"this method cuts the network before its last layer, but {error}: make it of"
+                " leakbench.models.Stages that end in a layer or an nn.Sequential."
+            ) from None
