@@ -20,7 +20,8 @@ class Quantise(Wrapper):
 
     Whole numbers of b bits stand for multiples of max |x| / (2^(b-1) - 1) of their tensor, a scale
     that is sent with it. Receivers, the method's own server and clients among them, see what was
-    rounded: a bank of proxies is one of rounded proxies. Labels and counts stay as they are.
+    rounded: a bank of proxies is one of rounded proxies. Whole
+    numbers stay as they are; a message that has no others is refused.
 
     Meant for FedHide's proxies (``kinds`` = prototype), of which alpha w is a small part: repairs
     un-mixing where the rounding is many times as large as that (int4 at alpha = 0.01 in 128

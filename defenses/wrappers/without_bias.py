@@ -11,9 +11,9 @@ from leakbench.models import last_layer
 class WithoutBias(Wrapper):
     """The last layer's bias is in no update, so it never moves in the global model.
 
-    Local training moves it, from where the server has it, and what it moved is dropped. A network
-    whose last layer has no bias sends what it sends anyway. Rounds cannot be fused: single updates
-    change.
+    Local training moves it, from where the server has it, and what it moved is dropped. A message
+    without such a bias is refused: it would be called covered. Rounds cannot be fused: single
+    updates change.
 
     Repairs: with a prototype loss the step of that bias is a multiple of w - c f, with f the mean
     embedding; it is gone. Does not repair: the step of the same layer's weights is that vector

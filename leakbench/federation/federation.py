@@ -185,6 +185,11 @@ class Federation:
         if self.share is None:  # nothing was trained in this round yet
             self.share = self._shares(self.data.counts[self.chosen])
         if summed:
+            if isinstance(payload, list):
+                raise UsageError(
+                    f"what clients send as {kind!r} is of another length for each, so it has no"
+                    " sum: leave this kind out of the wrapper that sums."
+                )
             self.means[kind] = weighted_mean(payload, self.share)
             if kind != "update":
                 self.recorder.summed(self, kind, self.means[kind])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import MethodError
+from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat
@@ -97,7 +97,7 @@ class PartyRunner:
                 if kind in wrapper.kinds:
                     me.rng = rng.at(f"{rng.phase}/wire/{phase}/{kind}/{i}")
                     me.rng.log = None
-                    payload = wrapper.uplink(payload, me)
+                    payload = _changed(wrapper, kind, payload, wrapper.uplink(payload, me))
             out[kind] = payload
         me.rng = rng
         return out
@@ -192,3 +192,32 @@ def unwritten(who: str, given: Tree) -> Iterator[None]:
                 f"{who} wrote into {name!r}, which it was given; assign a new tensor instead (x = x"
                 " + 1, not x += 1)."
             )
+
+
+def _changed(wrapper: Wrapper, kind: str, before: Tree, after: Tree) -> Tree:
+    """What a wrapper made of a message, which must be another message and of the same sort.
+
+    The record says of every message that is covered that the wrapper changed it.
+
+    Raises:
+        UsageError: it left the message as it is, or made fractions of class numbers.
+    """
+    was, now = flat(before), flat(after)
+    what = f"the wrapper {type(wrapper).__name__}"
+    same = was.keys() == now.keys() and all(now[k] is t for k, t in was.items())
+    if was and same and not wrapper.sums:
+        raise UsageError(
+            f"{what} leaves what clients send as {kind!r} as it is, so it would be called covered"
+            " and is not: name the kinds of messages that it changes."
+        )
+    broken = [k for k in was.keys() & now.keys() if _whole(was[k]) and not _whole(now[k])]
+    if broken and kind == "labels":
+        raise UsageError(
+            f"{what} makes fractions of {kind!r}, which here are the numbers of classes: leave"
+            " this kind out."
+        )
+    return after
+
+
+def _whole(t: Tensor) -> bool:
+    return not t.is_floating_point()

@@ -245,3 +245,26 @@ def test_clipping_then_summing_sums_what_was_clipped():
 def test_a_sum_over_one_client_is_refused():
     with pytest.raises(UsageError, match="at least two clients"):
         federation("fedavg", wrappers=[wrapper("secure_sum")], fraction=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "cover", "kind", "why"),
+    [
+        ("fedgen", "quantise", "label_counts", "leaves what clients send as 'label_counts' as it"),
+        ("fedhide", "without_bias", "prototype", "leaves what clients send as 'prototype' as it"),
+        ("fedproto", "clip_noise", "labels", "makes fractions of 'labels'"),
+        ("fedaa", "clip_noise", "labels", "makes fractions of 'labels'"),
+        ("ccvr", "secure_sum", "features", "of another length for each, so it has no sum"),
+        ("flea", "secure_sum", "features", "of another length for each, so it has no sum"),
+    ],
+)
+def test_a_message_that_a_wrapper_cannot_cover_is_refused_in_a_sentence(
+    tmp_path, name, cover, kind, why
+):
+    with pytest.raises(UsageError, match=why):
+        trained(tmp_path, name, [(cover, {"kinds": [kind]})])
+
+
+def test_counts_may_be_noised_and_mean_labels_too(tmp_path):
+    for name, kind in (("fedgen", "label_counts"), ("fedmix", "labels")):
+        trained(tmp_path, name, [("clip_noise", {"kinds": [kind]})], rounds=1)

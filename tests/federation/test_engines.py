@@ -92,7 +92,10 @@ def test_weights_are_the_counts(data):
 @pytest.mark.parametrize("wrap", sorted(registry.names("wrappers")))
 @pytest.mark.parametrize("name", each_defense())
 def test_under_every_wrapper(name, wrap, kinds):
-    """A method that reads what a wrapper sums is refused by both engines, in the same words."""
+    """A method that reads what a wrapper sums is refused by both engines, in the same words.
+
+    So is a wrapper that leaves one of its messages as it is.
+    """
     cover, how = [wrapper(wrap, kinds=kinds)], {**short(name), **ONE_STEP, "fraction": 0.5}
 
     def under(engine):
@@ -103,6 +106,9 @@ def test_under_every_wrapper(name, wrap, kinds):
 
     (slow, refused), (fast, again) = under("loop"), under("auto")
     assert refused == again
+    if "leaves what clients send" in refused:
+        assert wrap == "without_bias"
+        return
     if refused:
         assert cover[0].sums
         assert "single" in refused or "sums" in refused

@@ -441,6 +441,18 @@ def test_what_held_on_one_question_is_said_to_leak_on_another():
     assert others(both, [both], both.judged[0]) == ["Its updates were not attacked."]
 
 
+def test_but_by_probes_is_said_of_what_probes_read_and_of_nothing_else():
+    sends = known("a", kinds=("update", "mean_data", "model"))
+    one = judged("held", "a")
+    mine = question(change(one, setting=sends, evidence=change(one.evidence, reads=())))
+    seen = change(one, setting=sends, evidence=change(one.evidence, reads=("update",)))
+    probes = asked(topics.IMAGES, images.IDENTIFICATION.meaning, [seen], probe=True)
+    assert others(mine, [mine, probes], mine.judged[0]) == [
+        "Its updates were not attacked but by probes.",
+        "Its mean data were not attacked.",
+    ]
+
+
 def test_every_metric_of_a_topic_has_words():
     ours = [getattr(metrics, name) for name in metrics.__all__]
     several = [m for found in ours if isinstance(found, tuple) for m in found]
