@@ -153,7 +153,7 @@ def table(tables: api.Tables) -> Iterable[str]:
             cells = [row["defense"], "-", row["metric"], span(row), f"{row['chance']:.3g}"]
             yield f"| {' | '.join(cells)} | | |"
     last = [r for r in tables.rows("tradeoff") if r["stage"] in ("final", "all")]
-    rows = [r for r in last if not r["probe"]]
+    rows = [r for r in last if not r["probe"] and r["attack"] != "cascade"]
     for row in sorted(rows, key=lambda r: (r["attack"], r["metric"], r["defense"])):
         cells = [row["defense"], row["attack"], row["metric"], span(row)]
         cells += [f"{row[k]:.3g}" if row[k] is not None else "-" for k in ("floor", "control")]
