@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from leakbench.base.errors import UsageError
 from leakbench.record.folders import Run
 
-# Files that differ between any two seeds of one setting, from round 1 on: something in them was
-# drawn. Round 0 and what the task alone decides may be the same.
+# Files that differ between any two seeds of one setting, from round 1 on, if they hold numbers that
+# are not whole: something in them was drawn. Round 0 and what the task alone decides may be the
+# same, as may counts and labels.
 OWN = ("transcript/round-", "truth/round-")
 MODEL = "checkpoint/model.safetensors"
 
@@ -25,10 +26,17 @@ def no_copies(runs: Sequence[Run]) -> None:
         for name, sha in sorted(run.meta["files"].items()):
             if not name.startswith(OWN) or "-000000." in name:
                 continue
-            _new(first.setdefault((name, sha), run), run, name)
+            other = first.setdefault((name, sha), run)
+            if other is not run and _drawn(run, name):
+                _new(other, run, name)
         model = _model(run)
         if model:
             _new(first.setdefault((MODEL, model), run), run, MODEL)
+
+
+def _drawn(run: Run, name: str) -> bool:
+    """Does a file hold any numbers that are not whole?"""
+    return any(array.size and array.dtype.kind == "f" for array in run.arrays(name).values())
 
 
 def _new(other: Run, run: Run, name: str) -> None:

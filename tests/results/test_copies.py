@@ -70,3 +70,16 @@ def test_two_seeds_of_a_method_are_never_taken_for_copies(defense, tmp_path):
     ]
     no_copies(made)
     assert len({r.seed for r in made}) == 2
+
+
+def test_rounds_in_which_nothing_is_drawn_are_no_sign_of_a_copy(tmp_path):
+    """FedGen's clients send how many examples they have of each class, all in every round."""
+    given = {"task_params": TASK, "rounds": 12, "device": "cpu", "params": {"fraction": 1.0}}
+    made = [api.train("fedgen", out=tmp_path, seed=s, **given) for s in (0, 1)]
+    same = [
+        name
+        for name, sha in made[0].meta["files"].items()
+        if made[1].meta["files"].get(name) == sha and name.startswith(("transcript/", "truth/"))
+    ]
+    assert any("-000000" not in name for name in same)
+    no_copies(made)
