@@ -30,7 +30,8 @@ class FedGen(LocalEpochs):
     the global model tells whether what is generated is real. It gives neither widths, loss,
     weights, steps nor the labels' distribution. Ours: cross-entropy under the global model takes
     the place of real or not; counts and diversity are those of Zhu et al. (ICML 2021), whose
-    generator makes latent features. Undefended: itself; it claims to hide nothing.
+    generator makes latent features; signals are bounded. Undefended: itself; it claims to hide
+    nothing.
     """
 
     paper: ClassVar[str] = "Liu et al. 2022 and Zhu et al., ICML 2021, as in FLea, Appendix C.3"

@@ -26,10 +26,17 @@ def likeness(vector: Tensor, candidates: Tensor, distance: str) -> Tensor:
     """
     if distance == "euclidean":
         return -(candidates - vector).norm(dim=-1)
-    # At any length: a message clipped to nearly nothing keeps its direction, and torch's own
-    # epsilon would make them all tie.
+    return torch.nn.functional.normalize(candidates, dim=-1) @ direction(vector)
+
+
+def direction(vector: Tensor) -> Tensor:
+    """``vector`` (dim,) at length 1; 0 stays 0.
+
+    At any length: a message clipped to nearly nothing keeps its direction, and torch's own epsilon
+    would make all candidates tie.
+    """
     whole = vector / vector.abs().max() if bool(vector.any()) else vector
-    return torch.nn.functional.cosine_similarity(candidates, whole[None], dim=-1)
+    return torch.nn.functional.normalize(whole, dim=-1)
 
 
 def named(alike: Tensor) -> Tensor:
@@ -43,7 +50,11 @@ def named(alike: Tensor) -> Tensor:
 
 
 def _p_leak(guess: Guess, answer: Answer) -> list[Score]:
-    alike = likeness(guess.tensors["prototype"].double(), answer.prototypes(), answer.distance)
+    vector = guess.tensors["prototype"].double()
+    if answer.distance == "euclidean":
+        alike = likeness(vector, answer.prototypes(), answer.distance)
+    else:  # of thousands of clients the lengths are taken once, not for every guess
+        alike = answer.directions() @ direction(vector)
     return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
 
 
@@ -57,14 +68,13 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 
 def _cosine(guess: Guess, answer: Answer) -> list[Score]:
-    true = answer.prototypes()[answer.client]
-    value = likeness(guess.tensors["prototype"].double(), true[None], "cosine")[0]
+    value = answer.directions()[answer.client] @ direction(guess.tensors["prototype"].double())
     return [Score(guess.unit, guess.unit, float(value.clamp(-1, 1)))]
 
 
 def _other_cosine(guess: Guess, answer: Answer) -> list[Score]:
     """Another client's true prototype in the guess's place: the mean over all others."""
-    true = torch.nn.functional.normalize(answer.prototypes(), dim=-1)
+    true = answer.directions()
     alike = true @ true[answer.client]
     others = (alike.sum() - alike[answer.client]) / (len(true) - 1)
     return [Score(guess.unit, guess.unit, float(others))]
@@ -143,24 +153,24 @@ PROTOTYPE_COSINE = Metric(
 
 
 def _recovered(guess: Guess, answer: Answer) -> list[Score]:
-    found, true = guess.tensors["prototype"].double(), answer.prototypes()
-    return [Score(guess.unit, guess.unit, float(_is(found, true, answer.client, answer.distance)))]
+    return [Score(guess.unit, guess.unit, float(_found(guess, answer)[answer.client]))]
 
 
-def _is(found: Tensor, true: Tensor, client: int, distance: str) -> bool:
-    """Is ``found`` (dim,) as good as client's row of ``true`` (C, dim)?"""
-    if distance == "euclidean":
-        spread = float((true - true.mean(0)).norm(dim=-1).mean())
-        return float((found - true[client]).norm()) < NEAR * spread
-    return float(likeness(found, true[client][None], "cosine")[0]) > SAME
+def _found(guess: Guess, answer: Answer) -> Tensor:
+    """(C,) bool: is the guess as good as each client's true prototype?"""
+    vector = guess.tensors["prototype"].double()
+    if answer.distance == "euclidean":
+        true = answer.prototypes()
+        spread = (true - true.mean(0)).norm(dim=-1).mean()
+        return (vector - true).norm(dim=-1) < NEAR * spread
+    return answer.directions() @ direction(vector) > SAME
 
 
 def _others_recovered(guess: Guess, answer: Answer) -> list[Score]:
     """The guess held against another client's true prototype: the mean over all others."""
-    found, true = guess.tensors["prototype"].double(), answer.prototypes()
-    others = [c for c in range(len(true)) if c != answer.client]
-    hits = [float(_is(found, true, c, answer.distance)) for c in others]
-    return [Score(guess.unit, guess.unit, sum(hits) / max(len(hits), 1))]
+    found = _found(guess, answer)
+    hits = int(found.sum()) - int(found[answer.client])
+    return [Score(guess.unit, guess.unit, hits / max(len(found) - 1, 1))]
 
 
 RECOVERED = Metric(

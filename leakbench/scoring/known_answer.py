@@ -76,6 +76,10 @@ class KnownAnswer:
         """``prototypes``, float64."""
         return self._get("prototypes").double()
 
+    def directions(self) -> Tensor:
+        """``prototypes`` at length 1; 0 stays 0."""
+        return torch.nn.functional.normalize(self.prototypes(), dim=-1)
+
     def gallery(self, row: int, true: Tensor) -> Any:
         """Raise NotMeasured: other examples of a class are a task's."""
         raise NotMeasured("in memory there is no gallery of other examples to tell the guess from")

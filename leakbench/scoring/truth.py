@@ -187,6 +187,19 @@ class Answer:
             " none)."
         )
 
+    def directions(self) -> Tensor:
+        """``prototypes`` at length 1 (0 stays 0), made once for all answers about this round.
+
+        Raises:
+            NotMeasured: the method has none.
+        """
+        place = ("directions", self.round)
+        if place not in self.truth.memo:
+            found = torch.nn.functional.normalize(self.prototypes(), dim=-1)
+            self.truth.memo[place] = found
+        directions: Tensor = self.truth.memo[place]
+        return directions
+
     def batch(self, phase: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The examples behind the update of this round's ``phase``, or of its first training.
 
