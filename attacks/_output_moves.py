@@ -13,8 +13,9 @@ APART = 30.0  # times: so much more than the next must the outputs of a client's
 
 
 def moved(update: Mapping[str, Tensor], layer: str, classes: int) -> Tensor:
-    """Shares (K,) float64: even over the classes whose output moved, of sum 1 (0 if none did, or
-    not by a number).
+    """Shares (K,) float64: even over the classes whose output moved, of sum 1.
+
+    0 for all if none did, or not by a number.
 
     A class's output moves by the norm of what the update changes of its row of the last layer
     ``layer``: weights and bias, as far as they are sent. Sorted, the widest gap between one and the

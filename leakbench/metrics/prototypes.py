@@ -68,7 +68,8 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 
 def _cosine(guess: Guess, answer: Answer) -> list[Score]:
-    value = answer.directions()[answer.client] @ direction(guess.tensors["prototype"].double())
+    true = answer.directions()[answer.client][None]
+    value = (true @ direction(guess.tensors["prototype"].double()))[0]
     return [Score(guess.unit, guess.unit, float(value.clamp(-1, 1)))]
 
 

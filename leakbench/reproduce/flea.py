@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from leakbench.reproduce import flea_privacy, flea_sizes, flea_weights
+from leakbench.reproduce import flea_clusters, flea_privacy, flea_sizes, flea_weights
 from leakbench.reproduce.flea_accuracy import BEST, FINAL, LAST10
 from leakbench.reproduce.flea_setups import (
     HAR_SPLITS,
@@ -185,6 +185,7 @@ RECIPES = (
     RECIPE_TABLE,
     RECIPE_ADAM,
     *flea_sizes.RECIPES,
+    flea_clusters.RECIPE,
     *flea_weights.RECIPES,
     flea_privacy.RECIPE,
 )

@@ -172,9 +172,7 @@ PRINTED: tuple[Printed, ...] = (
     _A.result("Figure 9", "the same, on CIFAR-100", "fedaa-figure8"),
 )
 # Recipes, methods, tasks and networks that are not here yet: why.
-COMING: dict[str, str] = {
-    "flea-figure3": "a study of the local models of one round, from a model at 40 %: no recipe yet"
-}
+COMING: dict[str, str] = {}
 
 
 def of(recipe: str) -> list[Printed]:

@@ -43,7 +43,10 @@ class Cell:
         ]
         if not gone or len(gone) == len(attack):
             return self
-        kept = {r: {k: g for k, g in of.items() if k not in gone} for r, of in self.guesses.items()}
+        stay = attack.keys() - gone
+        kept = {}
+        for role, of in self.guesses.items():
+            kept[role] = {k: g for k, g in of.items() if k in stay}
         return replace(self, guesses=kept, left_out=tuple(attack[k] for k in gone))
 
     @property
