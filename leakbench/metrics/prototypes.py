@@ -49,12 +49,19 @@ def named(alike: Tensor) -> Tensor:
     return best / best.sum()
 
 
-def _p_leak(guess: Guess, answer: Answer) -> list[Score]:
-    vector = guess.tensors["prototype"].double()
+def nearness(guess: Guess, answer: Answer) -> Tensor:
+    """(C,): how near the recovered prototype is to every client's true one, as ``likeness`` has it.
+
+    Of thousands of clients the lengths are taken once, not for every guess.
+    """
+    vector = guess.tensors["prototype"].double().cpu()
     if answer.distance == "euclidean":
-        alike = likeness(vector, answer.prototypes(), answer.distance)
-    else:  # of thousands of clients the lengths are taken once, not for every guess
-        alike = answer.directions() @ direction(vector)
+        return likeness(vector, answer.prototypes(), answer.distance)
+    return answer.directions() @ direction(vector)
+
+
+def _p_leak(guess: Guess, answer: Answer) -> list[Score]:
+    alike = nearness(guess, answer)
     return [Score(guess.unit, guess.unit, float(named(alike)[answer.client]))]
 
 

@@ -21,7 +21,7 @@ from leakbench.base.streams import shared
 from leakbench.judging.praise import leaks_least
 from leakbench.judging.question import Judged, Question
 from leakbench.metrics import prototype_pairs
-from leakbench.metrics.prototypes import P_LEAK, likeness, named
+from leakbench.metrics.prototypes import P_LEAK, named, nearness
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.reporting.curves import chosen, in_words
 from leakbench.reporting.data import Embedding, Map, Naming, Position, Split
@@ -32,6 +32,7 @@ from leakbench.scoring.truth import Truth
 
 TASKS = 4  # of whose prototypes there are maps
 PLACED = 150  # clients in one of them
+CELLS = 100_000  # clients times classes: nobody reads a larger split, and of 8,631 it takes 7 GB
 GAP = 0.1  # a narrower one is no reason
 WIDEST = "the widest gap between its paper's own attack and the worst case"
 LEAST = "the live defense setting that leaks least"
@@ -181,8 +182,7 @@ def _naming(
         if guess.failed:
             failed += 1
             continue
-        found = guess.tensors["prototype"].double().cpu()
-        shares = named(likeness(found, answer.prototypes(), answer.distance))
+        shares = named(nearness(guess, answer))
         for who in shares.nonzero().flatten().tolist():
             out[answer.client, who] = float(shares[who])
     return out, failed
@@ -223,7 +223,9 @@ def _sections(at: Tensor, n: int) -> tuple[list[Position], list[Position], list[
 
 
 def _split(run: Run) -> tuple[tuple[int, ...], ...]:
-    if "truth/data.safetensors" not in run.meta["files"]:
+    facts = run.meta["facts"]
+    large = int(facts["clients"]) * int(facts["classes"]) > CELLS
+    if large or "truth/data.safetensors" not in run.meta["files"]:
         return ()
     tree, _ = run.tree("truth/data.safetensors")
     if not {"y", "rows", "counts"} <= set(tree):  # an excerpt holds them only where they fit

@@ -324,6 +324,14 @@ def test_the_split_is_the_truth_s(real):
     assert m.counts == tuple(tuple(int((y == k).sum()) for k in range(10)) for y in held)
 
 
+def test_of_thousands_of_clients_there_is_no_map_of_the_split(real, monkeypatch):
+    """As a table of 8,631 by 8,631 it took seven gigabytes."""
+    monkeypatch.setattr(maps, "CELLS", 99)
+    assert [m for m in mapped(real)[0] if isinstance(m, Split)] == []
+    monkeypatch.setattr(maps, "CELLS", 100)
+    assert len([m for m in mapped(real)[0] if isinstance(m, Split)]) == 1
+
+
 @pytest.mark.parametrize("flags", [{"dead_run"}, {"few_units", "control_failed"}])
 def test_what_is_dead_or_weak_is_never_on_a_map(real, flags):
     nothing = Estimate(0.1, 0.0, 0.3, 10, "client", "student")
