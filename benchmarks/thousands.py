@@ -87,7 +87,7 @@ def steps(folder: Path, clients: int) -> Iterable[tuple[Step, Path]]:
     task = [word for given in (*TASK, f"clients={clients}") for word in ("-s", f"task.{given}")]
     settings = (
         ("FedHide, a thousandth", "fedhide", FEW, 30),
-        ("FedAwS, a thousandth", "fedaws", FEW, 30),
+        ("FedAwS, a thousandth", "fedaws", FEW, 10),
         ("FedHide, a fiftieth", "fedhide", MANY, 10),
     )
     for title, method, fraction, rounds in settings:
