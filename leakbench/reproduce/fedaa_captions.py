@@ -210,7 +210,8 @@ FIGURE6_CAPTIONS = Recipe(
     figure="inversion",
     choices=(
         *_PICTURED,
-        "Its picture shows photographs of the data set: with leakbench's results it is not passed on.",
+        "Its picture shows photographs of the data set: with leakbench's results it is not passed"
+        " on.",
     ),
 )
 
