@@ -25,11 +25,12 @@ REPLAYED = (
     *("update", "model", "count", "prototype", "statistics", "features", "labels", "mean_data"),
     *("data", "generator", "identifier", "variate"),
 )
+NO_LABELS = "the message holds no labels: expected integers (n,) or shares (n, K)"
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
 
 
 class LabelInference(Attack):
-    """Four ways to a client's labels.
+    """Five ways to a client's labels.
 
     With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
@@ -39,6 +40,9 @@ class LabelInference(Attack):
     each class (``label_counts``, as FedGen's clients do). Every client that sent one is a unit, and
     true are the labels of all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
+
+    "messages": the same of all that a client ever sent. Noise that a wrapper draws anew for every
+    message cancels in the mean, and labels of other examples each time add up to all of its data.
 
     "update": what the update gives away even where no label is sent, for methods whose network ends
     in class logits with a bias. Cross-entropy raises the output bias of the classes in the batch
@@ -79,16 +83,17 @@ class LabelInference(Attack):
     metrics: ClassVar[tuple[Metric, ...]] = (LABEL_OVERLAP, LABEL_SET)
     variants: ClassVar[tuple[dict[str, Any], ...]] = (
         {"source": "message"},
+        {"source": "messages"},
         {"source": "update"},
         {"source": "moved"},
         {"source": "calibrated"},
     )
 
-    source: Literal["message", "update", "moved", "calibrated"] = Field(
+    source: Literal["message", "messages", "update", "moved", "calibrated"] = Field(
         "message",
         description=(
-            "what is read: the labels that clients send, or which outputs their updates raise, or"
-            " move at all, or raise beside auxiliary data"
+            "what is read: the labels that clients send, the newest or all, or which outputs"
+            " their updates raise, or move at all, or raise beside auxiliary data"
         ),
     )
 
@@ -96,6 +101,8 @@ class LabelInference(Attack):
     def threat(self) -> ThreatModel:
         if self.source == "message":
             return ThreatModel(kinds=NAMED, rounds="last", knows=("facts",), rung="transcript")
+        if self.source == "messages":
+            return ThreatModel(kinds=NAMED, rounds="all", knows=("facts",), rung="transcript")
         if self.source in ("update", "moved"):
             return ThreatModel(
                 kinds=("update",), rounds="audited", knows=("method", "facts"), rung="method"
@@ -113,17 +120,19 @@ class LabelInference(Attack):
         """Labels, or counts where it is these that clients send."""
         sent = [s["kind"] for s in run.sent if s["sender"] == "client"]
         named = [kind for kind in NAMED if kind in sent]
-        return tuple(named[:1]) if self.source == "message" and named else super().attacks(run)
+        return tuple(named[:1]) if self._told and named else super().attacks(run)
+
+    @property
+    def _told(self) -> bool:
+        """Are labels read that clients send, not inferred?"""
+        return self.source in ("message", "messages")
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
         if why:
             return why
-        if self.source == "message":
-            texts = run.facts.targets == "tokens"
-            return (
-                "what clients send are captions and no labels: see caption_words" if texts else ""
-            )
+        if self._told:
+            return self._untold(run)
         name, last = last_layer(run.module())
         outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
@@ -140,6 +149,15 @@ class LabelInference(Attack):
                 f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
             )
         return self._uncalibrated(run) if self.source == "calibrated" else ""
+
+    def _untold(self, run: Outline) -> str:
+        """Why what clients send is no list of labels, or there is but one to read."""
+        if run.facts.targets == "tokens":
+            return "what clients send are captions and no labels: see caption_words"
+        rounds = [s["rounds"] for s in run.sent if s["sender"] == "client" and s["kind"] in NAMED]
+        if self.source == "messages" and max(rounds, default=0) < 2:
+            return "clients send labels in one round alone: see source=message"
+        return ""
 
     def _uncalibrated(self, run: Outline) -> str:
         """Why what the model predicts anyway, or how many steps there were, cannot be told."""
@@ -160,7 +178,17 @@ class LabelInference(Attack):
         return "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
+        if self.source == "messages":
+            return [self._together(view, sent) for sent in _by_sender(view).values()]
         return [self._read(view, m, rng) for m in self._sent(view)]
+
+    def _together(self, view: View, sent: list[Message]) -> Guess:
+        """Of all that a client sent: what its messages count, added up before they are cut off."""
+        each = [c for m in sent if (c := _counted(m, view.facts.classes)) is not None]
+        counts = torch.stack(each).sum(0).clamp(min=0) if each else torch.zeros(0)
+        if not bool(counts.any()):
+            return Guess(sent[-1].sender, view.round, failed=NO_LABELS)
+        return self._guess(view, sent[-1], counts / counts.sum(), accepted=True)
 
     def blind(self, view: View, rng: torch.Generator) -> list[Guess]:
         """The class frequencies of the auxiliary data."""
@@ -169,18 +197,15 @@ class LabelInference(Attack):
 
     def _sent(self, view: View) -> list[Message]:
         """Each client's newest labels, or its first update of this round."""
-        if self.source == "message":
-            sent = [m for kind in NAMED for m in view.messages(kind) if m.sender != "server"]
-            return list({m.sender: m for m in sorted(sent, key=lambda m: m.round)}.values())
+        if self._told:
+            return [sent[-1] for sent in _by_sender(view).values()]
         return _updates.first(view, trained=True)
 
     def _read(self, view: View, m: Message, rng: torch.Generator) -> Guess:
         if self.source == "message":
-            read = counted if m.kind == "labels" else _counts
-            counts = read(m.payload, view.facts.classes)
+            counts = counted(m, view.facts.classes)
             if counts is None:
-                why = "the message holds no labels: expected integers (n,) or shares (n, K)"
-                return Guess(m.sender, view.round, failed=why)
+                return Guess(m.sender, view.round, failed=NO_LABELS)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
         layer = last_layer(view.module)[0]
         if self.source == "moved":
@@ -204,29 +229,43 @@ class LabelInference(Attack):
         return self._guess(view, m, rise / rise.sum())
 
     def _guess(self, view: View, m: Message, shares: Tensor, *, accepted: bool = False) -> Guess:
-        phase = {} if self.source == "message" else {"phase": torch.tensor(m.phase)}
+        phase = {} if self._told else {"phase": torch.tensor(m.phase)}
         return Guess(m.sender, view.round, {"shares": shares, **phase}, accepted=accepted)
 
 
-def _counts(payload: Tensor, classes: int) -> Tensor | None:
-    """(K,) float64 of counts (K,), those below 0, as noise makes them, as 0; None if all are."""
-    if payload.shape != (classes,) or not bool(payload.isfinite().all()):
+def _by_sender(view: View) -> dict[str, list[Message]]:
+    """What each client sent of its labels, the oldest first."""
+    sent = [m for kind in NAMED for m in view.messages(kind) if m.sender != "server"]
+    out: dict[str, list[Message]] = {}
+    for m in sorted(sent, key=lambda m: m.round):
+        out.setdefault(m.sender, []).append(m)
+    return out
+
+
+def counted(m: Message, classes: int) -> Tensor | None:
+    """(K,) float64: how often a message has each class, or in which shares, none below 0.
+
+    None where that says nothing.
+    """
+    counts = _counted(m, classes)
+    if counts is None:
         return None
-    counts = payload.double().clamp(min=0)
+    # A wrapper's noise cancels in a mean before it is cut off at 0.
+    counts = counts.clamp(min=0)
     return counts if bool(counts.any()) else None
 
 
-def counted(labels: Tensor, classes: int) -> Tensor | None:
-    """(K,) float64: how often each class occurs.
+def _counted(m: Message, classes: int) -> Tensor | None:
+    """The same, where noise may have made some negative.
 
-    In labels (n,) integers; or the mean of shares (n, K). None where that says nothing.
+    Of labels (n,) integers, of shares (n, K) their mean, of counts (K,) themselves.
     """
-    if labels.ndim == 1 and not labels.is_floating_point():
-        known = labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < classes
-        return labels.bincount(minlength=classes).double() if known else None
-    fits = labels.ndim == 2 and labels.shape[1] == classes and len(labels) > 0
-    if not fits or not bool(labels.isfinite().all()):
-        return None
-    # A wrapper's noise cancels in the mean before it is cut off at 0.
-    mean = labels.double().mean(0).clamp(min=0)
-    return mean if bool(mean.any()) else None
+    payload: Tensor = m.payload
+    if m.kind == "label_counts":
+        fits = payload.shape == (classes,) and bool(payload.isfinite().all())
+        return payload.double() if fits else None
+    if payload.ndim == 1 and not payload.is_floating_point():
+        known = payload.numel() and int(payload.min()) >= 0 and int(payload.max()) < classes
+        return payload.bincount(minlength=classes).double() if known else None
+    fits = payload.ndim == 2 and payload.shape[1] == classes and len(payload) > 0
+    return payload.double().mean(0) if fits and bool(payload.isfinite().all()) else None

@@ -25,6 +25,7 @@ from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.federation.task_data import Examples
 from leakbench.record.folders import load
+from leakbench.record.messages import Message
 from leakbench.scoring import score as scoring
 from leakbench.scoring.truth import Truth
 
@@ -124,6 +125,10 @@ def runs(tmp_path_factory):
             params=one_step,
         ),
     )
+
+
+def labels(payload, kind="labels"):
+    return Message(3, 1, "client/0", "server", kind, payload)
 
 
 def attacked(run, **params):
@@ -242,6 +247,35 @@ class TestMessage:
         row = results(attacked(runs[method]), "label_overlap")
         assert row["low"] > row["floor"]
 
+    def test_all_that_a_client_ever_sent_is_added_up(self, runs):
+        said: dict[str, Counter[int]] = {}
+        for m in again(runs["flea"]).transcript:
+            if m.kind == "labels" and m.sender != "server":
+                said.setdefault(m.sender, Counter()).update(m.payload.tolist())
+        found = guesses(attacked(runs["flea"], source="messages"))
+        assert found.keys() == said.keys()
+        for unit, count in said.items():
+            total = sum(count.values())
+            assert found[unit].tensors["shares"].tolist() == pytest.approx(
+                [count[k] / total for k in range(10)]
+            )
+
+    def test_noise_on_counts_cancels_over_the_rounds(self, tmp_path):
+        """Of FedGen's clients, who say the same in every round; the newest alone hides them."""
+        cover = [("clip_noise", {"kinds": ["label_counts"], "clip": 100.0, "noise": 1.0})]
+        given = {"fraction": 1.0, "epochs": 1}
+        run = trained(tmp_path, "fedgen", UNEVEN, 60, params=given, wrappers=cover)
+        newest, all_ = (
+            results(attacked(run, source=s), "label_overlap")["value"]
+            for s in ("message", "messages")
+        )
+        assert all_ > newest + 0.1
+
+    def test_what_is_sent_once_has_nothing_to_add_up(self, runs):
+        for method in ("fedmix", "feddata"):
+            why = obstacle(build("label_inference", source="messages"), again(runs[method]))
+            assert why == "clients send labels in one round alone: see source=message"
+
     def test_what_is_no_list_of_labels_says_nothing(self):
         bad = [
             torch.tensor([0.5, 1.0]),
@@ -251,12 +285,12 @@ class TestMessage:
             torch.zeros(0, 10),
         ]
         bad += [torch.full((2, 10), float("nan")), -torch.ones(2, 10), torch.ones(2, 9)]
-        assert [counted(v, 10) for v in bad] == [None] * len(bad)
-        assert counted(torch.tensor([9, 0, 9]), 10).tolist() == [1, *[0] * 8, 2]
+        assert [counted(labels(v), 10) for v in bad] == [None] * len(bad)
+        assert counted(labels(torch.tensor([9, 0, 9])), 10).tolist() == [1, *[0] * 8, 2]
 
     def test_noise_on_shares_cancels_in_their_mean(self):
         soft = torch.tensor([[0.5, 0.9, -0.2], [-0.3, 0.9, 0.2]])
-        assert counted(soft, 3).tolist() == pytest.approx([0.1, 0.9, 0.0])
+        assert counted(labels(soft), 3).tolist() == pytest.approx([0.1, 0.9, 0.0])
 
 
 class TestUpdate:
@@ -606,7 +640,7 @@ class TestWhereItFits:
             for c in choices.planned(again(runs["islands"]))
             if c.name == "label_inference"
         ]
-        assert sources == ["message", "update", "moved", "calibrated"]
+        assert sources == ["message", "messages", "update", "moved", "calibrated"]
 
     def test_show_says_that_nothing_is_inferred(self, capsys):
         assert cli.run(["show", "label_inference"]) == 0
