@@ -42,7 +42,9 @@ class Exposure(Attack):
 
     Not counted: sums of a secure aggregation (no receiver gets a client's own features; where
     nothing else is sent the attack does not fit, rather than saying 0), and what the server itself
-    sees, which is every feature sent.
+    sees, which is every feature sent. Nor does the attack fit where the server passes nothing on by
+    the name under which it came: FedProto's prototypes of a class that one client has are that
+    client's own, and it would say 0 of them.
     """
 
     about: ClassVar[str] = "how many clients get to see another client's features"
@@ -67,6 +69,12 @@ class Exposure(Attack):
             return (
                 "no client sends the server features, means of data or data that are not summed on"
                 " the way"
+            )
+        unnamed = [k for k in _sent_singly(run) if not _passed_on(run, k)]
+        if unnamed:
+            return (
+                f"the server sends clients nothing called {unnamed[0]}: what it makes of the"
+                f" {unnamed[0]} that it got, and sends on by another name, is not followed here"
             )
         if run.partial:  # what is not in the table would count as never sent
             return "this run is an excerpt: who sent what to whom is not all there"
@@ -94,6 +102,11 @@ def _sent_singly(run: Outline) -> tuple[str, ...]:
     """The kinds that clients send the server, and not its aggregator."""
     passed = {(s["kind"], s["sender"], s["receiver"]) for s in run.sent}
     return tuple(k for k in PASSED_ON if (k, "client", "server") in passed)
+
+
+def _passed_on(run: Outline, kind: str) -> bool:
+    """Does the server send clients anything of this kind?"""
+    return any((s["kind"], s["sender"]) == (kind, "server") for s in run.sent)
 
 
 def received(traffic: Mapping[str, Tensor], clients: int, *, buffer: Buffer = "newest") -> Tensor:

@@ -73,8 +73,10 @@ class Attack(Spec):
         if tells and "update" in self.threat.kinds:
             if covered(run, tells):
                 return (
-                    f"a wrapper covers {tells}, by which every client bends its own update, so what"
-                    " made an update is not known here; nothing is said of what it gives away"
+                    f"a wrapper covers {tells}, by which every client bends its own update; what"
+                    " made an update may follow from the earlier ones and from what the server"
+                    " sent, which no attack here works out, so nothing is said of what it gives"
+                    " away"
                 )
             if (tells, "server") in sent:
                 sent.add(("update", "server"))  # as good as

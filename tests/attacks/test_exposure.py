@@ -248,10 +248,24 @@ def test_an_excerpt_is_refused_for_its_traffic_is_cut(runs):
     )
 
 
-def test_features_that_nobody_passes_on_are_exposed_to_no_client(tmp_path):
+def test_what_the_server_does_not_pass_on_by_its_name_is_not_called_unexposed(tmp_path):
+    """FedProto's server calls what it sends prototypes: of a class that one client has they are
+    that client's features, number by number.
+    """
+    why = "the server sends clients nothing called features"
     with plugged("defenses", tmp_path, fedfeatures=FEATURES):
-        folder = api.attack(trained(tmp_path, "fedfeatures", 2), "exposure").path
-    assert results(folder, "exposure")["value"] == 0
+        run = trained(tmp_path, "fedfeatures", 2)
+        with pytest.raises(UsageError, match=why):
+            api.attack(run, "exposure")
+    run = trained(tmp_path, "fedproto", 2, params={"fraction": 1.0, "epochs": 1}, record="all")
+    with pytest.raises(UsageError, match=why):
+        api.attack(run, "exposure")
+    said = again(run).transcript
+    sent = {m.sender: m.payload for m in said if (m.kind, m.round) == ("features", 1)}
+    (got,) = [m.payload for m in said if (m.kind, m.round) == ("prototype", 2)]
+    for who, mine in sent.items():
+        label = int(who.removeprefix("client/"))  # one class a client
+        assert torch.equal(got["mean"][label], mine[0])
 
 
 def test_a_kept_buffer_is_another_attack_and_exposes_more(runs):

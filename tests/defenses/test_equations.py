@@ -194,7 +194,8 @@ def test_equation_6_direction_is_uniform(dim):
 def p_leak(true, shown, distance):
     """The metric's mean over clients, each scored by its own message."""
     run = SimpleNamespace(meta={"distance": distance})
-    truth = SimpleNamespace(run=run, round=lambda t: {"everyone": {"prototype": tensor(true)}})
+    everyone = {"everyone": {"prototype": tensor(true)}}
+    truth = SimpleNamespace(run=run, round=lambda t: everyone, memo={})
     each = [
         P_LEAK.score(Guess(f"client/{c}", 4, {"prototype": tensor(v)}), Answer(truth, c, 4))
         for c, v in enumerate(shown)
