@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -72,6 +73,7 @@ class CaptionTask(Task):
     utility: str = Field("bleu4", description="what a run gains: BLEU-4 of decoded captions")
     dim: int = Field(64, ge=2, le=4096, description="not used: methods here compare no embeddings")
 
+    @abstractmethod
     def parts(self) -> tuple[CaptionPart, CaptionPart, CaptionPart]:
         """Training, test and auxiliary images.
 
@@ -79,7 +81,6 @@ class CaptionTask(Task):
             BrokenFile: a file is not what its name says.
             UsageError: the set is nowhere, or too small.
         """
-        raise NotImplementedError
 
     @property
     def one_class_each(self) -> bool:

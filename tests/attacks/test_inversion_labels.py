@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers.small_runs import Lazily, again, build, obstacle, plugged, results, units
+from helpers.small_runs import Lazily, again, biasless, build, obstacle, plugged, results, units
 from torch import nn
 
 from attacks import _updates
@@ -32,23 +32,6 @@ FIELDS = {
     "restarts": 1,
     "targets": 3,
 }
-BIASLESS = '''
-"""FedAvg on a network whose last layer has no bias."""
-
-from torch import nn
-
-from leakbench import Defense
-
-
-class Biasless(Defense):
-    """FedAvg."""
-
-    def module(self, module, facts):
-        stage = [n for n, _ in module.named_children()][-1]
-        old = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
-        module.set_submodule(stage, nn.Linear(old.in_features, old.out_features, bias=False))
-        return module
-'''
 
 
 def trained(out, method="fedavg", task_params=IID, **params):
@@ -161,7 +144,7 @@ class TestInferred:
         assert sum(right) / len(right) > least
 
     def test_without_a_bias_the_rows_tell(self, tmp_path):
-        with plugged("defenses", tmp_path, biasless=BIASLESS):
+        with plugged("defenses", tmp_path, biasless=biasless("fedavg.FedAvg", "Biasless")):
             run = trained(tmp_path / "runs", "biasless", {**IID, "model": "cnn", "width": 2})
             view, attack = view_of(run)
             assert not obstacle(attack, again(run))

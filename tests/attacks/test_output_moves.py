@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.small_runs import again, obstacle, plugged, results
+from helpers.small_runs import again, biasless, obstacle, plugged, results
 
 from attacks._output_moves import moved
 from attacks.label_inference import LabelInference
@@ -12,23 +12,6 @@ from leakbench import api
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "split": "qua", "split_param": 3}
 EPOCHS = {"steps": 0, "epochs": 2, "average": "weighted", "fraction": 1.0}
-BIASLESS = '''
-"""FedLC on a network whose last layer has no bias."""
-
-from torch import nn
-
-from defenses.fedlc import FedLC
-
-
-class Bare(FedLC):
-    """FedLC."""
-
-    def module(self, module, facts):
-        stage = [n for n, _ in module.named_children()][-1]
-        old = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
-        module.set_submodule(stage, nn.Linear(old.in_features, old.out_features, bias=False))
-        return module
-'''
 
 
 def train(out, method, **params):
@@ -82,7 +65,7 @@ class TestOnRuns:
         assert read(run, source="update")["value"] < 0.8
 
     def test_without_a_bias_the_weights_say_it(self, tmp_path):
-        with plugged("defenses", tmp_path, bare=BIASLESS):
+        with plugged("defenses", tmp_path, bare=biasless("fedlc.FedLC", "Bare")):
             run = train(tmp_path, "bare")
             assert read(run)["value"] == 1
 

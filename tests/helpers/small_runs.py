@@ -259,3 +259,25 @@ def source(run: str = PLAIN, threat: str = "") -> str:
 def noise(seed: int, *shape: int) -> torch.Tensor:
     """Uniform on [0, 1], the same each time."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def biasless(base: str, name: str) -> str:
+    """A defense file: ``base`` ("fedavg.FedAvg") on a network whose last layer has no bias."""
+    module, parent = base.split(".")
+    return f'''
+"""A method on a network whose last layer has no bias."""
+
+from torch import nn
+
+from defenses.{module} import {parent}
+
+
+class {name}({parent}):
+    """The same otherwise."""
+
+    def module(self, module, facts):
+        stage = [n for n, _ in module.named_children()][-1]
+        old = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
+        module.set_submodule(stage, nn.Linear(old.in_features, old.out_features, bias=False))
+        return module
+'''
