@@ -156,7 +156,7 @@ class GradientInversion(Attack):
             return "the network says captions, and this solves for inputs whose class is asked for"
         if self.labels != "given" and (why := class_labels.obstacle(run)):
             return why
-        if probe and m.tells and covered(run, "update"):
+        if probe and m.tells and covered(run.sent, "update"):
             return (
                 f"a probe is covered like an update, and the {m.tells} that would be sent beside it"
                 " in clear is not recorded: message=update reads the real ones"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -72,6 +73,10 @@ class SCAFFOLD(Defense):
 
     def gradient(self, payload: Tree) -> dict[str, Tensor]:
         return dict(payload["new"])
+
+    def first_gradient(self, moved: Mapping[str, Tensor], inbox: Tree) -> dict[str, Tensor]:
+        """A client that never took part has c_i = 0, so its steps were of g + c."""
+        return {k: moved[k] - c for k, c in inbox.items()}
 
 
 def _zeros(net: Net, model: Tree) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.metric import Metric
+from leakbench.attacking.source import covered
 from leakbench.base.spec import Spec
 from leakbench.federation.traffic import party
 
@@ -71,14 +72,14 @@ class Attack(Spec):
         sent = {(s["kind"], s["receiver"]) for s in run.sent if s["sender"] == "client"}
         tells = run.method.tells
         if tells and "update" in self.threat.kinds:
-            if covered(run, tells):
-                return (
-                    f"a wrapper covers {tells}, by which every client bends its own update; what"
-                    " made an update may follow from the earlier ones and from what the server"
-                    " sent, which no attack here works out, so nothing is said of what it gives"
-                    " away"
-                )
-            if (tells, "server") in sent:
+            if covered(run.sent, tells):
+                if covered(run.sent, "update") or run.partial:
+                    return (
+                        f"a wrapper covers {tells}, by which every client bends its own update, and"
+                        " what its first one is bent by cannot be told here, so nothing is said of"
+                        " what it gives away"
+                    )
+            elif (tells, "server") in sent:
                 sent.add(("update", "server"))  # as good as
         lacking = [k for k in self.attacks(run) if (k, "server") not in sent]
         if lacking:
@@ -153,9 +154,3 @@ class Attack(Spec):
         guesses = own.blind(view, rng) if blind else own.run(view, rng)
         view._unwritten(who)
         return checked(guesses, who, view, self.covers)
-
-
-def covered(run: Outline, kind: str) -> bool:
-    """Does a wrapper change what clients send of this kind?"""
-    mine = [s for s in run.sent if (s["kind"], s["sender"]) == (kind, "client")]
-    return any(bool(s.get("covered")) for s in mine)

@@ -1,16 +1,19 @@
 """Updates that are read off other messages, where a method's messages tell a gradient.
 
 A control variate is a gradient by another name. Whoever gets it needs no update: it may pass where
-updates are summed or noised on the way, and nothing private is in the loss that made it.
+updates are summed or noised on the way, and nothing private is in the loss that made it. Where it
+is the variate that is covered, a client's first update, which no variate of its own bends, tells
+as much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.source import Source
+from leakbench.base.lazy import torch
 from leakbench.federation.local_steps import Training, trainings
 from leakbench.record.messages import Message
 
@@ -23,45 +26,99 @@ Key = tuple[str, int]  # sender and round
 def read(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
     """``seen``, its updates replaced by, and joined with, those that ``told`` tells.
 
-    Where a wrapper covers what would tell an update, no attack is made (``Attack.obstacle``). A
-    probe, for which nothing else is sent, is freed of what the client's own variate did to it,
+    A probe, for which nothing else is sent, is freed of what the client's own variate did to it,
     which its real messages of the same round tell.
 
     Args:
         seen: the messages that are granted.
-        told: those of kind ``tells`` of the method that are.
+        told: those of kind ``tells`` of the method that are, none of them covered.
         source: of both.
     """
     method = source.method
-    known = source.known("sizes") if source.holds("sizes") else {}
-    whole = {
-        (m.sender, m.round): m
-        for m in seen
-        if m.kind == "update" and m.probe is None and not m.part
-    }
-    audited = {(sender, t) for sender, t, *_ in known} or set(whole)
-    made: dict[Key, Message] = {}
-    probes: list[Message] = []
-    for m in told:
-        key = (m.sender, m.round)
-        if key not in audited:  # nobody knows what its update was made of
-            continue
-        training = _training(source, m.round)
-        steps = _steps(source, m, training, known)
-        if training is None or not steps:
-            continue
-        rate = method.lr * method.schedule(m.round)
-        slope = method.gradient(m.payload)
+    slopes = {(m.sender, m.round): method.gradient(m.payload) for m in told if _sent(m)}
+    receivers = {(m.sender, m.round): m.receiver for m in told}
+    found = _Read(seen, source)
+    for key, slope in slopes.items():
+        found.add(key, receivers[key], slope)
+    again = {p.name for p in found.probes}
+    kept = [m for m in seen if m.name not in again and _stays(m, found.made)]
+    return found.ordered(kept)
+
+
+def read_first(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
+    """``seen`` where a wrapper covers what clients send of kind ``tells``.
+
+    By that they bend their updates. A client's first one is bent by what the server sent alone, so
+    it tells its gradient (``Defense.first_gradient``). Every other update is left out, and so is
+    what was kept of a part of one: read as it stands it would seem to give little away.
+
+    Args:
+        seen: the messages that are granted.
+        told: those of kind ``tells`` of the method that are.
+        source: of both; one that is partial cannot say which update was a client's first.
+    """
+    given = {m.round: m.payload for m in told if not _sent(m)}
+    found, first = _Read(seen, source), _first_rounds(source)
+    for (sender, t), whole in found.whole.items():
+        training = _training(source, t)
+        rate, steps = found.pace((sender, t), training)
+        if steps and t in given and first.get(sender) == t:
+            moved = {k: -u / (rate * steps) for k, u in whole.payload.items()}
+            slope = source.method.first_gradient(moved, given[t])
+            found.add((sender, t), whole.receiver, slope)
+    return found.ordered([m for m in seen if m.kind != "update"])
+
+
+class _Read:
+    """The updates that gradients tell, and the probes freed by them."""
+
+    def __init__(self, seen: Sequence[Message], source: Source) -> None:
+        self.source = source
+        self.known = source.known("sizes") if source.holds("sizes") else {}
+        updates = [m for m in seen if m.kind == "update"]
+        self.asked = [m for m in updates if m.probe is not None]
+        whole = [m for m in updates if m.probe is None and not m.part]
+        self.whole = {(m.sender, m.round): m for m in whole}
+        self.audited = {(sender, t) for sender, t, *_ in self.known} or set(self.whole)
+        self.made: dict[Key, Message] = {}
+        self.probes: list[Message] = []
+
+    def pace(self, key: Key, training: Training | None) -> tuple[float, int]:
+        """The rate of a step of the sender's, and how many it took; 0 where that is not known."""
+        method = self.source.method
+        return method.lr * method.schedule(key[1]), _steps(key, self.source, training, self.known)
+
+    def add(self, key: Key, receiver: str, slope: dict[str, Tensor]) -> None:
+        """The update that ``slope`` makes; none where nobody knows what it was made of."""
+        training, loss = _training(self.source, key[1]), self.source.method.plain_loss
+        rate, steps = self.pace(key, training)
+        if key not in self.audited or training is None or not steps:
+            return
         payload = {k: -rate * steps * g for k, g in slope.items()}
-        here = (m.round, training.phase, m.sender, m.receiver, "update")
-        made[key] = Message(*here, payload, loss=method.plain_loss)
-        for p in seen:
-            if p.probe is not None and (p.sender, p.round) == key and key in whole:
-                probes.append(_freed(p, whole[key], slope, rate, steps, method.plain_loss))
-    again = {p.name for p in probes}
-    kept = [m for m in seen if m.name not in again and _stays(m, made)]
-    found = [*kept, *made.values(), *probes]
-    return sorted(found, key=lambda m: (m.round, m.phase))
+        sender, t = key
+        here = (t, training.phase, sender, receiver, "update")
+        self.made[key] = Message(*here, payload, loss=loss)
+        for p in self.asked:
+            if (p.sender, p.round) == key and key in self.whole:
+                self.probes.append(_freed(p, self.whole[key], slope, rate, steps, loss))
+
+    def ordered(self, kept: Sequence[Message]) -> list[Message]:
+        """All of it with ``kept``, in the order in which it crossed."""
+        return sorted([*kept, *self.made.values(), *self.probes], key=lambda m: (m.round, m.phase))
+
+
+def _sent(m: Message) -> bool:
+    return m.sender != "server"
+
+
+def _first_rounds(source: Source) -> dict[str, int]:
+    """The round of each client's first update."""
+    rows = source.traffic.get("update", torch.zeros((0, 3), dtype=torch.int32))
+    out: dict[str, int] = {}
+    for t, sender, _ in rows.tolist():
+        name = f"client/{sender}"
+        out[name] = min(t, out.get(name, t))
+    return out
 
 
 def _stays(m: Message, made: dict[Key, Message]) -> bool:
@@ -76,11 +133,13 @@ def _training(source: Source, t: int) -> Training | None:
     return next((e for e in found if e.steps or e.epochs), None)
 
 
-def _steps(source: Source, m: Message, training: Training | None, known: dict[object, int]) -> int:
+def _steps(
+    key: Key, source: Source, training: Training | None, known: Mapping[tuple[Any, ...], int]
+) -> int:
     """How many steps the sender took; 0 where that cannot be told."""
     if training is None or training.steps:
         return training.steps if training else 0
-    examples = known.get((m.sender, m.round, training.phase, None), 0)
+    examples = known.get((*key, training.phase, None), 0)
     return len(training.sizes(examples, source.method.batch))
 
 

@@ -97,3 +97,9 @@ def passed(traffic: Mapping[str, Tensor], kind: str, observer: str) -> Tensor:
         return rows[:0].clone()
     me = party(observer)
     return rows[(rows[:, 1] == me) | (rows[:, 2] == me)]
+
+
+def covered(sent: Sequence[Mapping[str, Any]], kind: str) -> bool:
+    """Does a wrapper change what clients send of this kind? ``sent``: as a source says it."""
+    mine = [s for s in sent if (s["kind"], s["sender"]) == (kind, "client")]
+    return any(bool(s.get("covered")) for s in mine)

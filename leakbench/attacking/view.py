@@ -14,7 +14,7 @@ from pydantic import Field
 
 from leakbench.attacking import gradients
 from leakbench.attacking.lent import Lent
-from leakbench.attacking.source import Source, passed
+from leakbench.attacking.source import Source, covered, passed
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
@@ -85,9 +85,11 @@ class View:
         self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
         self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
         tells = recording.method.tells if "update" in threat.kinds else ""
-        told = self._granted([m for m in self._past if m.kind == tells and m.sender != "server"])
-        if told:
-            self._seen = gradients.read(self._seen, told, recording)
+        if tells:
+            told = self._granted([m for m in self._past if m.kind == tells])
+            hidden = not control and covered(recording.sent, tells)
+            read = gradients.read_first if hidden else gradients.read
+            self._seen = read(self._seen, told, recording)
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""

@@ -224,6 +224,18 @@ class Defense(Spec):
         """
         return dict(payload)
 
+    def first_gradient(self, moved: Mapping[str, Tensor], inbox: Tree) -> dict[str, Tensor]:
+        """The same gradient, as the first update of a client tells it; needed beside ``tells``.
+
+        Where a wrapper covers what clients send of that kind, nothing else tells it.
+
+        Args:
+            moved: how far each parameter went against the gradient, divided by the learning rate
+                and the number of steps.
+            inbox: what the server sent of kind ``tells`` in that round.
+        """
+        return dict(moved)
+
     def mixture(self) -> Mixture | None:
         """What a prototype is mixed with before it is sent; None where no bank has a part in it."""
         return None

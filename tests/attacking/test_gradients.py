@@ -117,15 +117,58 @@ def test_covering_the_update_alone_hides_no_labels(runs, kind):
     assert found(kind) == pytest.approx(found("plain"))
 
 
-def test_of_a_covered_variate_nothing_is_said(tmp_path):
-    """The update is bent by what nobody knows; how well a noisy one is read says nothing."""
-    run = trained(
-        tmp_path, "scaffold", wrappers=[("clip_noise", {"kinds": ["variate"]})],
-        params={"steps": 1, "batch": 2},
+def noised(out, kinds=("variate",), **params):
+    """A run whose messages of these kinds are noised."""
+    return trained(
+        out, "scaffold", wrappers=[("clip_noise", {"kinds": list(kinds)})],
+        dtype="float64", params={"steps": 1, "batch": 2, **params},
     )  # fmt: skip
-    for name, given in (("label_inference", {"source": "update"}), ("gradient_inversion", {})):
-        why = obstacle(build(name, **given), again(run))
-        assert "covers variate" in why
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    return noised(tmp_path_factory.mktemp("hidden"))
+
+
+class TestACoveredVariate:
+    """The update is bent by what nobody is told, but for the first that a client sends."""
+
+    def test_the_first_update_is_the_plain_gradient_and_no_other_is_read(self, hidden):
+        assert explained(hidden, 1, probe=False) < 1e-7
+        assert explained(hidden, 1, probe=True) < 1e-7
+        for t in (5, 10):
+            view = View(THREAT, Recording(hidden), t)
+            assert not view.messages("update", round=t)
+            assert not view.messages("update", round=t, probe=True)
+            assert not view.messages("update", round=t, last_layer=True)
+
+    def test_a_late_first_update_is_freed_of_what_the_server_sent(self, tmp_path):
+        """One of ten clients takes part in a round, so that some stages have one that is new."""
+        run = noised(tmp_path, fraction=0.1)
+        recording = Recording(run)
+        rows = recording.traffic["update"].tolist()
+        first = {}
+        for t, sender, _ in rows:
+            first.setdefault(sender, t)
+        late = [t for t in recording.stages.values() if t > 1 and t in first.values()]
+        assert late
+        for t in late:
+            seen = View(THREAT, recording, t).messages("update", round=t)
+            assert {int(m.sender.split("/")[1]) for m in seen} <= {
+                c for c, r in first.items() if r == t
+            }
+            assert explained(run, t, probe=False) < 1e-7
+
+    def test_it_is_attacked_where_it_can_be_read_and_the_rest_is_said(self, hidden):
+        found = api.attack(hidden, "label_inference", source="update")
+        stages = {r["stage"] for r in found.rows if r["metric"] == "label_set"}
+        assert stages == {"untrained"}
+
+    def test_where_the_update_is_covered_too_nothing_is_said(self, tmp_path):
+        run = noised(tmp_path, ("variate", "update"))
+        for name, given in (("label_inference", {"source": "update"}), ("gradient_inversion", {})):
+            why = obstacle(build(name, **given), again(run))
+            assert "covers variate" in why
 
 
 def test_probes_of_covered_updates_are_not_attacked(runs):
