@@ -74,9 +74,12 @@ class SCAFFOLD(Defense):
     def gradient(self, payload: Tree) -> dict[str, Tensor]:
         return dict(payload["new"])
 
-    def first_gradient(self, moved: Mapping[str, Tensor], inbox: Tree) -> dict[str, Tensor]:
-        """A client that never took part has c_i = 0, so its steps were of g + c."""
-        return {k: moved[k] - c for k, c in inbox.items()}
+    def bent_gradient(
+        self, moved: Mapping[str, Tensor], before: Mapping[str, Tensor] | None, inbox: Tree
+    ) -> dict[str, Tensor]:
+        """Steps were of g - c_i + c, and c_i is the gradient before; 0 at first."""
+        mine = before or {}
+        return {k: moved[k] - c + mine.get(k, 0) for k, c in inbox.items()}
 
 
 def _zeros(net: Net, model: Tree) -> dict[str, Tensor]:

@@ -76,8 +76,8 @@ class Attack(Spec):
                 if covered(run.sent, "update") or run.partial:
                     return (
                         f"a wrapper covers {tells}, by which every client bends its own update, and"
-                        " what its first one is bent by cannot be told here, so nothing is said of"
-                        " what it gives away"
+                        " by how much cannot be told here, so nothing is said of what an update"
+                        " gives away"
                     )
             elif (tells, "server") in sent:
                 sent.add(("update", "server"))  # as good as

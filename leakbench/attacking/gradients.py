@@ -2,8 +2,8 @@
 
 A control variate is a gradient by another name. Whoever gets it needs no update: it may pass where
 updates are summed or noised on the way, and nothing private is in the loss that made it. Where it
-is the variate that is covered, a client's first update, which no variate of its own bends, tells
-as much.
+is the variate that is covered, a client's updates tell as much, one after the other: the first is
+bent by no variate of its own, each later one by what the one before told.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def read(seen: Sequence[Message], told: Sequence[Message], source: Source) -> li
     return found.ordered(kept)
 
 
-def read_first(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
+def read_chained(seen: Sequence[Message], told: Sequence[Message], source: Source) -> list[Message]:
     """``seen`` where a wrapper covers what clients send of kind ``tells``.
 
     By that they bend their updates. A client's first one is bent by what the server sent alone, so
-    it tells its gradient (``Defense.first_gradient``). Every other update is left out, and so is
+    it tells its gradient, and by that gradient the next is bent (``Defense.bent_gradient``). What
+    the record does not hold without a gap from a client's first update on is left out, and so is
     what was kept of a part of one: read as it stands it would seem to give little away.
 
     Args:
@@ -58,14 +59,15 @@ def read_first(seen: Sequence[Message], told: Sequence[Message], source: Source)
         source: of both; one that is partial cannot say which update was a client's first.
     """
     given = {m.round: m.payload for m in told if not _sent(m)}
-    found, first = _Read(seen, source), _first_rounds(source)
-    for (sender, t), whole in found.whole.items():
-        training = _training(source, t)
-        rate, steps = found.pace((sender, t), training)
-        if steps and t in given and first.get(sender) == t:
-            moved = {k: -u / (rate * steps) for k, u in whole.payload.items()}
-            slope = source.method.first_gradient(moved, given[t])
-            found.add((sender, t), whole.receiver, slope)
+    found = _Read(seen, source)
+    for sender, rounds in _took_part(source).items():
+        before: dict[str, Tensor] | None = None
+        for key in ((sender, t) for t in rounds):
+            moved = found.moved(key)
+            if moved is None or key[1] not in given:
+                break
+            before = source.method.bent_gradient(moved, before, given[key[1]])
+            found.add(key, found.whole[key].receiver, before)
     return found.ordered([m for m in seen if m.kind != "update"])
 
 
@@ -87,6 +89,13 @@ class _Read:
         """The rate of a step of the sender's, and how many it took; 0 where that is not known."""
         method = self.source.method
         return method.lr * method.schedule(key[1]), _steps(key, self.source, training, self.known)
+
+    def moved(self, key: Key) -> dict[str, Tensor] | None:
+        """How far the sender went against the gradient a step, over the learning rate."""
+        rate, steps = self.pace(key, _training(self.source, key[1]))
+        if key not in self.whole or not steps:
+            return None
+        return {k: -u / (rate * steps) for k, u in self.whole[key].payload.items()}
 
     def add(self, key: Key, receiver: str, slope: dict[str, Tensor]) -> None:
         """The update that ``slope`` makes; none where nobody knows what it was made of."""
@@ -111,13 +120,12 @@ def _sent(m: Message) -> bool:
     return m.sender != "server"
 
 
-def _first_rounds(source: Source) -> dict[str, int]:
-    """The round of each client's first update."""
+def _took_part(source: Source) -> dict[str, list[int]]:
+    """The rounds of each client's updates, in order, whether or not they are on record."""
     rows = source.traffic.get("update", torch.zeros((0, 3), dtype=torch.int32))
-    out: dict[str, int] = {}
-    for t, sender, _ in rows.tolist():
-        name = f"client/{sender}"
-        out[name] = min(t, out.get(name, t))
+    out: dict[str, list[int]] = {}
+    for t, sender, _ in sorted(rows.tolist()):
+        out.setdefault(f"client/{sender}", []).append(t)
     return out
 
 

@@ -83,13 +83,16 @@ class View:
         self._tell: Callable[[float], None] = lambda _: None
         crossed = recording.control if control else recording.transcript
         self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
-        self._seen = self._granted([m for m in self._past if m.kind in threat.kinds])
+        granted = [m for m in self._past if m.kind in threat.kinds]
         tells = recording.method.tells if "update" in threat.kinds else ""
-        if tells:
-            told = self._granted([m for m in self._past if m.kind == tells])
-            hidden = not control and covered(recording.sent, tells)
-            read = gradients.read_first if hidden else gradients.read
-            self._seen = read(self._seen, told, recording)
+        told = [m for m in self._past if m.kind == tells]
+        if tells and not control and covered(recording.sent, tells):
+            # Over all that passed: one whose attack reads two rounds has kept what it worked out.
+            self._seen = self._granted(gradients.read_chained(granted, told, recording))
+        else:
+            self._seen = self._granted(granted)
+            if tells:
+                self._seen = gradients.read(self._seen, self._granted(told), recording)
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""

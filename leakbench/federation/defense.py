@@ -224,14 +224,18 @@ class Defense(Spec):
         """
         return dict(payload)
 
-    def first_gradient(self, moved: Mapping[str, Tensor], inbox: Tree) -> dict[str, Tensor]:
-        """The same gradient, as the first update of a client tells it; needed beside ``tells``.
+    def bent_gradient(
+        self, moved: Mapping[str, Tensor], before: Mapping[str, Tensor] | None, inbox: Tree
+    ) -> dict[str, Tensor]:
+        """The same gradient, as an update tells it that is bent by earlier ones.
 
-        Where a wrapper covers what clients send of that kind, nothing else tells it.
+        Needed beside ``tells``: where a wrapper covers what clients send of that kind, nothing else
+        tells it.
 
         Args:
             moved: how far each parameter went against the gradient, divided by the learning rate
                 and the number of steps.
+            before: the gradient that the client's update before this one told; None of its first.
             inbox: what the server sent of kind ``tells`` in that round.
         """
         return dict(moved)
