@@ -89,7 +89,7 @@ def run(
 ) -> int:
     """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``."""
     from leakbench.base import provenance
-    from leakbench.reproduce import catalogue, figures, make, plan, rows, write
+    from leakbench.reproduce import catalogue, figures, kept, make, plan, rows, write
 
     where = provenance.device(device)
     recipe = catalogue.find(name)
@@ -104,6 +104,9 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
+        lines = kept.joined(lines, out / recipe.name / f"{scale}.csv", planned)
+        if settled := [r for r in lines if kept.KEPT in r.note]:
+            console.warn(kept.told(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))
         said = []
         for d in datasets:
@@ -152,7 +155,7 @@ def _found(
     """
     from leakbench.record import folders as _runs
     from leakbench.reproduce import plan
-    from leakbench.reproduce.rows import CaseRuns
+    from leakbench.reproduce.rows import LEFT_OUT, CaseRuns
 
     by_name = {o.name: o for o in done}
     out = {}
@@ -173,7 +176,7 @@ def _found(
                 console.warn(f"leakbench: {spec.folder()}: {text}")
             said += [*made.unfit, *made.failed]
         if not folders and not said and not p.wanted:
-            said = ["not run: left out by --only"]
+            said = [LEFT_OUT]
         out[p.key] = CaseRuns(tuple(map(_runs.load, folders)), tuple(dict.fromkeys(said)))
     return out
 

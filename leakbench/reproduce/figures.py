@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
-from leakbench.base.files import write_csv
+from leakbench.base.files import read_csv, write_csv
 from leakbench.metrics import prototype_pairs
 from leakbench.reproduce import (
     fedaa_figures,
@@ -62,7 +62,7 @@ def _accuracy(
     """
     from matplotlib.figure import Figure
 
-    _write_curves(folder / f"{scale}-curves.csv", settings)
+    _write_curves(folder / f"{scale}-curves.csv", rows, settings)
     with plots.style():
         figure = Figure(figsize=(8.4, 6.2), layout="constrained")
         panels = figure.subplots(2, 2).flatten()
@@ -92,9 +92,11 @@ def _identities(
         return plots.save(figure, folder, scale)
 
 
-def _write_curves(path: Path, settings: Settings) -> None:
-    """Every evaluation of every run."""
-    lines = []
+def _write_curves(path: Path, rows: Sequence[Row], settings: Settings) -> None:
+    """Every evaluation of every run; of rows that were kept, those that are there already."""
+    kept = {(r.label, r.dataset) for r in rows if r.ours} - settings.keys()
+    before = read_csv(path, CURVE) if kept and path.is_file() else []
+    lines: list[dict[str, Any]] = [x for x in before if (x["label"], x["dataset"]) in kept]
     for (label, dataset), setting in settings.items():
         for seed in setting.evaluated:
             about = {"dataset": dataset, "label": label, "seed": seed.run.seed}

@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 
 from leakbench.base.errors import UsageError
-from leakbench.federation.utility import METRICS
 from leakbench.reproduce import row, write
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.printed import COMING, PRINTED
@@ -109,8 +108,7 @@ def pages(results: Path) -> Iterator[tuple[Path, str]]:
 def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list[Statement]:
     """The paper's statements on the rows of one column, as they were read from a file."""
     asked = [o for o in recipe.orders_of(scale) if not o.datasets or column in o.datasets]
-    meant = list(map(_with_meaning, rows))
-    return [o.judge(meant, column) for o in asked]
+    return [o.judge(rows, column) for o in asked]
 
 
 def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:
@@ -120,11 +118,3 @@ def _holds(recipe: Recipe, scale: str, rows: Sequence[Row]) -> str:
     said = [f"{counts[v]} {words}" for v, words in _SHORT.items() if counts[v]]
     against = "; ".join(f"“{s.text}”" for s in found if s.verdict == FAILS)
     return ", ".join(said) + (f": {against}" if against else "")
-
-
-def _with_meaning(r: Row) -> Row:
-    """The row with what its metric means, which its file does not say."""
-    if not r.ours or r.attack or r.metric not in METRICS:
-        return r
-    meaning = METRICS[r.metric].meaning
-    return r.model_copy(update={"ours": r.ours.model_copy(update={"meaning": meaning})})

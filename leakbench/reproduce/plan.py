@@ -33,6 +33,11 @@ class Planned:
         """(label, column)."""
         return self.case.label, self.setup.column
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The names of its run folders."""
+        return tuple(s.folder() for s in self.specs)
+
 
 def scale_of(recipe: Recipe, name: str) -> Scale:
     """The recipe's scale ``name``.

@@ -14,6 +14,7 @@ from leakbench.base.files import read_csv, write_csv
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.spec import canonical
+from leakbench.federation.utility import METRICS
 from leakbench.results.cells import claimed, claimed_in
 from leakbench.results.number import Claim
 from leakbench.scoring import flags
@@ -54,7 +55,7 @@ class Measurement(Part):
     high: float | None = None
     n: int  # of how many units it is the mean
     unit: str  # what one is
-    # How the metric is read; None of a view or a study, and of what was read from a file.
+    # How the metric is read; None of a view or a study, and of an attack's read from a file.
     meaning: Meaning | None = Field(None, exclude=True)
 
     @classmethod
@@ -166,5 +167,7 @@ def read(path: Path) -> list[Row]:
 
 def _row(line: Mapping[str, str]) -> Row:
     given = {k: v for k, v in line.items() if v and not k.startswith("claimed")}
-    ours = {k: given.pop(k) for k in Measurement.model_fields if k in given}
+    ours: dict[str, Any] = {k: given.pop(k) for k in Measurement.model_fields if k in given}
+    if ours and "attack" not in given and given.get("metric") in METRICS:
+        ours["meaning"] = METRICS[given["metric"]].meaning
     return Row.model_validate({**given, "ours": ours or None, "claim": claimed_in(line)})

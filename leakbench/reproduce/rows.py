@@ -33,6 +33,7 @@ from leakbench.scoring import flags
 Fill = Callable[[Measure, Row], Row]
 Cells = dict[str, Any]  # of a row, by their names
 NOT_ASKED = "not asked of this method"
+LEFT_OUT = "not run: left out by --only"
 # What the runs say of a number that no attack gave.
 _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
 _OF_RUNS |= {"unofficial_data", "mixed_code", "stale_run"}
@@ -86,7 +87,7 @@ def table(
 def _filled(recipe: Recipe, p: Planned, found: CaseRuns, attacks: Mapping[str, Params]) -> Fill:
     """What puts the number of a measure into its row, or why there is none."""
     if recipe.study:
-        why = p.lacking or "not run: left out by --only" * (not p.wanted)
+        why = p.lacking or LEFT_OUT * (not p.wanted)
         return _nothing(why) if why else _OfStudy(p, recipe.study).of
     if found.setting is None:
         return _nothing(p.lacking or "; ".join(found.said) or "not run")

@@ -18,11 +18,12 @@ from helpers.small_runs import tree_of
 
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base.files import write_csv
 from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record.policy import Policy
-from leakbench.reproduce import catalogue, differs, orders, plan, rows, statements, write
+from leakbench.reproduce import catalogue, differs, kept, orders, plan, rows, statements, write
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.flea_accuracy import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
@@ -174,6 +175,44 @@ class TestCommand:
         assert values["FedAwS"]
         assert values["FedGN(0.5)"]
         assert not values["FedAvg"]
+
+    def test_what_only_leaves_out_stays_where_its_runs_are_gone(self, drawn, cli, tmp_path):
+        folder = tmp_path / "results" / "tiny-table"
+        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
+        before, curves = table(folder / "smoke.csv"), table(folder / "smoke-curves.csv")
+        shutil.rmtree(tmp_path / "runs")
+        code, out, err = cli("tiny-table", "--only", "FedGN(0.5)", "-q")
+        assert code == 0
+        assert "stand as in the table that was here" in err
+        assert "FedAwS leaks all: holds" in out
+        after = table(folder / "smoke.csv")
+        for old, new in zip(before, after, strict=True):
+            if old["label"] == "FedAwS" and old["value"]:
+                assert kept.KEPT in new["note"]
+                assert {**new, "note": old["note"]} == old
+        assert any(r["value"] for r in after if r["label"] == "FedGN(0.5)")
+        again = table(folder / "smoke-curves.csv")
+        assert [r for r in again if r["label"] == "FedAwS"] == curves
+        assert len(again) > len(curves)
+        assert kept.KEPT in (folder / "smoke.md").read_text()
+
+    @pytest.mark.parametrize("changed", ["runs", "params", "attack_params"])
+    def test_a_row_of_other_runs_or_another_attack_is_not_kept(self, tiny, cli, tmp_path, changed):
+        path = tmp_path / "results" / "tiny-table" / "smoke.csv"
+        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
+        shutil.rmtree(tmp_path / "runs")
+        lines = table(path)
+        other = {
+            "runs": "digits-fedaws-00000000-s0",
+            "params": '{"lr":0.5}',
+            "attack_params": '{"rung":"x"}',
+        }
+        spoilt = [r | {changed: other[changed]} if r["value"] else r for r in lines]
+        write_csv(path, list(lines[0]), spoilt)
+        assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
+        found = {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
+        assert not found["p_leak"]["value"]
+        assert "left out by --only" in found["p_leak"]["note"]
 
     @pytest.mark.parametrize(
         ("only", "wanted"),
