@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attacks import _label_shares, _updates
+from attacks._noisy_counts import most_likely
 from attacks._output_moves import moved
 from attacks._strangers import frequencies
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
@@ -37,7 +38,8 @@ class LabelInference(Attack):
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
     (n, K)); evenly where it holds names (each once); its counts where it says how many there are of
-    each class (``label_counts``, as FedGen's clients do). Every client that sent one is a unit, and
+    each class (``label_counts``, as FedGen's clients do). Where noise made some of these negative,
+    it is what they most likely were (``_noisy_counts``). Every client that sent one is a unit, and
     true are the labels of all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
 
@@ -185,7 +187,7 @@ class LabelInference(Attack):
     def _together(self, view: View, sent: list[Message]) -> Guess:
         """Of all that a client sent: what its messages count, added up before they are cut off."""
         each = [c for m in sent if (c := _counted(m, view.facts.classes)) is not None]
-        counts = torch.stack(each).sum(0).clamp(min=0) if each else torch.zeros(0)
+        counts = most_likely(torch.stack(each).sum(0)) if each else torch.zeros(0)
         if not bool(counts.any()):
             return Guess(sent[-1].sender, view.round, failed=NO_LABELS)
         return self._guess(view, sent[-1], counts / counts.sum(), accepted=True)
@@ -243,15 +245,15 @@ def _by_sender(view: View) -> dict[str, list[Message]]:
 
 
 def counted(m: Message, classes: int) -> Tensor | None:
-    """(K,) float64: how often a message has each class, or in which shares, none below 0.
+    """(K,) float64: how often a message has each class, or in which shares, freed of noise.
 
     None where that says nothing.
     """
     counts = _counted(m, classes)
     if counts is None:
         return None
-    # A wrapper's noise cancels in a mean before it is cut off at 0.
-    counts = counts.clamp(min=0)
+    # A wrapper's noise cancels in a mean before it is taken off.
+    counts = most_likely(counts)
     return counts if bool(counts.any()) else None
 
 

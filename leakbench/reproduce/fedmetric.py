@@ -294,7 +294,7 @@ RECIPES = (
             (CIFAR_SMOKE,),
             (CIFAR_SMALL,),
             (CIFAR,),
-            ("25 minutes on two cores", "a day on two cores", "weeks on one GPU, three seeds"),
+            ("an hour on two cores", "a day on two cores", "weeks on one GPU, three seeds"),
         ),
         orders=_OVER_LAMBDA,
         figure="lam",

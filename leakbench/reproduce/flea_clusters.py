@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from leakbench.federation.task_data import Examples, TaskData
 
 RIGHT = 0.4  # of the test set, where the round begins
-WARM = {
-    "fraction": 1.0,
-    "steps": 2,
-    "epochs": 0,
-}  # the rounds before, small, so as not to overshoot
+# The rounds before: small, so as not to overshoot.
+WARM: Params = {"fraction": 1.0, "steps": 2, "epochs": 0}
 MOST = 300  # of these rounds
 LOCAL = 10  # clients of the round
 GIVEN = 1000  # of the shared set, in the paper
@@ -48,7 +45,8 @@ def clusters(setup: Setup, params: Params, seed: int) -> dict[str, float]:
     less the first; ``global``: of the test set in the mean of the clients' models.
 
     Args:
-        setup: its ``params`` say under each case's ``size`` how many clients there are.
+        setup: its ``params`` say under each case's ``size`` how many clients there are, and under
+            ``warm`` what the rounds before have in the place of ``WARM``'s settings.
         params: ``size`` and ``shared``: are examples given to everybody beside its own?
         seed: of weights, draws and which examples are shared.
 
@@ -62,7 +60,9 @@ def clusters(setup: Setup, params: Params, seed: int) -> dict[str, float]:
     given = int(setup.params["shared"]["examples"]) if params.get("shared") else 0
     training = {**local, "fraction": min(1.0, LOCAL / many), "average": "plain"}
     fed, watch = _federation(setup.task, task, training, seed, given)
-    fed.model = tmap(torch.clone, _common(setup.task, canonical(dict(setup.task_params)), seed))
+    warm = canonical({**WARM, **setup.params.get("warm", {})})
+    common = _common(setup.task, canonical(dict(setup.task_params)), warm, seed)
+    fed.model = tmap(torch.clone, common)
     received = dict(fed.model)
     before = _index(fed, received, fed.data.test)
     fed.step()
@@ -78,12 +78,15 @@ def clusters(setup: Setup, params: Params, seed: int) -> dict[str, float]:
 
 
 @lru_cache(maxsize=4)
-def _common(task: str, params: str, seed: int) -> Tree:
-    """The model where the round begins: the first of FedAvg's that is right in ``RIGHT``."""
+def _common(task: str, params: str, warm: str, seed: int) -> Tree:
+    """The model where the round begins: the first of FedAvg's that is right in ``RIGHT``.
+
+    ``warm``: the settings of the rounds before, as JSON, as ``params`` are the task's.
+    """
     from leakbench.federation.evaluate import utility_scores
 
     given = canonical({**json.loads(params), "clients": LOCAL, "split": "iid"})
-    fed, _ = _federation(task, given, WARM, seed, 0)
+    fed, _ = _federation(task, given, json.loads(warm), seed, 0)
     fed.begin()
     for _ in range(MOST):
         fed.step()
@@ -157,9 +160,11 @@ def _mean(values: Sequence[float]) -> float:
 MANY, SOME, FEW, HELPED = "|D| = 5,000", "|D| = 1,000", "|D| = 100", "|D| = 100 + 1,000"
 
 
-def _setup(sizes: Mapping[str, int], given: int, local: Params, **more: Any) -> Setup:
+def _setup(
+    sizes: Mapping[str, int], given: int, local: Params, warm: Params | None = None, **more: Any
+) -> Setup:
     params: dict[str, Params] = {name: {"clients": n} for name, n in sizes.items()}
-    params |= {"local": local, "shared": {"examples": given}}
+    params |= {"local": local, "shared": {"examples": given}, "warm": warm or {}}
     return Setup(dataset="cifar10", rounds=0, params=params, **more)
 
 
@@ -168,6 +173,7 @@ def _cifar(local: Params, *differs: str, **net: Any) -> Setup:
         {"many": 10, "some": 50, "few": 500},
         GIVEN,
         {"batch": 64, **local},
+        warm={"steps": 8, "batch": 64, "lr": 0.002, "decay": 1.0},
         task="cifar10",
         task_params={"utility": "accuracy", **net},
         needs="cifar10",
@@ -209,7 +215,7 @@ RECIPE = Recipe(
     scales={
         "smoke": Scale("a minute on one core", (_DIGITS,), seeds=(0, 1, 2)),
         "small": Scale(
-            "ten minutes on one core", (_cifar({"epochs": 10}, *_NET, **_RESNET),), seeds=(0, 1, 2)
+            "an hour on one core", (_cifar({"epochs": 10}, *_NET, **_RESNET),), seeds=(0, 1, 2)
         ),
         "full": Scale(
             "an hour on one GPU, never tried",
@@ -232,6 +238,7 @@ RECIPE = Recipe(
             "Ten clients take part; own and test are means over them. It does not say how many did,"
             " nor for how long they trained: ten epochs here, as in its other studies."
         ),
+        "How the model at 40 % was trained it does not say: rounds of a few steps of Adam here.",
         "The t-SNE plots are left out: they show what the index measures.",
     ),
     study=clusters,

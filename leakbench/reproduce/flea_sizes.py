@@ -90,7 +90,7 @@ FIGURE2 = Recipe(
             record=RECORD,
         ),
         "small": Scale(
-            "an hour on one core",
+            "some hours on one core",
             (_small(10, 1.0), _small(100, 0.1), _small(500, 0.02)),
             record=RECORD,
         ),

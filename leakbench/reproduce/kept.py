@@ -11,7 +11,7 @@ from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.rows import LEFT_OUT
 
-KEPT = "kept from the table that was here; its runs are not"
+KEPT = "from an earlier table"
 _SAME = (
     *("dataset", "task", "label", "method", "params", "rounds"),
     *("measure", "metric", "attack", "attack_params"),

