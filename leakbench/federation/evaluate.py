@@ -72,7 +72,18 @@ def _answers(fed: Federation) -> Answers:
 
     # The base's functions read nothing that a client holds but the model.
     plain = getattr(type(method), metric.asks, None) is getattr(Defense, metric.asks, None)
-    return _asked(fed, ask, ("kept",) if plain else ("own", "state", "kept"))
+    found = _asked(fed, ask, ("kept",) if plain else ("own", "state", "kept"))
+    # A fit of minus infinity is a class that is ruled out; of all else a metric makes a number
+    # that may pass for a measured one.
+    right = found.each.isfinite() | ((found.each == -torch.inf) & (metric.asks == "predict"))
+    if not bool(right.all()):
+        raise diverged(fed.t, "what a model says of a test input is not a number")
+    return found
+
+
+def diverged(t: int, why: str) -> MethodError:
+    """What is raised where nothing can be measured after round ``t`` any more."""
+    return MethodError(f"training diverged by round {t} ({why}): lower lr or own_lr.")
 
 
 def _asked(

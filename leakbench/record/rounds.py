@@ -8,10 +8,9 @@ from collections.abc import Callable, Set
 import torch
 from torch import Tensor
 
-from leakbench.base.errors import MethodError
 from leakbench.base.tree import flat
 from leakbench.federation.defense import Defense
-from leakbench.federation.evaluate import Evaluations
+from leakbench.federation.evaluate import Evaluations, diverged
 from leakbench.federation.federation import Federation
 
 
@@ -43,10 +42,12 @@ def measure(fed: Federation, scores: Evaluations) -> None:
     scores.add(fed)
     now = [(name, value) for t, name, value in scores.diagnostics if t == fed.t]
     bad = [f"{name} is {value}" for name, value in now if not math.isfinite(value)]
-    if not all(bool(v.isfinite().all()) for v in fed.model.values()):
-        bad.append("the model is not finite")
+    held = {"the model": dict(fed.model), "what clients keep of it": fed.columns["kept"]}
+    for what, tensors in held.items():
+        if not all(bool(v.isfinite().all()) for v in flat(tensors).values()):
+            bad.append(f"{what} is not finite")
     if bad:
-        raise MethodError(f"training diverged by round {fed.t} ({bad[0]}): lower lr or own_lr.")
+        raise diverged(fed.t, bad[0])
 
 
 def end(fed: Federation, scores: Evaluations) -> None:

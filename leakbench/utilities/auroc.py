@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from leakbench.base import Meaning, torch
+from leakbench.base import Meaning, UsageError, torch
 from leakbench.utilities._of_classes import OfClasses
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ class Auroc(OfClasses):
     Area and influences are DeLong's placement values (DeLong et al. 1988): of a positive the share
     of negatives that fit worse, of a negative the share of positives that fit better, ties half.
     Classes without test examples are left out.
+
+    Raises:
+        UsageError: all test examples are of one class.
     """
 
     meaning: ClassVar[Meaning] = Meaning(
@@ -35,8 +38,13 @@ class Auroc(OfClasses):
     def score(self, fits: Tensor, right: Tensor) -> Tensor:
         fits, n = fits.double(), len(fits)
         out = torch.zeros(n, dtype=torch.float64, device=fits.device)
-        areas = []
-        for k in (right.any(0) & ~right.all(0)).nonzero().flatten().tolist():
+        areas, ranked = [], (right.any(0) & ~right.all(0)).nonzero().flatten().tolist()
+        if not ranked:
+            raise UsageError(
+                "task.utility = 'auroc' ranks the test examples of a class among those of others,"
+                " but all are of one. Take another utility metric."
+            )
+        for k in ranked:
             own, score = right[:, k], fits[:, k]
             positive, negative = score[own], score[~own]
             above = _below(positive, negative)  # (n_pos,) negatives below each positive

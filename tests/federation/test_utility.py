@@ -13,10 +13,10 @@ from helpers.federations import federation, method, run
 from sklearn.metrics import roc_auc_score
 
 from leakbench import api
-from leakbench.base.errors import MethodError
+from leakbench.base.errors import MethodError, UsageError
 from leakbench.federation.evaluate import utility_scores
 from leakbench.federation.utility import METRICS
-from leakbench.record import columns
+from leakbench.record import columns, rounds
 
 ACCURACY, AUROC = METRICS["accuracy"], METRICS["auroc"]
 
@@ -69,6 +69,11 @@ def test_a_class_without_test_examples_is_left_out():
     assert float(
         AUROC.score(more, torch.cat([right, torch.zeros(len(fits), 1, dtype=torch.bool)], 1)).mean()
     ) == pytest.approx(float(AUROC.score(fits, right).mean()))
+
+
+def test_auroc_of_one_class_alone_is_one_sentence():
+    with pytest.raises(UsageError, match="all are of one"):
+        AUROC.score(torch.rand(5, 3), torch.zeros(5)[:, None] == torch.arange(3))
 
 
 def test_the_interval_is_delongs_for_one_curve():
@@ -208,6 +213,51 @@ def test_whole_networks_of_ones_own_are_asked_one_by_one_with_the_same_answers(m
         assert len(calls) == times
         assert found.dtype == torch.float64
         torch.testing.assert_close(found, at_once(ask, each), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedproto", "fedaws"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_no_number_has_no_utility(monkeypatch, name, wrong):
+    """A metric would make one of it that passes for measured: AUROC 0, an EER that is better."""
+    fed = run(federation(name), 1)
+    right = type(fed.method).predict
+
+    def predict(self, net, x, me):
+        found = right(self, net, x, me)
+        return found + torch.zeros_like(found).index_fill(0, torch.tensor([0]), wrong)
+
+    monkeypatch.setattr(type(fed.method), "predict", predict)
+    with pytest.raises(MethodError, match="of a test input is not a number"):
+        utility_scores(fed)
+
+
+def test_a_class_may_be_ruled_out(monkeypatch):
+    fed = run(federation("fedavg"), 1)
+    right = type(fed.method).predict
+
+    def predict(self, net, x, me):
+        return right(self, net, x, me).index_fill(1, torch.tensor([0]), -torch.inf)
+
+    monkeypatch.setattr(type(fed.method), "predict", predict)
+    assert bool(utility_scores(fed).isfinite().all())
+
+
+def test_what_clients_keep_has_to_be_finite():
+    """Of bounded activations the answers are finite though the weights are not."""
+    fed = run(federation("fedproto"), 1)
+    held = fed.columns["kept"]
+    name = next(iter(held))
+    held[name] = torch.full_like(held[name], math.inf)
+    fed.outside = None  # nothing is asked of them
+    with pytest.raises(MethodError, match="keep of it is not finite"):
+        rounds.measure(fed, _Nothing())
+
+
+class _Nothing:
+    diagnostics = ()
+
+    def add(self, fed):
+        pass
 
 
 def test_fits_to_a_client_are_refused_where_clients_have_several_classes():

@@ -128,12 +128,6 @@ def test_pairs_are_taken_in_parts(monkeypatch):
     assert torch.equal(similarity(found, pairs), whole)
 
 
-def test_what_is_no_number_is_no_better_than_a_coin():
-    found, y, pairs = drawn(4, 3)
-    scores = EER.scores(found * torch.nan, data(y, pairs), None)
-    assert scores.tolist() == [0.5] * 4
-
-
 @pytest.mark.parametrize("which", ["none", "genuine", "impostor"])
 def test_no_pairs_to_compare_is_one_sentence(which):
     found, y, pairs = drawn(4, 3)
