@@ -19,7 +19,7 @@ from attacks._decoders import Known, TrainedDecoder
 from attacks._shared_layer import layer
 from attacks._strangers import strangers
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.federation import Net
+from leakbench.federation import Net, kept_names
 from leakbench.metrics import RECONSTRUCTION
 from leakbench.record import Message
 
@@ -92,6 +92,12 @@ class FromFeatures(Attack):
         if why:
             return why
         if not hasattr(run.method, "layer"):
+            if kept_names(run.method, run.module()):
+                return (
+                    "clients keep parts of the network that makes their features, and no attack"
+                    " here learns one in its place, so nothing is said of what the features tell of"
+                    " the inputs"
+                )
             return "the method has no field `layer`, so how its features are made is not known"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data to train a decoder on"

@@ -948,6 +948,11 @@ class TestListAndShow:
             # `exposure` is an attack, too.
             assert f"{name} ({kind.removesuffix('s')})\n  {about}\n" in out
 
+    def test_show_knows_what_the_server_sends_back(self, cli):
+        """In the first round it has nothing yet."""
+        out = cli("show", "fedproto")[1]
+        assert "server -> client/*: prototype" in out
+
     def test_show_tells_the_facts_of_a_metric(self, cli):
         out = cli("show", "psnr")[1]
         assert "PSNR of the reconstruction, dB: per image, 0 to 100, leaks up" in out

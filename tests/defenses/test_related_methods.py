@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 from helpers.federations import digits, method, run
-from helpers.small_runs import trained
+from helpers.small_runs import again, build, obstacle, trained
 
 from defenses import _generator
 from defenses._class_prototypes import bank, class_means
@@ -146,6 +146,13 @@ def test_fedproto_sends_no_model_and_the_means_of_its_features():
             mine = me.net.features(data.x[data.y == label]).mean(0)
             assert torch.allclose(mean, mine, atol=1e-12)
         assert y.tolist() == sorted(set(data.y.tolist()))
+
+
+@pytest.mark.parametrize("name", ["fedproto", "fedpcl"])
+def test_where_no_extractor_is_known_that_nobody_tried_is_said(tmp_path, name):
+    found = trained(tmp_path, name)
+    for attack in ("decoder", "feature_inversion"):
+        assert "no attack here learns one" in obstacle(build(attack), again(found))
 
 
 def test_fedprotos_loss_is_equation_7_and_its_answer_the_nearest_prototype():
