@@ -1,0 +1,211 @@
+"""leakbench attack and score: what is run, what is printed, what is left out."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from helpers.run_folders import edited
+from helpers.small_runs import copied, plugged, source, tree_of
+
+from leakbench import pipeline
+from leakbench.base import registry
+from leakbench.record import folders
+from leakbench.record.columns import RESULTS
+
+
+class TestAttack:
+    def test_a_sweep_and_a_word_that_json_would_read_as_something_else(self, cli, made, tmp_path):
+        where = copied(folders.find([made])[0], tmp_path).path
+        code, out, err = cli(
+            "attack", where, "-a", "prototype_leakage", "-s", "candidates=true,public"
+        )
+        assert code == 0
+        assert {line.split()[1] for line in out.splitlines()[1:]} == {"prototype_leakage"}
+        assert sorted(f.meta["params"]["candidates"] for f in folders.load(where).attacks) == [
+            "public",
+            "true",
+        ]
+        assert "about" not in err
+
+    def test_what_is_there_is_run_again_by_force_or_by_other_code(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+        from leakbench.attacking import guessing
+
+        where, ran = copied(folders.find([made])[0], tmp_path).path, []
+        real = guessing.guessed
+        monkeypatch.setattr(
+            guessing, "guessed", lambda *a, **k: (ran.append(a[1]), real(*a, **k))[1]
+        )
+        line = ("attack", where, "-a", "prototype_leakage")
+        code, table, err = cli(*line)
+        assert (code, ran) == (0, [])
+        assert "run again" not in err
+        assert cli(*line, "--force")[:2] == (0, table)
+        assert ran == ["prototype_leakage"]
+        (folder,) = (where / "attacks").glob("prototype_*")
+        edited(folder / "attack.json", lambda m: m["sources"].update(attack="0" * 64))
+        _, scored, _ = cli("score", where)
+        assert all("stale_attack" in line for line in scored.splitlines()[1:])
+        code, out, err = cli(*line)
+        assert (code, out) == (0, table)
+        told = f"prototype_leakage on {folders.load(where).id}: made by other code of"
+        assert f"{told} prototype_leakage: run again\n" in err
+        assert len(ran) == 2
+
+    def test_who_writes_there_is_said(self, cli, made, tmp_path, monkeypatch):
+        from leakbench.base import locks
+
+        where = copied(folders.find([made])[0], tmp_path).path
+        monkeypatch.setattr(locks, "WAIT", 0.1)
+        (folder,) = (where / "attacks").glob("prototype_*")
+        with locks.attacking(where, folder.name):
+            for command in ("attack", "score"):
+                code, out, err = cli(command, where, "-a", "prototype_leakage")
+                assert (code, out) == (2, "")
+                assert f"is being made by process {os.getpid()}: wait until it has ended" in err
+            assert cli("report", where, "-o", tmp_path / "r", "--format", "csv")[0] == 0
+
+    def test_predicted_times_come_before_anything_is_run(self, cli, made, tmp_path, monkeypatch):
+        from leakbench.attacking import choices
+        from leakbench.record.recording import Recording
+
+        monkeypatch.setattr(
+            pipeline, "attack", lambda *a, **k: str(folders.find([made])[0].attacks[0].path)
+        )
+        code, _, err = cli("attack", made)
+        assert code == 0
+        lines = err.splitlines()
+        times = [i for i, line in enumerate(lines) if ": about " in line and line.endswith(" s")]
+        planned = choices.planned(Recording(folders.find([made])[0]))
+        assert len(times) == len(planned) >= 4  # every setting of every attack that fits
+        assert lines[max(times) + 1] == f"{len(planned)} attacks on 1 runs"
+
+    def test_what_would_take_long_is_listed_and_run_only_when_named(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+
+        where = copied(folders.find([made])[0], tmp_path).path
+        attack = registry.load("attacks", "prototype_leakage")
+        monkeypatch.setattr(attack, "seconds", lambda self, recording: 900.0)
+        for other in set(registry.names("attacks")) - {"prototype_leakage"}:
+            monkeypatch.setattr(
+                registry.load("attacks", other), "obstacle", lambda self, recording: "not today"
+            )
+        ran = []
+        monkeypatch.setattr(
+            pipeline,
+            "attack",
+            lambda run, name, *a, **k: ran.append(name) or str(folders.load(where).attacks[0].path),
+        )
+        code, _, err = cli("attack", where)
+        assert (code, ran) == (0, [])
+        assert "prototype_leakage on" in err
+        assert "would take about 15 minutes; name it with -a to run it." in err
+        assert cli("attack", where, "-a", "prototype_leakage")[0] == 0
+        assert ran == ["prototype_leakage"]
+
+    def test_json_holds_every_row_with_every_column(self, cli, made):
+        code, out, err = cli("attack", made, "-a", "prototype_leakage", "--json", "-q")
+        rows = json.loads(out)
+        assert (code, err) == (0, "")
+        assert rows
+        assert all(set(r) == set(RESULTS) for r in rows)
+
+    def test_several_attacks_need_dotted_keys(self, cli, made):
+        both = ["-a", "prototype_leakage", "-a", "gradient_inversion"]
+        code, out, err = cli("attack", made, *both, "-s", "seed=1")
+        assert (code, out) == (2, "")
+        assert (
+            "with 2 attacks only a dotted key says whose parameter it is; write -s"
+            " prototype_leakage.seed=VALUE." in err
+        )
+        code, _, err = cli(
+            "attack", made, "-a", "prototype_leakage", "-s", "gradient_inversion.steps=5"
+        )
+        assert code == 2
+        assert "attack 'gradient_inversion' was not named with -a" in err
+
+    def test_dotted_keys_reach_their_attack(self, cli, made, tmp_path):
+        where = copied(folders.find([made])[0], tmp_path).path
+        both = [
+            "-a",
+            "prototype_leakage",
+            "-a",
+            "gradient_inversion",
+            "-s",
+            "prototype_leakage.seed=5",
+            "-s",
+            "gradient_inversion.steps=3",
+        ]
+        more = [
+            "-s",
+            "gradient_inversion.targets=1",
+            "-s",
+            'gradient_inversion.at=["final"]',
+            "-s",
+            "gradient_inversion.restarts=1",
+            "-s",
+            "gradient_inversion.attacker=naive",
+        ]
+        assert cli("attack", where, *both, *more)[0] == 0
+        found = {
+            (f.name, f.meta["params"].get("steps"), f.meta["params"]["seed"])
+            for f in folders.load(where).attacks
+            if f.meta["params"]["seed"] or f.name != "prototype_leakage"
+        }
+        assert found == {("prototype_leakage", None, 5), ("gradient_inversion", 3, 0)}
+
+    def test_a_failing_attack_does_not_stop_the_others(self, cli, made, tmp_path):
+        where = copied(folders.find([made])[0], tmp_path).path
+        with plugged("attacks", tmp_path, mine=source("return 1 / 0")):
+            code, out, err = cli("attack", where, "-a", "mine", "-a", "prototype_leakage")
+            assert code == 4
+            assert "prototype_leakage" in out
+            assert "ZeroDivisionError" in err
+            assert {f.name: f.status.split(":")[0] for f in folders.load(where).attacks} == {
+                "mine": "failed",
+                "prototype_leakage": "done",
+            }
+
+    def test_nothing_fits_is_what_the_user_gave(self, cli, made):
+        code, _, err = cli("attack", made, "-a", "distance_correlation")
+        assert code == 2
+        assert "distance_correlation does not fit" in err
+
+    def test_an_unfinished_run_is_said_and_the_others_are_attacked(self, cli, made, tmp_path):
+        one = copied(folders.find([made])[0], tmp_path)
+        edited(one.path / "run.json", lambda meta: meta.update(status="running"))
+        code, out, err = cli("attack", made, one.path, "-a", "prototype_leakage")
+        assert code == 4
+        assert "is not complete (status: running)" in err
+        assert len(out.splitlines()) > 1
+
+    def test_a_run_is_a_folder_a_folder_of_some_or_a_glob(self, cli, made):
+        (folder,) = made.iterdir()
+        tables = [
+            cli("attack", p, "-a", "prototype_leakage", "-q")[1]
+            for p in (folder, made, made.parent, f"{made}/digits-*", f"{made.parent}/*/*-s0")
+        ]
+        assert len(set(tables)) == 1
+        assert len(tables[0].splitlines()) > 1
+
+
+class TestScore:
+    def test_the_same_table_again_and_no_attack(self, cli, made, monkeypatch):
+        from leakbench.attacking import guessing
+
+        before, table = tree_of(made), cli("attack", made, "-a", "prototype_leakage")[1]
+        monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("attacked"))
+        code, out, err = cli("score", made)
+        assert (code, out) == (0, table)
+        assert err.startswith("[1/1] prototype_leakage on digits-fedgn-")
+        assert tree_of(made) == before
+        assert json.loads(cli("score", made, "-a", "prototype_leakage", "--json")[1])
+
+    def test_a_folder_renamed_by_hand_is_scored_where_it_is_or_refused(self, cli, made, tmp_path):
+        code, _, err = cli("score", made, "-a", "distance_correlation")
+        assert code == 2
+        assert "no saved guesses were found" in err
