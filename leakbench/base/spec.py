@@ -82,7 +82,11 @@ def _sentence(cls: type[Spec], what: str, error: ValidationError) -> str:
             if isinstance(came, str):
                 items = [t.strip() for t in came.strip("[]").split(",")]
             example = f"'{name}={json.dumps(items)}'"
-            parts.append(f"{name} = {came!r}: expected a list, for example {example}.")
+            swept = f"{name} = {json.dumps([items])}"  # there a list alone is several values
+            parts.append(
+                f"{name} = {came!r}: expected a list, for example {example} (in a SPEC.toml"
+                f" {swept})."
+            )
         else:
             message = problem["msg"][0].lower() + problem["msg"][1:]
             parts.append(f"{name} = {problem['input']!r}: {message}.")

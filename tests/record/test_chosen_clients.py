@@ -92,7 +92,11 @@ def test_a_run_without_a_choice_is_called_as_before():
             "clients chooses among what `all` keeps anyway; leave clients out.",
         ),
         ({"clients": [-1]}, "clients.0 = -1: input should be greater than or equal to 0."),
-        ({"clients": 7}, "clients = 7: expected a list, for example 'clients=[7]'."),
+        (
+            {"clients": 7},
+            "clients = 7: expected a list, for example 'clients=[7]' (in a SPEC.toml clients ="
+            " [[7]]).",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(values, sentence):
