@@ -89,10 +89,8 @@ class TestListAndShow:
             "train", "-d", "fedavg", "-w", "clip_noise", "-s", f"clip_noise.kinds={text}"
         )
         assert code == 2
-        assert (
-            """expected a list, for example 'kinds=["prototype"]' (in a SPEC.toml kinds = [["prototype"]])."""
-            in err
-        )
+        assert """expected a list, for example 'kinds=["prototype"]' (in a SPEC.toml""" in err
+        assert """ kinds = [["prototype"]]).""" in err
 
     def test_a_parameter_of_the_task_is_told_whose_it_is(self, cli):
         code, _, err = cli("train", "-d", "fedgn", "-s", "width=8")
