@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 SHARES = 12  # of the classes that are there, from half of one class to all
-HEIGHTS = 14  # of their mean count, from a hundredth to twice the largest
+HEIGHTS = 14  # of their mean count, from a twentieth to twice the largest, or the noise if larger
 LEVELS = 9  # of the noise, from 0.4 to 2.5 times what the negative counts say
 
 
@@ -19,18 +19,20 @@ def most_likely(counts: Tensor) -> Tensor:
     distribution, and has noise of one level on it; which share of the classes is there, how often
     and how much noise there is are weighed by how likely they make all the counts together
     (empirical Bayes: Johnstone and Silverman 2004). A class that is rather not there gets 0; of the
-    others it is the posterior mean. Where no class is likely, all have theirs.
+    others it is the posterior mean. Where no class is likely they are cut off at 0. It wins where
+    few classes are held or noise is low, and loses to cutting off where many are held alike.
     """
     counts = counts.double()
-    below = counts[counts < 0]
+    below, cut = counts[counts < 0], counts.clamp(min=0)
     if not len(below) or not bool((counts > 0).any()):
-        return counts.clamp(min=0)
-    there, height, noise = _grid(counts, below)
-    v = counts[:, None, None, None]
-    # Everything in units of the noise: an exponential's tail under a Gaussian, by its logarithm.
+        return cut
+    scale = counts.abs().max()
+    v = (counts / scale)[:, None, None, None]
+    there, height, noise = _grid(counts / scale, below / scale)
+    # An exponential's tail under a Gaussian, by its logarithm.
     z = v / noise - noise / height
     tail = torch.special.log_ndtr(z)
-    slab = (noise**2 / (2 * height**2) - v / height + tail).exp() / height
+    slab = (noise**2 / (2 * height**2) - v / height + tail - height.log()).exp()
     spike = (-((v / noise) ** 2) / 2).exp() / (noise * math.sqrt(2 * math.pi))
     both = (there * slab + (1 - there) * spike).clamp(min=1e-300)
     weight = both.log().sum(0).flatten().softmax(0).view(both.shape[1:])
@@ -39,7 +41,7 @@ def most_likely(counts: Tensor) -> Tensor:
     likely = (present * weight).sum((1, 2, 3))
     expected = (present * mean * weight).sum((1, 2, 3)).clamp(min=0)
     kept = expected * (likely > 0.5)
-    return kept if bool(kept.any()) else expected
+    return kept * scale if bool(kept.isfinite().all()) and bool(kept.any()) else cut
 
 
 def _grid(counts: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,6 +52,7 @@ def _grid(counts: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return 10 ** exponents.to(counts.device)
 
     there = spread(0.5 / len(counts), 0.999, SHARES)
-    height = counts.max() * spread(0.01, 2, HEIGHTS)
-    noise = below.square().mean().sqrt() * spread(0.4, 2.5, LEVELS)
+    level = below.square().mean().sqrt()
+    height = torch.maximum(counts.max(), level) * spread(0.05, 2, HEIGHTS)
+    noise = level * spread(0.4, 2.5, LEVELS)
     return there[:, None, None], height[:, None], noise

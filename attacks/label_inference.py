@@ -15,7 +15,7 @@ from attacks import _label_shares, _updates
 from attacks._noisy_counts import most_likely
 from attacks._output_moves import moved
 from attacks._strangers import frequencies
-from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
 from leakbench.federation import kept_names, trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
 from leakbench.models import last_layer, of_layer
@@ -31,20 +31,23 @@ NAMED = ("labels", "label_counts")  # the kinds of message that say what a clien
 
 
 class LabelInference(Attack):
-    """Five ways to a client's labels.
+    """Six ways to a client's labels.
 
     With ``source`` = "message" nothing is inferred: the labels are read straight off the message.
     "message": where clients send ``labels`` (FedAA's label names, the labels beside FLea's
     features, FedMix's mean labels, FedData's), the guess is the shares of the classes in the newest
     message: their frequencies where it holds one label for each example (integers (n,) or shares
     (n, K)); evenly where it holds names (each once); its counts where it says how many there are of
-    each class (``label_counts``, as FedGen's clients do). Where noise made some of these negative,
-    it is what they most likely were (``_noisy_counts``). Every client that sent one is a unit, and
+    each class (``label_counts``, as FedGen's clients do). Every client that sent one is a unit, and
     true are the labels of all its data. Where a client has one class the name is the whole answer:
     "label names are not sensitive" then means that the class is no secret.
 
     "messages": the same of all that a client ever sent. Noise that a wrapper draws anew for every
     message cancels in the mean, and labels of other examples each time add up to all of its data.
+
+    "denoised": the same, where a wrapper covers them; of what noise made partly negative, what it
+    most likely was (``_noisy_counts``), where the others cut it off at 0. So a class of which noise
+    alone is left is not named.
 
     "update": what the update gives away even where no label is sent, for methods whose network ends
     in class logits with a bias. Cross-entropy raises the output bias of the classes in the batch
@@ -86,16 +89,18 @@ class LabelInference(Attack):
     variants: ClassVar[tuple[dict[str, Any], ...]] = (
         {"source": "message"},
         {"source": "messages"},
+        {"source": "denoised"},
         {"source": "update"},
         {"source": "moved"},
         {"source": "calibrated"},
     )
 
-    source: Literal["message", "messages", "update", "moved", "calibrated"] = Field(
+    source: Literal["message", "messages", "denoised", "update", "moved", "calibrated"] = Field(
         "message",
         description=(
-            "what is read: the labels that clients send, the newest or all, or which outputs"
-            " their updates raise, or move at all, or raise beside auxiliary data"
+            "what is read: the labels that clients send, the newest or all, or all with noise taken"
+            " off, or which outputs their updates raise, or move at all, or raise beside auxiliary"
+            " data"
         ),
     )
 
@@ -103,7 +108,7 @@ class LabelInference(Attack):
     def threat(self) -> ThreatModel:
         if self.source == "message":
             return ThreatModel(kinds=NAMED, rounds="last", knows=("facts",), rung="transcript")
-        if self.source == "messages":
+        if self.source in ("messages", "denoised"):
             return ThreatModel(kinds=NAMED, rounds="all", knows=("facts",), rung="transcript")
         if self.source in ("update", "moved"):
             return ThreatModel(
@@ -127,7 +132,7 @@ class LabelInference(Attack):
     @property
     def _told(self) -> bool:
         """Are labels read that clients send, not inferred?"""
-        return self.source in ("message", "messages")
+        return self.source in ("message", "messages", "denoised")
 
     def obstacle(self, run: Outline) -> str:
         why = super().obstacle(run)
@@ -157,6 +162,8 @@ class LabelInference(Attack):
         if run.facts.targets == "tokens":
             return "what clients send are captions and no labels: see caption_words"
         rounds = [s["rounds"] for s in run.sent if s["sender"] == "client" and s["kind"] in NAMED]
+        if self.source == "denoised" and not any(covered(run.sent, kind) for kind in NAMED):
+            return "no wrapper covers what clients send of their labels: see source=messages"
         if self.source == "messages" and max(rounds, default=0) < 2:
             return "clients send labels in one round alone: see source=message"
         return ""
@@ -180,14 +187,15 @@ class LabelInference(Attack):
         return "clients send no count, so how many steps they take cannot be told"
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        if self.source == "messages":
+        if self.source in ("messages", "denoised"):
             return [self._together(view, sent) for sent in _by_sender(view).values()]
         return [self._read(view, m, rng) for m in self._sent(view)]
 
     def _together(self, view: View, sent: list[Message]) -> Guess:
         """Of all that a client sent: what its messages count, added up before they are cut off."""
         each = [c for m in sent if (c := _counted(m, view.facts.classes)) is not None]
-        counts = most_likely(torch.stack(each).sum(0)) if each else torch.zeros(0)
+        counts = torch.stack(each).sum(0) if each else torch.zeros(0)
+        counts = most_likely(counts) if self.source == "denoised" else counts.clamp(min=0)
         if not bool(counts.any()):
             return Guess(sent[-1].sender, view.round, failed=NO_LABELS)
         return self._guess(view, sent[-1], counts / counts.sum(), accepted=True)
@@ -245,15 +253,15 @@ def _by_sender(view: View) -> dict[str, list[Message]]:
 
 
 def counted(m: Message, classes: int) -> Tensor | None:
-    """(K,) float64: how often a message has each class, or in which shares, freed of noise.
+    """(K,) float64: how often a message has each class, or in which shares, none below 0.
 
     None where that says nothing.
     """
     counts = _counted(m, classes)
     if counts is None:
         return None
-    # A wrapper's noise cancels in a mean before it is taken off.
-    counts = most_likely(counts)
+    # A wrapper's noise cancels in a mean before it is cut off at 0.
+    counts = counts.clamp(min=0)
     return counts if bool(counts.any()) else None
 
 

@@ -97,6 +97,7 @@ def run(
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
+    before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
@@ -104,7 +105,7 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
-        lines = kept.joined(lines, out / recipe.name / f"{scale}.csv", planned)
+        lines = kept.joined(lines, before, planned)
         if settled := [r for r in lines if kept.KEPT in r.note]:
             console.warn(kept.told(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from leakbench.base import provenance
 from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
-from leakbench.reproduce.rows import LEFT_OUT
+from leakbench.results import claims
+from leakbench.scoring import flags
 
 KEPT = "from an earlier table"
 _SAME = (
-    *("dataset", "task", "label", "method", "params", "rounds"),
+    *("recipe", "scale", "dataset", "task", "label", "method", "params", "rounds"),
     *("measure", "metric", "attack", "attack_params"),
 )
+# What was measured. All else is said anew, as of every row: of a file it would be taken on trust.
+_MEASURED = (
+    *("ours", "std", "floor", "control", "chance", "seeds", "engine", "device", "dtype"),
+    *("commit", "runs"),
+)
+_OF_SEEDS = frozenset(("one_seed", "few_seeds"))
+
+Earlier = Mapping[str, Row]  # by what must be the same
 
 
-def joined(rows: Sequence[Row], path: Path, planned: Sequence[Planned]) -> list[Row]:
+def earlier(path: Path, planned: Sequence[Planned]) -> Earlier:
+    """The rows of the table at ``path`` that come of runs.
+
+    There are none where there is no table, nothing was left out, or a row is there twice.
+
+    Raises:
+        BrokenFile: the table is damaged.
+    """
+    if not path.is_file() or all(p.wanted for p in planned):
+        return {}
+    found = [r for r in row.read(path) if r.ours and _sound(r)]
+    count = Counter(map(_key, found))
+    return {_key(r): r for r in found if count[_key(r)] == 1}
+
+
+def joined(rows: Sequence[Row], before: Earlier, planned: Sequence[Planned]) -> list[Row]:
     """``rows``, with the earlier ones in the place of those that ``--only`` left out.
 
     An earlier row stays where it is of the same runs, but for their seeds: their names say every
     parameter. What no run was needed for is not kept, because it is soon made again.
-
-    Args:
-        rows: those of now.
-        path: the table of before; nothing is kept where there is none.
-        planned: every case, with the runs that it needs.
-
-    Raises:
-        BrokenFile: the table of before is damaged.
     """
-    if not path.is_file() or not any(r.note == LEFT_OUT for r in rows):
-        return list(rows)
-    before = {_key(r): r for r in row.read(path) if r.runs}
-    runs = {p.key: _settings(p.folders) for p in planned}
-    return [_either(r, before.get(_key(r)), runs[r.label, r.dataset]) for r in rows]
+    cases = {p.key: p for p in planned}
+    return [_either(r, before.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
 
 
 def told(rows: Sequence[Row], recipe: Recipe) -> str:
@@ -46,11 +61,36 @@ def told(rows: Sequence[Row], recipe: Recipe) -> str:
     return text + " The figure shows no curves of theirs." * bool(recipe.figure)
 
 
-def _either(now: Row, before: Row | None, runs: set[str]) -> Row:
-    if now.note != LEFT_OUT or before is None or not _settings(before.runs) <= runs:
+def _either(now: Row, before: Row | None, case: Planned) -> Row:
+    if case.wanted or now.ours or before is None:
         return now
+    if not _settings(before.runs) <= _settings(case.folders):
+        return now
+    # Whether the installed code made them nobody can tell any more, unless it is the very commit.
+    commit, dirty = provenance.source()
+    stale = {"stale_run"} if dirty or {*before.commit} != {commit} else set()
+    marks = (before.flags - _OF_SEEDS) | flags.of_seeds(len(before.seeds)) | stale
+    marks |= {"stand_in_data"} if case.setup.stand_in else set()
+    measured = {k: getattr(before, k) for k in _MEASURED}
+    if len(before.seeds) != len(case.seeds):  # which is among what differs
+        measured["differs"] = before.differs
+    claim = claims.beside(now.claim, unofficial="unofficial_data" in marks)
     notes = dict.fromkeys(part for part in (*before.note.split("; "), KEPT) if part)
-    return before.model_copy(update={"note": "; ".join(notes)})
+    said = {"flags": frozenset(marks), "claim": claim, "note": "; ".join(notes)}
+    return now.model_copy(update={**measured, **said})
+
+
+def _sound(r: Row) -> bool:
+    """Does it not contradict itself?"""
+    m = r.ours
+    if m is None or not m.lowest <= m.value <= m.highest or m.n < 1:
+        return False
+    within = m.meaning is None or _inside(m.value, m.meaning.low, m.meaning.high)
+    return within and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))
+
+
+def _inside(value: float, low: float | None, high: float | None) -> bool:
+    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _key(r: Row) -> str:
@@ -60,3 +100,7 @@ def _key(r: Row) -> str:
 def _settings(runs: Sequence[str]) -> set[str]:
     """Names of runs without their seeds."""
     return {run.rpartition("-s")[0] for run in runs}
+
+
+def _seed(run: str) -> str:
+    return run.rpartition("-s")[2]

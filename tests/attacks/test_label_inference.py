@@ -272,6 +272,20 @@ class TestMessage:
         )
         assert all_ > newest + 0.1
 
+    def test_classes_of_noise_alone_are_not_named(self, tmp_path):
+        cover = [("clip_noise", {"kinds": ["label_counts"]})]
+        given = {"fraction": 1.0, "steps": 1, "epochs": 0}
+        run = trained(tmp_path, "fedgen", SMALL, 2, params=given, wrappers=cover)
+        cut, freed = (
+            results(attacked(run, source=s), "label_set")["value"] for s in ("messages", "denoised")
+        )
+        assert cut < 0.5
+        assert freed > 0.8
+
+    def test_where_nothing_is_covered_there_is_no_noise_to_take_off(self, runs):
+        why = obstacle(build("label_inference", source="denoised"), again(runs["fedmix"]))
+        assert why.startswith("no wrapper covers")
+
     def test_what_is_sent_once_has_nothing_to_add_up(self, runs):
         for method in ("fedmix", "feddata"):
             why = obstacle(build("label_inference", source="messages"), again(runs[method]))
@@ -756,6 +770,23 @@ class TestNoisyCounts:
             plain.append(self.overlap(found, true) - self.overlap(noisy.clamp(min=0), true))
         assert sum(named) / len(named) > 0.75  # 0.2, 0.5 and 0.04 of those cut off at 0
         assert sum(plain) / len(plain) > 0.02
+
+    @pytest.mark.parametrize(
+        "counts",
+        [
+            [-5.0, 1e-7, -3.0],
+            [100.0, -1e-170, 40.0, 0.0],
+            [1e308, -1e308, 1e300],
+            [1e-200, -1e-201, 1e-210],
+            [1.0, -1000.0, 1000.0, 3.0, 2.0],
+        ],
+    )
+    def test_whatever_the_scale_it_is_a_number_and_names_no_negative_one(self, counts):
+        counts = torch.tensor(counts, dtype=torch.float64)
+        found = most_likely(counts)
+        assert bool(found.isfinite().all())
+        assert bool(found.any())
+        assert not bool(found[counts < -1e-3 * counts.max()].any())
 
     def test_where_all_classes_are_there_it_errs_hardly_more_than_cutting_off_at_0(self):
         rng, gained = torch.Generator().manual_seed(1), []

@@ -189,30 +189,76 @@ class TestCommand:
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
                 assert kept.KEPT in new["note"]
-                assert {**new, "note": old["note"]} == old
+                assert {**new, "note": old["note"], "flags": old["flags"]} == old
+                assert set(old["flags"].split("|")) <= set(new["flags"].split("|"))
         assert any(r["value"] for r in after if r["label"] == "FedGN(0.5)")
         again = table(folder / "smoke-curves.csv")
         assert [r for r in again if r["label"] == "FedAwS"] == curves
         assert len(again) > len(curves)
         assert kept.KEPT in (folder / "smoke.md").read_text()
 
-    @pytest.mark.parametrize("changed", ["runs", "params", "attack_params"])
-    def test_a_row_of_other_runs_or_another_attack_is_not_kept(self, tiny, cli, tmp_path, changed):
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"runs": "digits-fedaws-00000000-s0"},
+            {"params": '{"lr":0.5}'},
+            {"attack_params": '{"rung":"x"}'},
+            {"recipe": "fedhide-table4"},
+            {"seeds": "0|1|2"},
+            {"value": "7.0"},
+            {"value": "0.2"},
+            {"n": "-3"},
+        ],
+        ids=str,
+    )
+    def test_a_row_of_other_runs_or_that_contradicts_itself_is_not_kept(
+        self, tiny, cli, tmp_path, changed
+    ):
+        found = self.again(cli, tmp_path, lambda r: r | changed)
+        assert not found["p_leak"]["value"]
+        assert "left out by --only" in found["p_leak"]["note"]
+
+    def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path):
+        found = self.again(cli, tmp_path, lambda r: r, twice=True)
+        assert not found["p_leak"]["value"]
+
+    def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path):
+        """The paper's number, what differs, which data and how many seeds."""
+        wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40}
+        found = self.again(cli, tmp_path, lambda r: r | wrong)["p_leak"]
+        assert found["value"] == "1.0"
+        assert found["claimed"] == "1.0"
+        assert {"stand_in_data", "one_seed", "stale_run"} <= set(found["flags"].split("|"))
+        assert "stand-in data" in found["differs"]
+
+    def again(self, cli, tmp_path, change, *, twice=False):
+        """FedAwS's rows after another row alone was made, on an earlier table that was changed."""
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
         assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
         shutil.rmtree(tmp_path / "runs")
         lines = table(path)
-        other = {
-            "runs": "digits-fedaws-00000000-s0",
-            "params": '{"lr":0.5}',
-            "attack_params": '{"rung":"x"}',
-        }
-        spoilt = [r | {changed: other[changed]} if r["value"] else r for r in lines]
-        write_csv(path, list(lines[0]), spoilt)
+        spoilt = [change(r) if r["measure"] == "p_leak" and r["value"] else r for r in lines]
+        write_csv(path, list(lines[0]), spoilt * (2 if twice else 1))
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
-        found = {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
-        assert not found["p_leak"]["value"]
-        assert "left out by --only" in found["p_leak"]["note"]
+        return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
+
+    def test_an_attack_that_was_not_asked_for_leaves_its_row(self, tiny, cli, tmp_path):
+        assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
+        for run in (tmp_path / "runs").iterdir():
+            shutil.rmtree(run / "attacks")
+        assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
+        rows = table(tmp_path / "results" / "tiny-table" / "smoke.csv")
+        found = {r["measure"]: r for r in rows if r["label"] == "FedAwS"}
+        assert found["p_leak"]["value"] == "1.0"
+
+    def test_a_damaged_table_is_said_before_anything_is_trained(self, tiny, cli, tmp_path):
+        path = tmp_path / "results" / "tiny-table" / "smoke.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text("recipe,scale\nx,y\n")
+        code, _, err = cli("tiny-table", "--only", "FedAwS", "-q")
+        assert code == 2
+        assert "smoke.csv" in err
+        assert not (tmp_path / "runs").exists()
 
     @pytest.mark.parametrize(
         ("only", "wanted"),
