@@ -59,7 +59,7 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA on classes and on captions, FedUV, FedHide and FedMetric.
+    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric and noisy counts.
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
@@ -90,6 +90,9 @@ def runs(tmp_path_factory):
             "feduv": trained(out, "feduv", 2),
             "fedhide": trained(out, "fedhide", 3, params={"k": 3}),
             "fedmetric": trained(out, "fedmetric", 3),
+            "counts": trained(
+                out, "fedgen", 2, wrappers=[("clip_noise", {"kinds": ["label_counts"]})]
+            ),
         }
 
 
