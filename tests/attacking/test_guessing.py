@@ -59,7 +59,7 @@ def settings():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of FedGN that differ in their seed alone, and two that share features, one of them
-    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric and noisy counts.
+    with a marker planted, FedAA on classes and on captions, FedUV, FedHide, FedMetric, FedGen.
     """
     out = tmp_path_factory.mktemp("runs")
     write_flickr8k(out / "data", images=60)
