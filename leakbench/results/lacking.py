@@ -9,7 +9,7 @@ from leakbench.base.errors import BrokenFile
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Folder, Run
-from leakbench.results.number import Missing
+from leakbench.results.number import END, Measured, Missing
 from leakbench.results.settings import Setting
 
 NOT_RUN = "it would fit but was not run: leakbench attack"
@@ -62,6 +62,26 @@ class Lacking:
         for (attack, metric, reason), own in seeds.items():
             some = "" if own == every else f" (seed {', '.join(map(str, sorted(own)))})"
             self.add(setting, attack, metric, reason + some)
+
+    def not_at_the_end(self, setting: Setting, measured: Iterable[Measured]) -> None:
+        """Attacks that gave numbers of earlier stages and none of the end.
+
+        A reader would take what was found before for what is found at last.
+        """
+        stages: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for m in measured:
+            stages[m.attacker.key].add(m.stage)
+        for (attack, params), found in stages.items():
+            if found - {"curve"} and not found & {*END}:
+                own = f"with {params} " if params != "{}" else ""
+                self.add(
+                    setting,
+                    attack,
+                    "",
+                    f"{own}it gave numbers of {' and '.join(sorted(found))} alone, none of the end"
+                    " of training: there nothing was sent that it could read, or the record does"
+                    " not hold it (train with --record all)",
+                )
 
     def _of_run(self, run: Run) -> Iterable[tuple[str, str, str]]:
         left_out = run.meta.get("missing", [])

@@ -128,6 +128,7 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     evaluated = [utility.of_run(r) for r in setting.runs]
     by_run = {e.run.seed: units.of_run(e.run) for e in evaluated}
     measured = [m for ms in by_run.values() for m in ms]
+    lacking.not_at_the_end(setting, measured)
     results = [r for e in evaluated for r in _results(e, by_run[e.run.seed])]
     gained, lack = utility.rows(setting, evaluated)
     for metric, reason in lack:

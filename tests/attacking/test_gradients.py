@@ -13,7 +13,9 @@ from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import UsageError
 from leakbench.federation.batches import plan
 from leakbench.federation.parties import Batch
+from leakbench.record.folders import load
 from leakbench.record.recording import Recording
+from leakbench.results.tables import collect
 
 LR, STEPS, BATCH = 0.1, 2, 4
 
@@ -174,6 +176,8 @@ class TestACoveredVariate:
         found = api.attack(hidden, "label_inference", source="update")
         stages = {r["stage"] for r in found.rows if r["metric"] == "label_set"}
         assert stages == {"untrained"}
+        lines = collect([load(hidden.path)]).missing
+        assert [x for x in lines if "none of the end" in x.reason and "update" in x.reason]
 
     def test_where_the_update_is_covered_too_nothing_is_said(self, tmp_path):
         run = noised(tmp_path, ("variate", "update"))

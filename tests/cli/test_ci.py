@@ -11,7 +11,7 @@ import pytest
 from helpers.small_runs import TASK, plugged
 
 from leakbench import api, making
-from leakbench.cli import ci, options, run
+from leakbench.cli import ci, options
 from leakbench.cli.check import Asked
 from leakbench.record import folders
 
@@ -29,18 +29,10 @@ name = "prototype_averaging"
 
 
 @pytest.fixture
-def cli(capsys, tmp_path, monkeypatch):
-    """`leakbench ARGV` in an empty folder: (exit code, stdout, stderr)."""
+def cli(cli, tmp_path, monkeypatch):
+    """`leakbench ARGV` in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*argv):
-        capsys.readouterr()
-        code = run([str(a) for a in argv])
-        done = capsys.readouterr()
-        assert "Traceback" not in done.err
-        return code, done.out, done.err
-
-    return call
+    return cli
 
 
 def spec(folder, more="", text=SPEC):
