@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leakbench.base import provenance
+from leakbench.attacking.metric import Metric
+from leakbench.base import provenance, registry
+from leakbench.base.meaning import Meaning
 from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
@@ -44,14 +46,19 @@ def earlier(path: Path, planned: Sequence[Planned]) -> Earlier:
     return {_key(r): r for r in found if count[_key(r)] == 1}
 
 
-def joined(rows: Sequence[Row], before: Earlier, planned: Sequence[Planned]) -> list[Row]:
+def joined(
+    rows: Sequence[Row], before: Earlier, planned: Sequence[Planned], runs: Path
+) -> list[Row]:
     """``rows``, with the earlier ones in the place of those that ``--only`` left out.
 
     An earlier row stays where it is of the same runs, but for their seeds: their names say every
-    parameter. What no run was needed for is not kept, because it is soon made again.
+    parameter. Where one of them still lies below ``runs``, what it says now counts, and be it
+    nothing. What no run was needed for is not kept, because it is soon made again.
     """
     cases = {p.key: p for p in planned}
-    return [_either(r, before.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
+    there = {path.name for path in runs.glob("*")}
+    gone = {k: r for k, r in before.items() if there.isdisjoint(r.runs)}
+    return [_either(r, gone.get(_key(r)), cases[r.label, r.dataset]) for r in rows]
 
 
 def told(rows: Sequence[Row], recipe: Recipe) -> str:
@@ -66,9 +73,11 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
         return now
     if not _settings(before.runs) <= _settings(case.folders):
         return now
-    # Whether the installed code made them nobody can tell any more, unless it is the very commit.
+    # Whether the installed code made them nobody can tell any more, unless it is the very commit;
+    # and of attacks the table names none.
     commit, dirty = provenance.source()
     stale = {"stale_run"} if dirty or {*before.commit} != {commit} else set()
+    stale |= {"stale_attack"} if before.attack else set()
     marks = (before.flags - _OF_SEEDS) | flags.of_seeds(len(before.seeds)) | stale
     marks |= {"stand_in_data"} if case.setup.stand_in else set()
     measured = {k: getattr(before, k) for k in _MEASURED}
@@ -83,10 +92,20 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
 def _sound(r: Row) -> bool:
     """Does it not contradict itself?"""
     m = r.ours
-    if m is None or not m.lowest <= m.value <= m.highest or m.n < 1:
+    if m is None or not m.lowest <= m.value <= m.highest or m.n < 1 or not r.runs:
         return False
-    within = m.meaning is None or _inside(m.value, m.meaning.low, m.meaning.high)
-    return within and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))
+    meaning = m.meaning or _meaning(r.attack, r.metric)
+    within = meaning is None or _inside(m.value, meaning.low, meaning.high)
+    once = len({*r.seeds}) == len(r.seeds)
+    return within and once and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))
+
+
+def _meaning(attack: str, metric: str) -> Meaning | None:
+    """How an attack's metric is read; None of what no attack measures, and of one that is gone."""
+    if attack not in registry.names("attacks"):
+        return None
+    metrics: Sequence[Metric] = registry.load("attacks", attack).metrics
+    return next((m.meaning for m in metrics if m.name == metric), None)
 
 
 def _inside(value: float, low: float | None, high: float | None) -> bool:

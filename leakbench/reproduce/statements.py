@@ -7,6 +7,7 @@ out, and that is said.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
@@ -58,6 +59,7 @@ class Order(ABC):
         at = (dataset, self.measure)
         mine = {r.label: (r, r.ours) for r in rows if (r.dataset, r.measure) == at and r.ours}
         live, dead, marks = dict[str, Measurement](), dict[str, Measurement](), set[str]()
+        seeds: dict[tuple[int, ...], list[str]] = defaultdict(list)
         for label in dict.fromkeys(self.labels()):
             if label not in mine:
                 continue
@@ -67,6 +69,7 @@ class Order(ABC):
             else:
                 live[label] = ours
                 marks |= row.flags
+                seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
         said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
         said += [_listed(live)] if live else []
@@ -75,6 +78,9 @@ class Order(ABC):
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
+        if len(seeds) > 1:
+            told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
+            said.append(f"Not all over the same seeds ({'; '.join(told)})")
         return Statement(dataset, self.text, verdict, ". ".join(said) + ".")
 
 
@@ -85,12 +91,17 @@ _MARKED = {
     "unofficial_data": "On data that are not, byte for byte, the official set's",
     "mixed_code": "Of runs that no one code made",
     "stale_run": "Of runs that other code made than what is installed",
+    "stale_attack": "By attacks of other code than what is installed, or of code that nobody knows",
     "control_failed": (
         "Where the control's interval does not leave the blind guess's, the attack is too weak to"
         " judge, or has too few clients"
     ),
     "one_seed": "One seed",
 }
+
+
+def _numbers(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds)) or "not told"
 
 
 def _listed(numbers: Mapping[str, Measurement]) -> str:

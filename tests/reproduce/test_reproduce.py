@@ -207,7 +207,9 @@ class TestCommand:
             {"seeds": "0|1|2"},
             {"value": "7.0"},
             {"value": "0.2"},
+            {"value": "-3.0", "low": "-4.0", "high": "-2.0"},
             {"n": "-3"},
+            {"runs": "", "seeds": ""},
         ],
         ids=str,
     )
@@ -217,6 +219,12 @@ class TestCommand:
         found = self.again(cli, tmp_path, lambda r: r | changed)
         assert not found["p_leak"]["value"]
         assert "left out by --only" in found["p_leak"]["note"]
+
+    def test_one_seed_does_not_count_as_three(self, tiny, cli, tmp_path):
+        thrice = self.again(
+            cli, tmp_path, lambda r: r | {"runs": "|".join([r["runs"]] * 3), "seeds": "0|0|0"}
+        )
+        assert not thrice["p_leak"]["value"]
 
     def test_a_row_that_is_there_twice_is_not_kept(self, tiny, cli, tmp_path):
         found = self.again(cli, tmp_path, lambda r: r, twice=True)
@@ -228,7 +236,8 @@ class TestCommand:
         found = self.again(cli, tmp_path, lambda r: r | wrong)["p_leak"]
         assert found["value"] == "1.0"
         assert found["claimed"] == "1.0"
-        assert {"stand_in_data", "one_seed", "stale_run"} <= set(found["flags"].split("|"))
+        told = {"stand_in_data", "one_seed", "stale_run", "stale_attack"}
+        assert told <= set(found["flags"].split("|"))
         assert "stand-in data" in found["differs"]
 
     def again(self, cli, tmp_path, change, *, twice=False):
@@ -242,14 +251,17 @@ class TestCommand:
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
         return {r["measure"]: r for r in table(path) if r["label"] == "FedAwS"}
 
-    def test_an_attack_that_was_not_asked_for_leaves_its_row(self, tiny, cli, tmp_path):
+    def test_a_run_that_is_there_speaks_for_itself(self, tiny, cli, tmp_path):
+        """Its attack may have failed since, or been deleted because it was wrong."""
         assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
         for run in (tmp_path / "runs").iterdir():
             shutil.rmtree(run / "attacks")
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
         rows = table(tmp_path / "results" / "tiny-table" / "smoke.csv")
         found = {r["measure"]: r for r in rows if r["label"] == "FedAwS"}
-        assert found["p_leak"]["value"] == "1.0"
+        assert not found["p_leak"]["value"]
+        assert found[UTILITY]["value"]
+        assert kept.KEPT not in found[UTILITY]["note"]
 
     def test_a_damaged_table_is_said_before_anything_is_trained(self, tiny, cli, tmp_path):
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
@@ -729,6 +741,12 @@ class TestOrders:
         ).sentence
         assert "On stand-in data" in said
         assert "One seed" in said
+
+    def test_unlike_seeds_are_said(self):
+        three = row("b", 0.5).model_copy(update={"seeds": (0, 1, 2)})
+        said = verdict(self.falls, row("a", 0.9), three, row("c", 0.1)).sentence
+        assert "Not all over the same seeds (a, c: not told; b: 0, 1, 2)" in said
+        assert "same seeds" not in verdict(self.falls, row("a", 0.9), row("c", 0.1)).sentence
 
     def test_less(self):
         less = orders.Less("less", "p_leak", pairs=(("a", "b"), ("c", "d")))
