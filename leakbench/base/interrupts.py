@@ -8,9 +8,11 @@ taken for a damaged file, a failed attack or a number.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -89,7 +91,26 @@ def undisturbed() -> Iterator[None]:
 
 def _hear(number: int, _: FrameType | None) -> None:
     _Heard.signal = _Heard.signal or signal.Signals(number)
-    raise KeyboardInterrupt
+    if _torch_is_being_imported():
+        threading.Thread(target=_say_again, args=(number,), daemon=True).start()
+    else:
+        raise KeyboardInterrupt
+
+
+def _torch_is_being_imported() -> bool:
+    """Then the program may be in C++ that answers any exception with the end of the process."""
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name.partition(".")[0] == "torch" and getattr(spec, "_initializing", False):
+            return True
+    return False
+
+
+def _say_again(number: int) -> None:
+    """Send the signal once more as soon as torch is imported."""
+    while _torch_is_being_imported():
+        time.sleep(0.01)
+    os.kill(os.getpid(), number)
 
 
 def _is_ours(error: BaseException | None) -> bool:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
@@ -214,3 +216,17 @@ def test_a_real_one_while_torch_is_imported_is_one_sentence(tmp_path, which, cod
     assert process.returncode == code, err
     assert err.splitlines()[-1].startswith(said)
     assert "Traceback" not in err
+
+
+def test_one_that_comes_while_torch_is_imported_waits_for_the_end_of_that(listening, monkeypatch):
+    # C++ that imports a module of torch answers an exception with the end of the process.
+    half = types.ModuleType("torch.half_imported")
+    half.__spec__ = ModuleSpec("torch.half_imported", None)
+    half.__spec__._initializing = True
+    monkeypatch.setitem(sys.modules, "torch.half_imported", half)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+    assert interrupts.heard() is signal.SIGTERM
+    half.__spec__._initializing = False
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5)
