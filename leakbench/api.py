@@ -20,13 +20,14 @@ from leakbench.record.folders import Run
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.row import GateRow
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 
-Runs = Iterable[Run | str | Path]
+Runs = Iterable[Run | str | Path] | str | Path
 DEFAULT_BASELINE = "leakage.json"
 
 
@@ -72,6 +73,10 @@ class Results:
         from leakbench.results import tables
 
         return tables.to_frame(self.rows, columns.RESULTS)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the lines of results.csv."""
+        return str(self.to_frame()._repr_html_())  # type: ignore[operator]
 
 
 def load(path: str | Path) -> Run:
@@ -211,8 +216,11 @@ def score(run: Run | str | Path, name: str, **params: Any) -> Results:
 def tables(runs: Runs) -> Tables:
     """Every number of ``runs``, read once.
 
-    `report`, `check` and `update` take it in their place, and its ``to_frame("tradeoff")`` is a
-    pandas frame.
+    `report`, `plot`, `check` and `update` take it in their place, and its ``to_frame("tradeoff")``
+    is a pandas frame.
+
+    Args:
+        runs: runs, their folders, folders that hold some at any depth, or globs; one or several.
 
     Raises:
         UsageError: there is no run, or two are the same seed of one setting.
@@ -220,7 +228,38 @@ def tables(runs: Runs) -> Tables:
     """
     from leakbench.reporting import write
 
-    return write.tables([load(_path(r)) for r in runs])
+    return write.tables(_found(runs))
+
+
+def plot(runs: Runs | Tables, question: str = "") -> Figure:
+    """Utility over leakage of every setting, as matplotlib draws it: the report's own figure.
+
+    Args:
+        runs: as for ``tables``, or what it read.
+        question: which, by the end of its name, as in "images" or "digits-prototypes"; the
+            report's headline where none is named.
+
+    Raises:
+        UsageError: nothing was attacked, or there is no such question.
+        BrokenFile: an artifact is damaged.
+    """
+    from leakbench.base import registry
+    from leakbench.base.errors import suggestion
+    from leakbench.reporting import write
+    from leakbench.results.tables import Tables
+
+    read = runs if isinstance(runs, Tables) else tables(runs)
+    figures = registry.load("reports", "figures").build({}, "report figures")
+    drawn: dict[str, Figure] = figures.tradeoffs(write.report(read, "leakbench", redact=True))
+    if not drawn:
+        raise UsageError("there is no number to draw: attack these runs first.")
+    for name, figure in drawn.items():
+        if name.endswith(question):
+            return figure
+    known = ", ".join(drawn)
+    raise UsageError(
+        f"no question {question!r} has a number: {known}.{suggestion(question, drawn)}"
+    )
 
 
 def report(
@@ -429,8 +468,16 @@ def _gated(runs: Runs | Tables) -> tuple[list[GateRow], list[str]]:
     from leakbench.gate.rows import gate_rows, unfinished
     from leakbench.results.tables import Tables, collect
 
-    read = runs if isinstance(runs, Tables) else collect([load(_path(r)) for r in runs])
+    read = runs if isinstance(runs, Tables) else collect(_found(runs))
     return gate_rows(read.settings), unfinished(read.settings)
+
+
+def _found(runs: Runs) -> list[Run]:
+    """The runs that are meant, each once."""
+    out: list[Run] = []
+    for run in [runs] if isinstance(runs, (str, Path, Run)) else runs:
+        out += [run] if isinstance(run, Run) else _runs.find([run])
+    return list({run.path.resolve(): run for run in out}.values())
 
 
 def _path(run: Run | str | Path) -> Path:

@@ -70,14 +70,10 @@ class Figures(Report):
         """
         import matplotlib
 
-        marks = shapes([s.family for s in data.settings])
         written: list[Path] = []
         with matplotlib.rc_context(STYLE):
-            for question in data.questions:
-                figure = _tradeoff(question, marks)
-                if figure is not None:
-                    name = f"tradeoff-{question.task}-{question.label}"
-                    written += _save(figure, out, name, written)
+            for name, figure in self.tradeoffs(data).items():
+                written += _save(figure, out, f"tradeoff-{name}", written)
             sheets = _sheets(data)
             drawn = _first(sheets, data)
             for setting, found in drawn:
@@ -93,6 +89,15 @@ class Figures(Report):
             )
             write_bytes(written[-1], text.encode())
         return written
+
+    def tradeoffs(self, data: ReportData) -> dict[str, Any]:
+        """{"task-question": matplotlib figure}, the headline's first; of those with a number."""
+        import matplotlib
+
+        marks = shapes([s.family for s in data.settings])
+        with matplotlib.rc_context(STYLE):
+            drawn = {f"{q.task}-{q.label}": _tradeoff(q, marks) for q in data.questions}
+        return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def _sheets(data: ReportData) -> list[Sheet]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,11 +14,15 @@ from helpers.small_runs import TASK, copied, tree_of
 
 import leakbench
 from leakbench import api
+from leakbench.base import notebook
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.record import columns, folders
 
-COMMANDS = ("train", "attack", "score", "tables", "report", "check", "update", "load", "export")
+COMMANDS = (
+    *("train", "attack", "score", "tables", "plot"),
+    *("report", "check", "update", "load", "export"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +143,49 @@ def test_report_writes_the_folder_it_returns(made, tmp_path):
     with pytest.raises(UsageError, match="there is no run to report"):
         api.report([], tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_many_runs_are_one_frame(made, tmp_path):
+    """By folders that hold some, or globs; a run that is named twice counts once."""
+    copied(made, tmp_path / "a")
+    whole = leakbench.tables(made).to_frame()
+    for way in (tmp_path, str(tmp_path / "*"), [tmp_path / "a", tmp_path]):
+        assert leakbench.tables(way).to_frame().equals(whole)
+    with pytest.raises(UsageError, match="holds no run"):
+        leakbench.tables(Path(__file__).parent / "golden")
+
+
+def test_a_notebook_shows_runs_and_numbers(made):
+    shown = made._repr_html_()
+    assert "fedgn" in shown
+    assert "client to server: prototype" in shown
+    results = leakbench.attack(made, "prototype_leakage")
+    assert "p_leak" in results._repr_html_()
+    tables = leakbench.tables(made)
+    assert tables._repr_html_().count("<tr") >= 2
+    assert "numbers are not there" in tables._repr_html_()
+
+
+def test_what_a_notebook_shows_is_escaped():
+    assert notebook.facts("<b>", {"<i>": "<script>"}).count("&lt;") == 3
+
+
+def test_plot_draws_the_reports_own_figure(made):
+    leakbench.attack(made, "prototype_leakage")
+    figure = leakbench.plot(made)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "leakage: P_leak, share of clients named"
+    assert axes.get_title() == "digits, prototypes, worst case"
+    assert leakbench.plot(leakbench.tables(made), "prototypes").axes[0].get_title()
+    with pytest.raises(UsageError, match="no question 'prototype' has a number: digits-proto"):
+        leakbench.plot(made, "prototype")
+
+
+def test_what_was_not_attacked_is_not_drawn(made, tmp_path):
+    run = copied(made, tmp_path)
+    shutil.rmtree(run.path / "attacks", ignore_errors=True)
+    with pytest.raises(UsageError, match="there is no number to draw"):
+        leakbench.plot(run)
 
 
 def test_tables_stand_for_the_runs_that_they_were_read_of(made, tmp_path, monkeypatch):

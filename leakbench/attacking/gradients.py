@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.attacking.source import Source
 from leakbench.base.lazy import torch
 from leakbench.federation.local_steps import Training, trainings
+from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
 
 if TYPE_CHECKING:
@@ -112,8 +113,13 @@ class _Read:
                 self.probes.append(_freed(p, self.whole[key], slope, rate, steps, loss))
 
     def ordered(self, kept: Sequence[Message]) -> list[Message]:
-        """All of it with ``kept``, in the order in which it crossed."""
-        return sorted([*kept, *self.made.values(), *self.probes], key=lambda m: (m.round, m.phase))
+        """All of it with ``kept``, in the order in which it crossed.
+
+        That is by sender within a phase: an attack that takes the first few must find the same
+        clients in the control.
+        """
+        every = [*kept, *self.made.values(), *self.probes]
+        return sorted(every, key=lambda m: (m.round, m.phase, party(m.sender)))
 
 
 def _sent(m: Message) -> bool:

@@ -82,17 +82,31 @@ class View:
         self._reached: set[tuple[Any, ...]] = set()  # the names of the messages handed out
         self._tell: Callable[[float], None] = lambda _: None
         crossed = recording.control if control else recording.transcript
-        self._past = [m for m in crossed if m.round <= round and self._took_part(m)]
-        granted = [m for m in self._past if m.kind in threat.kinds]
+        self._past = self._passed(crossed)
+        granted = self._read(self._past, threat.kinds)
         tells = recording.method.tells if "update" in threat.kinds else ""
-        told = [m for m in self._past if m.kind == tells]
-        if tells and not control and covered(recording.sent, tells):
+        chained: list[Message] | None = None
+        if tells and covered(recording.sent, tells):
             # Over all that passed: one whose attack reads two rounds has kept what it worked out.
-            self._seen = self._granted(gradients.read_chained(granted, told, recording))
-        else:
-            self._seen = self._granted(granted)
-            if tells:
-                self._seen = gradients.read(self._seen, self._granted(told), recording)
+            past = self._passed(recording.transcript)
+            sent = self._read(past, threat.kinds), self._read(past, (tells,))
+            chained = self._granted(gradients.read_chained(*sent, recording))
+        if chained is not None and not control:
+            self._seen = chained
+            return
+        self._seen = self._granted(granted)
+        if tells:
+            told = self._granted(self._read(self._past, (tells,)))
+            self._seen = gradients.read(self._seen, told, recording)
+        if chained is not None:
+            self._seen = _of_the_same(self._seen, chained)
+
+    def _passed(self, crossed: Sequence[Message]) -> list[Message]:
+        """What has crossed by now, to or from the observer."""
+        return [m for m in crossed if m.round <= self.round and self._took_part(m)]
+
+    def _read(self, past: Sequence[Message], kinds: Sequence[str]) -> list[Message]:
+        return [m for m in past if m.kind in kinds]
 
     def _took_part(self, m: Message) -> bool:
         """Did the observer send or receive it?"""
@@ -317,3 +331,9 @@ class View:
     @cached_property
     def _sends_as(self) -> Defense:
         return self._trains_as.undefended() if self._control else self._trains_as
+
+
+def _of_the_same(control: Sequence[Message], seen: Sequence[Message]) -> list[Message]:
+    """``control`` without the updates that the attack could not read, so that it picks the same."""
+    there = {(m.round, m.sender, m.probe) for m in seen if m.kind == "update"}
+    return [m for m in control if m.kind != "update" or (m.round, m.sender, m.probe) in there]

@@ -9,9 +9,11 @@ each worker has a pipe to itself.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,6 +37,7 @@ class Job:
     name: str
     work: Callable[..., Any]  # a function of a module, called as work(*args, progress=...)
     args: tuple[Any, ...]
+    seconds: float = 0.0  # it is predicted to take, 0 where nobody knows
 
 
 @dataclass(frozen=True)
@@ -50,29 +53,38 @@ class Outcome:
     error: str = ""  # one sentence
     wrong: bool = False  # what the user gave is the reason
     damaged: bool = False  # an artifact is
+    left_out: bool = False  # it was not begun, for it would not have ended in time
 
 
-def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) -> list[Outcome]:
+def run(
+    jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None, budget: float = math.inf
+) -> list[Outcome]:
     """Do them all, ``workers`` at a time, each with its share of the cores.
 
-    Outcomes in the order of ``jobs``. A worker that is killed fails the one job that it was at.
-    Workers end when this process does, however it ends.
+    Outcomes in the order of ``jobs``; those are left out that are predicted to end more than
+    ``budget`` seconds after the first began. A worker that is killed fails the one job that it was
+    at. Workers end when this process does, however it ends.
 
     Raises:
         RuntimeError: a job in a worker raised what no job may raise; with its traceback.
         KeyboardInterrupt: a signal was heard, wherever it was lost.
     """
+    end = time.monotonic() + budget
     if workers <= 1 or len(jobs) <= 1:
-        return [do(job, tell) for job in jobs]
+        return [do(job, tell) if _in_time(job, end) else _left_out(job) for job in jobs]
     todo, done = list(range(len(jobs)))[::-1], dict[int, Outcome]()
     idle, busy = list[Worker](), dict[int, Worker]()
     try:
         while todo or busy:
             while todo and len(busy) < workers:
                 i = todo.pop()
+                if not _in_time(jobs[i], end):
+                    done[i] = _left_out(jobs[i])
+                    continue
                 busy[i] = idle.pop() if idle else Worker(workers)
                 busy[i].give(jobs[i])
-            ready = wait([w.pipe for w in busy.values()])
+            # Nothing to wait for where the last that was left did not fit into the time.
+            ready = wait([w.pipe for w in busy.values()]) if busy else []
             for i, worker in [(i, w) for i, w in busy.items() if w.pipe in ready]:
                 received = worker.receive()
                 heed()
@@ -87,6 +99,15 @@ def run(jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None) 
         for worker in [*idle, *busy.values()]:
             worker.end()
     return [done[i] for i in range(len(jobs))]
+
+
+def _in_time(job: Job, end: float) -> bool:
+    """Is it predicted to have ended by then?"""
+    return time.monotonic() + job.seconds <= end
+
+
+def _left_out(job: Job) -> Outcome:
+    return Outcome(job.name, left_out=True)
 
 
 def do(job: Job, tell: Tell) -> Outcome:

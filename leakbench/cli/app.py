@@ -63,7 +63,7 @@ def train(
     defense: Annotated[
         list[str],
         typer.Option(
-            "-d", "--defense", metavar="DEFENSE", help="A federated method; may be repeated."
+            "-d", "--defense", metavar="DEFENSE", help="A federated method, or several: a,b."
         ),
     ] = [],  # noqa: B006
     task: Annotated[
@@ -73,7 +73,7 @@ def train(
     wrapper: Annotated[
         list[str],
         typer.Option(
-            "-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire; may be repeated."
+            "-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire, or several: a,b."
         ),
     ] = [],  # noqa: B006
     rounds: Annotated[
@@ -148,6 +148,14 @@ def attack(
     isolated: Annotated[
         bool, typer.Option("--isolated", help="Guess in processes that have what is granted alone.")
     ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="MINUTES",
+            help="Begin no attack that would end later; the cheap ones come first.",
+        ),
+    ] = None,
     device: Device = "auto",
     jobs: Jobs = 1,
     quiet: Quiet = False,
@@ -155,14 +163,15 @@ def attack(
     as_json: AsJson = False,
 ) -> int:
     """Replay attacks on recorded runs. Without -a, every attack that fits what a run shared."""
-    from leakbench.cli import commands
+    from leakbench.cli import attack as _attack
 
-    return commands.attack(
+    return _attack.attack(
         run,
         attack,
         setting,
         force=force,
         isolated=isolated,
+        budget=budget,
         device=device,
         jobs=jobs,
         console=Console(quiet, verbose),
@@ -179,9 +188,9 @@ def score(
     as_json: AsJson = False,
 ) -> int:
     """Score saved guesses again. Never reruns an attack."""
-    from leakbench.cli import commands
+    from leakbench.cli import attack as _attack
 
-    return commands.score(run, attack, console=Console(quiet, verbose), as_json=as_json)
+    return _attack.score(run, attack, console=Console(quiet, verbose), as_json=as_json)
 
 
 @app.command()

@@ -25,5 +25,5 @@ Runs = Annotated[
     typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs."),
 ]
 Attacks = Annotated[
-    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack; may be repeated.")
+    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack, or several: a,b.")
 ]

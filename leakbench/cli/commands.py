@@ -11,26 +11,12 @@ from typing import Any
 from leakbench.base.errors import PartFailed, UsageError
 from leakbench.base.jobs import Job, Outcome
 from leakbench.base.jobs import run as run_jobs
-from leakbench.cli import keys, summary
+from leakbench.cli import summary
 from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.cli.options import TrainPlan
 
 SOME_FAILED = PartFailed.exit_code
 TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
-ATTACKED = (
-    "run",
-    "attack",
-    "metric",
-    "stage",
-    "probe",
-    "value",
-    "low",
-    "high",
-    "n",
-    "floor",
-    "control",
-    "flags",
-)
 
 
 def train(
@@ -70,7 +56,7 @@ def train(
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
     todo = [Job(s.folder(), one, (s, str(out), device)) for s in specs]
-    done = _do(todo, jobs, console)
+    done = do_all(todo, jobs, console)
     rows = []
     for outcome in done:
         if outcome.error:
@@ -88,92 +74,7 @@ def train(
             console.say(f"{run.id}: no wrapper covers the uplink of {', '.join(uncovered)}.")
         for phase, why in run.meta["fallbacks"].items():
             console.detail(f"{run.id}: {phase} was not vectorised: {why}")
-    _result(rows, TRAINED, as_json)
-    return exit_code(done, console)
-
-
-def attack(
-    names: Sequence[str],
-    attacks: Sequence[str],
-    given: Sequence[str],
-    *,
-    force: bool,
-    isolated: bool,
-    device: str,
-    jobs: int,
-    console: Console,
-    as_json: bool,
-) -> int:
-    """Attack every run; the table has every number at an audited stage."""
-    from leakbench import api, pipeline
-    from leakbench.attacking import choices
-    from leakbench.base import provenance
-    from leakbench.record import folders
-    from leakbench.record.recording import Recording
-    from leakbench.scoring.score import UNSCORED
-
-    where = provenance.device(device)
-    found = folders.find(names)
-    chosen = _choices(attacks, given)
-    todo: list[Job] = []
-    for run in found:
-        if not run.done:
-            console.warn(
-                f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it"
-                " first."
-            )
-            continue
-        recording = Recording(run, where)
-        for choice in chosen or choices.planned(recording):
-            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
-            seconds = 0.0 if obstacle else choice.seconds(recording)
-            if not chosen and seconds > pipeline.LONGEST:
-                console.warn(
-                    f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
-                    " it."
-                )
-                continue
-            say = console.detail if chosen else console.say
-            say(f"{name}: about {math.ceil(seconds)} s")
-            if not (force or obstacle):
-                _say_why(recording, choice, console)
-            given_to = (str(run.path), choice.name, choice.attack.parameters())
-            asked = (*given_to, where, force, isolated)
-            todo.append(Job(name, pipeline.attack, asked))
-    if not chosen:
-        console.say(f"{len(todo)} attacks on {len(found)} runs")
-    done = _do(todo, jobs, console)
-    made = [o for o in done if not o.error]
-    scored = [o for o in made if api.Results(Path(o.value)).scored]
-    for path in dict.fromkeys(Path(o.value).parent.parent for o in made if o not in scored):
-        console.warn(f"{path} {UNSCORED}")
-    _results(scored, as_json)
-    return max(exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
-
-
-def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
-    """Score what is saved again."""
-    from leakbench import pipeline
-    from leakbench.base import registry
-    from leakbench.base.errors import UnknownName
-    from leakbench.record import folders
-    from leakbench.record.placing import GUESS
-
-    known = registry.names("attacks")
-    for name in attacks:
-        if name not in known:
-            raise UnknownName("attack", name, known)
-    todo = []
-    for run in folders.find(names):
-        for folder in run.attacks:
-            has_guesses = GUESS in folder.meta.get("files", {})
-            if (not attacks or folder.name in attacks) and has_guesses:
-                saved = (str(run.path), folder.name, folder.meta["params"])
-                todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
-    if not todo:
-        raise UsageError("no saved guesses were found there. Run leakbench attack first.")
-    done = _do(todo, 1, console)
-    _results([o for o in done if not o.error], as_json)
+    show(rows, TRAINED, as_json)
     return exit_code(done, console)
 
 
@@ -261,56 +162,16 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
     return SOME_FAILED if failed else 0
 
 
-def _say_why(recording: Any, choice: Any, console: Console) -> None:
-    """Why an attack whose results are there is made again."""
-    from leakbench.attacking.standing import standing
-    from leakbench.base.errors import BrokenFile
-
-    try:
-        why = standing(recording, choice.name, choice.attack).why
-    except BrokenFile:  # its job says so
-        return
-    if why:
-        console.say(f"{choice.title} on {recording.run.id}: {why}")
+def do_all(
+    todo: Sequence[Job], workers: int, console: Console, budget: float = math.inf
+) -> list[Outcome]:
+    """What became of the jobs that were begun: those that end within ``budget`` seconds."""
+    with console.progress(len(todo), {job.name: job.seconds for job in todo}) as tell:
+        return run_jobs(todo, workers=workers, tell=tell, budget=budget)
 
 
-def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
-    """The named attacks with their settings, sweeps expanded."""
-    from leakbench.attacking import choices
-    from leakbench.base.errors import UnknownName, suggestion
-    from leakbench.base.registry import names
-
-    known = names("attacks")
-    for name in attacks:
-        if name not in known:
-            raise UnknownName("attack", name, known)
-    routed = keys.route(keys.settings(given), list(attacks), "attack")
-    for owner, values in routed.items():
-        if owner not in attacks:
-            raise UsageError(
-                f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with"
-                f" -a.{suggestion(owner, attacks)}"
-            )
-    return [
-        choices.build(name, p)
-        for name in dict.fromkeys(attacks)
-        for p in keys.product(routed.get(name, {}))
-    ]
-
-
-def _do(todo: Sequence[Job], workers: int, console: Console) -> list[Outcome]:
-    with console.progress(len(todo)) as tell:
-        return run_jobs(todo, workers=workers, tell=tell)
-
-
-def _results(done: Sequence[Outcome], as_json: bool) -> None:
-    from leakbench.api import Results
-
-    rows = [r for o in done for r in Results(Path(o.value)).rows]
-    _result(rows if as_json else [r for r in rows if r["stage"] != "curve"], ATTACKED, as_json)
-
-
-def _result(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
+def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
+    """Rows on stdout, as a table or as JSON."""
     if as_json:
         emit_json(list(rows))
     elif rows:

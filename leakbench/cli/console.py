@@ -17,6 +17,9 @@ from leakbench.base.jobs import Tell
 from leakbench.base.printable_text import one_line
 from leakbench.base.terminal import emit as emit
 from leakbench.base.terminal import emit_lines
+from leakbench.cli.pace import Pace
+
+EVERY = 60.0  # seconds between two lines where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -52,49 +55,73 @@ class Console:
             yield
 
     @contextmanager
-    def progress(self, total: int) -> Iterator[Tell]:
-        """Bars for jobs.
+    def progress(self, total: int, seconds: Mapping[str, float] | None = None) -> Iterator[Tell]:
+        """Bars for jobs, and when all of them will have ended.
 
-        On a terminal one line each while it runs, else a line when a job begins.
+        On a terminal one bar each while it runs, else a line when a job begins and one a minute.
+        ``seconds``: how long each was predicted to take, by its name.
         """
+        pace = Pace(total, seconds or {})
         if self.quiet:
             yield lambda *_: None
+        elif not sys.stderr.isatty():
+            yield _lines(pace)
+        else:
+            with _bars(pace) as tell:
+                yield tell
+
+
+def _lines(pace: Pace) -> Tell:
+    """For a log: what begins, and every minute how far the one is that spoke last."""
+    told = pace.clock()
+
+    def tell(name: str, done: int, of: int, what: str) -> None:
+        nonlocal told
+        before = pace.begun
+        pace.heard(name, done, of)
+        now = pace.clock()
+        if pace.begun > before:
+            # Of the first nothing is known yet but how long its imports took.
+            left = pace.left if before else ""
+            terminal.say(f"[{pace.begun}/{pace.total}] {name}{left}")
+        elif now - told >= EVERY and done < of:
+            terminal.say(f"{name}: {what}, {done} of {of}{pace.left}")
+        else:
             return
-        if not sys.stderr.isatty():
-            begun: set[str] = set()
+        told = now
 
-            def line(name: str, done: int, of: int, what: str) -> None:
-                if name not in begun:
-                    begun.add(name)
-                    terminal.say(f"[{len(begun)}/{total}] {name}")
+    return tell
 
-            yield line
-            return
-        from rich.console import Console as Rich
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeRemainingColumn(),
-            console=Rich(file=terminal.screen()),
-        )
-        rows: dict[str, Any] = {}
-        with bars:
+@contextmanager
+def _bars(pace: Pace) -> Iterator[Tell]:
+    from rich.console import Console as Rich
+    from rich.progress import BarColumn, Progress, TextColumn
 
-            def tell(name: str, done: int, of: int, what: str) -> None:
-                if name not in rows:
-                    rows[name] = bars.add_task("", total=of)
-                bars.update(
-                    rows[name],
-                    completed=done,
-                    total=of,
-                    description=one_line(f"{name}  {what}"),
-                    visible=done < of,
-                )
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[count]}"),
+        console=Rich(file=terminal.screen()),
+    )
+    rows: dict[str, Any] = {}
+    with bars:
+        whole = bars.add_task("all", total=1.0, count="", visible=pace.total > 1)
 
-            yield tell
+        def tell(name: str, done: int, of: int, what: str) -> None:
+            pace.heard(name, done, of)
+            if name not in rows:
+                rows[name] = bars.add_task("", total=of, count="")
+            left = pace.left.removeprefix(", ")
+            count = f"{done}/{of}" if pace.total > 1 else f"{done}/{of}  {left}"
+            told = one_line(f"{name}  {what}")
+            row, visible = rows[name], done < of
+            bars.update(
+                row, completed=done, total=of, description=told, visible=visible, count=count
+            )
+            bars.update(whole, completed=pace.share, count=f"{pace.begun}/{pace.total}  {left}")
+
+        yield tell
 
 
 def emit_json(value: Any) -> None:

@@ -34,6 +34,21 @@ def settings(given: Sequence[str]) -> Values:
     return out
 
 
+def names(given: Sequence[str]) -> list[str]:
+    """["flea", "fedmix"] of `-d flea,fedmix`, in their order.
+
+    Raises:
+        UsageError: there is nothing before or after a comma.
+    """
+    out: list[str] = []
+    for text in given:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise UsageError(f"{text!r}: expected a name, or names with a comma between two.")
+        out += parts
+    return out
+
+
 def _listed(text: str) -> list[str]:
     """Split at commas outside of brackets and quotes."""
     parts, depth, quoted, begin = [], 0, False, 0

@@ -197,10 +197,10 @@ def amend(
         UsageError: there is no defense, or a key names nothing that is part of the run.
     """
     if defenses:
-        plan.defenses, plan.named = [(name, {}) for name in defenses], []
+        plan.defenses, plan.named = [(name, {}) for name in keys.names(defenses)], []
     if called is not None:
         plan.name, plan.named = well_formed(called, "--as"), []
-    plan.wrappers += [(name, {}) for name in wrappers]
+    plan.wrappers += [(name, {}) for name in keys.names(wrappers)]
     if single["task"] is not None and single["task"] != plan.task:
         plan.task, plan.task_values = single["task"], {}
     for key in ("rounds", "engine", "dtype", "record"):

@@ -105,7 +105,7 @@ def run(
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
-        lines = kept.joined(lines, before, planned)
+        lines = kept.joined(lines, before, planned, runs)
         if settled := [r for r in lines if kept.KEPT in r.note]:
             console.warn(kept.told(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from leakbench.base.errors import UsageError
 from leakbench.base.jobs import Outcome
-from leakbench.cli.commands import _results
+from leakbench.cli.attack import numbers
 from leakbench.cli.console import Console
 
 
@@ -27,5 +27,5 @@ def submit(name: str, guesses: Path, *, force: bool, console: Console, as_json: 
             f"{made.path}: the attack that made these guesses is not the one that is installed"
             " here, so nobody ran it on the control: they may accuse, and never acquit."
         )
-    _results([Outcome(name, str(made.path))], as_json)
+    numbers([Outcome(name, str(made.path))], as_json)
     return 0

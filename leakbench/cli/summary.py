@@ -56,6 +56,8 @@ def tradeoff(settings: Sequence[Setting]) -> None:
             if when(n.stage) == "final" and n.metric in shown:
                 groups[shown.index(n.metric), n.probe].append(n)
         lines += [_line(groups[at], setting.task, named[setting.key]) for at in sorted(groups)]
+        if not groups:
+            lines.append(_unknown(setting, named[setting.key]))
     table(lines, HEADS)
     if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
@@ -100,6 +102,21 @@ def _line(numbers: Sequence[Number], task: str, setting: str) -> dict[str, Any]:
         "n": worst.value.n,
         "note": ", ".join(text for flag, text in NOTES.items() if flag in flags),
     }
+
+
+def _unknown(setting: Setting, called: str) -> dict[str, Any]:
+    """Without a number at the end of training: left out, a setting would be taken for harmless."""
+    stages = sorted({n.stage for n in setting.numbers} - {"curve"})
+    note = "not attacked"
+    if not setting.runs:
+        note = setting.why
+    elif any(when(stage) == "final" for stage in stages):
+        note = "measured otherwise than the rest: tradeoff.csv"
+    elif stages:
+        note = f"attacked {' and '.join(stages)} alone, not at the end"
+    final = setting.final.value.value if setting.final else "none"
+    told = {"task": setting.task, "setting": called, "utility": final, "note": note}
+    return {key: told.get(key, "none") for key in HEADS}
 
 
 def _value(n: Number | None) -> str:

@@ -16,6 +16,7 @@ from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
+from leakbench.results.lacking import NO_END
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
@@ -29,7 +30,7 @@ UNDONE: dict[str, Literal["not finished", "failed"]] = {
 
 
 # How a reason begins where an attack was run and gave no number.
-GONE = ("failed", "not finished", "guessed")
+GONE = ("failed", "not finished", "guessed", NO_END)
 
 
 def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> list[Question]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leakbench.base import notebook
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import (
     inside,
@@ -148,6 +149,15 @@ class Run(Folder):
     def id(self) -> str:
         """The name under which the run was made; the folder may have been renamed since."""
         return str(self.meta["id"])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what was run, how it went, and what was sent."""
+        spec, sent = self.spec, self.meta.get("sent", ())
+        method = f"{spec['defense']['name']}({canonical(spec['defense']['params'])})"
+        lines = [f"{s['sender']} to {s['receiver']}: {s['kind']}" for s in sent]
+        told = {"folder": self.path, "method": method, "rounds": spec["rounds"]}
+        told |= {"seed": self.seed, "status": self.status, "sent": ", ".join(lines)}
+        return notebook.facts(self.id, told)
 
     @property
     def seed(self) -> int:

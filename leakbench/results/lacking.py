@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,6 +15,7 @@ from leakbench.results.settings import Setting
 
 NOT_RUN = "it would fit but was not run: leakbench attack"
 NONE_RUN = "no attack was run: leakbench attack"
+NO_END = "no number of the end of training"
 
 
 class Lacking:
@@ -68,20 +70,21 @@ class Lacking:
 
         A reader would take what was found before for what is found at last.
         """
-        stages: dict[tuple[str, str], set[str]] = defaultdict(set)
+        stages: dict[tuple[str, str], dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         for m in measured:
-            stages[m.attacker.key].add(m.stage)
-        for (attack, params), found in stages.items():
-            if found - {"curve"} and not found & {*END}:
-                own = f"with {params} " if params != "{}" else ""
-                self.add(
-                    setting,
-                    attack,
-                    "",
-                    f"{own}it gave numbers of {' and '.join(sorted(found))} alone, none of the end"
-                    " of training: there nothing was sent that it could read, or the record does"
-                    " not hold it (train with --record all)",
+            stages[m.attacker.key][m.run.seed].add(m.stage)
+        for (attack, params), by_seed in stages.items():
+            earlier = {s: at - {"curve"} for s, at in by_seed.items() if not at & {*END}}
+            lacking = sorted(s for s, at in earlier.items() if at)
+            if lacking:
+                found = sorted(set[str]().union(*earlier.values()))
+                seeds = f" (seed {', '.join(map(str, lacking))})"
+                reason = (
+                    f"{NO_END}{_given(params)}{seeds * (len(lacking) < len(by_seed))}, only"
+                    f" {' and '.join(found)}: there nothing was sent that it can read, or the"
+                    " record does not hold it (train with --record all)"
                 )
+                self.add(setting, attack, "", reason)
 
     def _of_run(self, run: Run) -> Iterable[tuple[str, str, str]]:
         left_out = run.meta.get("missing", [])
@@ -112,6 +115,12 @@ def _meaning(folder: Folder, metric: str, about: object) -> Meaning:
     except ValueError as error:
         where = folder.path / "attack.json"
         raise BrokenFile(f"{where} is damaged ({error}). Make it again.") from None
+
+
+def _given(params: str) -> str:
+    """As in " with source=update"; the attack's seed tells no two of its readings apart."""
+    told = [f"{k}={v}" for k, v in json.loads(params).items() if k != "seed"]
+    return f" with {', '.join(told)}" if told else ""
 
 
 def _why(folder: Folder) -> str:

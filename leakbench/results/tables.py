@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 COLUMNS = TABLES
 
+_SHOWN = (
+    *("task", "defense", "defense_params", "attack", "stage"),
+    *("metric", "value", "low", "high", "floor", "control"),
+    *("utility_metric", "utility", "flags"),
+)
+
 Fitting = Callable[[Run], Iterable[str]]
 Unfit = Callable[[Run], Mapping[str, str]]
 
@@ -74,6 +80,12 @@ class Tables:
     def to_frame(self, table: str = "results") -> pd.DataFrame:
         """One table as a pandas frame."""
         return to_frame(self.rows(table), COLUMNS[table])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what each attack reaches beside what the method gains."""
+        frame = self.to_frame("tradeoff")[list(_SHOWN)]
+        lacking = f"<p>{len(self.missing)} numbers are not there: .to_frame('missing')</p>"
+        return str(frame._repr_html_()) + lacking * bool(self.missing)  # type: ignore[operator]
 
 
 def collect(

@@ -15,6 +15,7 @@ from leakbench.federation.batches import plan
 from leakbench.federation.parties import Batch
 from leakbench.record.folders import load
 from leakbench.record.recording import Recording
+from leakbench.results.lacking import NO_END
 from leakbench.results.tables import collect
 
 LR, STEPS, BATCH = 0.1, 2, 4
@@ -172,12 +173,35 @@ class TestACoveredVariate:
             assert all(sent[m.sender][0] == t for m in seen)
             assert explained(run, t, probe=False) < 1e-7
 
+    def test_the_clients_of_a_round_come_in_the_order_of_the_record(self, tmp_path):
+        """An attack on the first few must meet the same in the control."""
+        recording = Recording(noised(tmp_path, record="all", fraction=0.4))
+        stage = max(recording.stages.values())
+        orders = []
+        for control in (False, True):
+            view = View(THREAT, recording, stage, control=control)
+            orders.append([m.sender for m in view.messages("update", round=stage)])
+        seen, control = orders
+        assert len(seen) == 4
+        assert seen == control
+
+    def test_the_control_has_the_updates_that_can_be_read_and_no_others(self, tmp_path):
+        """After gaps in the record some clients of a round are not read: they are in neither."""
+        recording = Recording(noised(tmp_path, fraction=0.5))
+        for t in recording.stages.values():
+            found = []
+            for control in (False, True):
+                view = View(THREAT, recording, t, control=control)
+                messages = view.messages("update", round=t, probe=True)
+                found.append({(m.sender, m.probe) for m in messages})
+            assert found[0] == found[1]
+
     def test_it_is_attacked_where_it_can_be_read_and_the_rest_is_said(self, hidden):
         found = api.attack(hidden, "label_inference", source="update")
         stages = {r["stage"] for r in found.rows if r["metric"] == "label_set"}
         assert stages == {"untrained"}
         lines = collect([load(hidden.path)]).missing
-        assert [x for x in lines if "none of the end" in x.reason and "update" in x.reason]
+        assert [x for x in lines if NO_END in x.reason and "update" in x.reason]
 
     def test_where_the_update_is_covered_too_nothing_is_said(self, tmp_path):
         run = noised(tmp_path, ("variate", "update"))

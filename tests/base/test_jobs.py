@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.jobs import double, fault, jobs, many, pid, wrong
 
-from leakbench.base.jobs import Outcome, run
+from leakbench.base.jobs import Job, Outcome, run
 from leakbench.cli.commands import exit_code
 from leakbench.cli.console import Console
 
@@ -55,6 +55,17 @@ def test_outcomes_come_in_the_order_of_the_jobs_and_a_failure_stops_nobody(found
         Outcome("job method", error="method is wrong."),
         Outcome("job 2", 2),
     ]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_would_end_after_the_budget_is_not_begun(workers):
+    """Also the last of all, when nothing else is left to wait for."""
+    long, short = (Job(f"{s}", double, (1,), seconds=s) for s in (600.0, 1.0))
+    for order in ((short, long), (long, short), (long, long)):
+        outcomes = run(order, workers=workers, budget=300.0)
+        assert [o.left_out for o in outcomes] == [j is long for j in order]
+        assert [o.value for o in outcomes] == [None if j is long else 2 for j in order]
+    assert not any(o.left_out for o in run((long, short), workers=workers))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

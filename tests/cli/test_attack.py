@@ -78,10 +78,41 @@ class TestAttack:
         code, _, err = cli("attack", made)
         assert code == 0
         lines = err.splitlines()
-        times = [i for i, line in enumerate(lines) if ": about " in line and line.endswith(" s")]
+        times = [i for i, line in enumerate(lines) if ": about " in line and "attacks" not in line]
         planned = choices.planned(Recording(folders.find([made])[0]))
         assert len(times) == len(planned) >= 4  # every setting of every attack that fits
-        assert lines[max(times) + 1] == f"{len(planned)} attacks on 1 runs"
+        assert lines[max(times) + 1].startswith(f"{len(planned)} attacks on 1 runs: about ")
+
+    def test_the_cheap_come_first_and_what_does_not_fit_the_budget_is_named(
+        self, cli, made, tmp_path, monkeypatch
+    ):
+        where = copied(folders.find([made])[0], tmp_path).path
+        took = {"prototype_leakage": 50.0, "prototype_averaging": 5.0, "prototype_centring": 200.0}
+        for name, seconds in took.items():
+            attack = registry.load("attacks", name)
+            monkeypatch.setattr(attack, "seconds", lambda self, view, seconds=seconds: seconds)
+        ran = []
+        monkeypatch.setattr(
+            pipeline,
+            "attack",
+            lambda run, name, *a, **k: ran.append(name) or str(folders.load(where).attacks[0].path),
+        )
+        line = ("attack", where, "-a", ",".join(took), "--force")
+        code, _, err = cli(*line, "--budget", "1")
+        assert (code, ran) == (0, ["prototype_averaging", "prototype_leakage"])
+        assert "3 attacks on 1 runs: about 4 min\n" in err
+        assert "1 of 3 attacks did not fit into --budget 1; they would take about 3 min" in err
+        assert err.endswith(f"runs them: prototype_centring on {folders.load(where).id}.\n")
+        code, _, err = cli(*line, "-q")
+        assert (code, err) == (0, "")
+        assert ran[2:] == ["prototype_averaging", "prototype_leakage", "prototype_centring"]
+
+    def test_two_copies_of_a_run_have_results_each(self, cli, made, tmp_path):
+        for name in "ab":
+            copied(folders.find([made])[0], tmp_path / name)
+        code, out, _ = cli("attack", tmp_path, "-a", "prototype_leakage", "--json")
+        rows = [r for r in json.loads(out) if r["metric"] == "p_leak" and r["stage"] == "final"]
+        assert (code, len(rows)) == (0, 2)
 
     def test_what_would_take_long_is_listed_and_run_only_when_named(
         self, cli, made, tmp_path, monkeypatch
@@ -100,7 +131,7 @@ class TestAttack:
             "attack",
             lambda run, name, *a, **k: ran.append(name) or str(folders.load(where).attacks[0].path),
         )
-        code, _, err = cli("attack", where)
+        code, _, err = cli("attack", where, "--force")
         assert (code, ran) == (0, [])
         assert "prototype_leakage on" in err
         assert "would take about 15 minutes; name it with -a to run it." in err

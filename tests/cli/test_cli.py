@@ -50,9 +50,9 @@ class TestTheProgramItself:
         assert "Commands:" in err
 
     def test_a_fault_of_ours_is_a_sentence_and_a_log(self, cli, made, monkeypatch):
-        from leakbench.cli import commands
+        from leakbench.cli import attack
 
-        monkeypatch.setattr(commands, "score", lambda *a, **k: {}["a fault"])
+        monkeypatch.setattr(attack, "score", lambda *a, **k: {}["a fault"])
         code, out, err = cli("score", made)
         assert (code, out) == (70, "")
         assert err.startswith(
@@ -63,12 +63,12 @@ class TestTheProgramItself:
         log.unlink()
 
     def test_an_interrupt_says_that_it_can_go_on(self, cli, made, monkeypatch):
-        from leakbench.cli import commands
+        from leakbench.cli import attack
 
         def interrupt(*a, **k):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(commands, "score", interrupt)
+        monkeypatch.setattr(attack, "score", interrupt)
         assert cli("score", made) == (
             130,
             "",

@@ -14,6 +14,7 @@ from leakbench.base.meaning import Meaning, Topic
 from leakbench.cli import summary
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS, TRADEOFF
+from leakbench.results.lacking import NO_END
 from leakbench.results.number import Configuration
 
 
@@ -91,6 +92,32 @@ class TestReport:
         code, out, _ = cli("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "csv")
         (line,) = [x for x in out.splitlines() if x.startswith("digits ")]
         assert (code, note in line) == (0, True)
+
+    def test_a_setting_without_a_number_of_the_end_has_a_line_that_says_so(self, cli, tmp_path):
+        """Left out of the table, it would be taken for one that leaks nothing."""
+        rows = {"early": [measure("p_leak", [1.0] * 10, 0.1, [1.0] * 10, stage="untrained")]}
+        for k, name in enumerate(("final", "early", "none")):
+            run = make_run(tmp_path / "runs", params={"sigma": 0.1 * (k + 1)})
+            if name != "none":
+                found = rows.get(name, [measure("p_leak", [0.0] * 10, 0.1, [1.0] * 10)])
+                add_attack(run, "one", found)
+        code, out, _ = cli("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "csv")
+        lines = [x for x in out.splitlines() if x.startswith("digits ")]
+        assert (code, len(lines)) == (0, 3)
+        assert "0.00 (0.00 to" in lines[0]
+        assert lines[1].endswith("attacked untrained alone, not at the end")
+        assert lines[2].endswith("not attacked")
+        missing = read_csv(tmp_path / "rep" / "missing.csv", ("attack", "reason"))
+        assert [r for r in missing if r["attack"] == "one" and NO_END in r["reason"]]
+
+    def test_one_seed_with_an_end_does_not_silence_the_others(self, cli, tmp_path):
+        for seed, stage in ((0, "final"), (1, "untrained")):
+            run = make_run(tmp_path / "runs", seed=seed)
+            add_attack(run, "one", [measure("p_leak", [0.0] * 10, 0.1, [1.0] * 10, stage=stage)])
+        assert cli("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "csv")[0] == 0
+        missing = read_csv(tmp_path / "rep" / "missing.csv", ("attack", "reason"))
+        (line,) = [r["reason"] for r in missing if r["reason"].startswith(NO_END)]
+        assert "(seed 1), only untrained" in line
 
     def test_a_guess_file_without_guesses_is_one_sentence(self, cli, tmp_path):
         run = make_run(tmp_path / "runs")

@@ -1,0 +1,197 @@
+"""attack and score: which attacks run on which recorded runs, the cheap ones first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.errors import UsageError
+from leakbench.base.jobs import Job, Outcome
+from leakbench.cli import keys
+from leakbench.cli.commands import SOME_FAILED, do_all, exit_code, show
+from leakbench.cli.console import Console
+from leakbench.cli.pace import duration
+
+ATTACKED = (
+    *("run", "attack", "metric", "stage", "probe"),
+    *("value", "low", "high", "n", "floor", "control", "flags"),
+)
+
+
+def attack(
+    names: Sequence[str],
+    attacks: Sequence[str],
+    given: Sequence[str],
+    *,
+    force: bool,
+    isolated: bool,
+    budget: float | None,
+    device: str,
+    jobs: int,
+    console: Console,
+    as_json: bool,
+) -> int:
+    """Attack every run, the cheap attacks first; the table has every number at an audited stage.
+
+    ``budget``: minutes after which none may end.
+    """
+    from leakbench import api
+    from leakbench.base import provenance
+    from leakbench.record import folders
+    from leakbench.scoring.score import UNSCORED
+
+    found = folders.find(names)
+    plan = _Plan(
+        console,
+        provenance.device(device),
+        chosen=_choices(keys.names(attacks), given),
+        force=force,
+        isolated=isolated,
+    )
+    for run in found:
+        plan.on(run)
+    # Named by their places: of two copies of a run the jobs have the same names.
+    cheap = sorted(range(len(plan.todo)), key=lambda i: plan.todo[i].seconds)
+    todo = [plan.todo[i] for i in cheap]
+    plan.tell(todo, len(found), jobs, budget)
+    done = do_all(todo, jobs, console, math.inf if budget is None else 60 * budget)
+    left_out = [job for job, o in zip(todo, done, strict=True) if o.left_out]
+    if left_out:
+        took = duration(sum(job.seconds for job in left_out))
+        names_of = ", ".join(job.name for job in left_out)
+        console.warn(
+            f"{len(left_out)} of {len(todo)} attacks did not fit into --budget {budget:g}; they"
+            f" would take {took}, and the same command without it runs them: {names_of}."
+        )
+    by_run = [o for _, o in sorted(zip(cheap, done, strict=True), key=lambda pair: pair[0])]
+    made = [o for o in by_run if not o.error and not o.left_out]
+    scored = [o for o in made if api.Results(Path(o.value)).scored]
+    for path in dict.fromkeys(Path(o.value).parent.parent for o in made if o not in scored):
+        console.warn(f"{path} {UNSCORED}")
+    numbers(scored, as_json)
+    return max(exit_code(done, console), SOME_FAILED if any(not r.done for r in found) else 0)
+
+
+@dataclass
+class _Plan:
+    """What is to be done, and what is said of it before."""
+
+    console: Console
+    device: Any
+    chosen: Sequence[Any]  # the attacks that were named; none: all that fit
+    force: bool
+    isolated: bool
+    todo: list[Job] = field(default_factory=list)
+
+    def on(self, run: Any) -> None:
+        """The attacks on one run."""
+        from leakbench import pipeline
+        from leakbench.attacking import choices
+        from leakbench.record.recording import Recording
+
+        if not run.done:
+            self.console.warn(
+                f"{run.path} is not complete (status: {run.status}); it is not attacked. Train it"
+                " first."
+            )
+            return
+        recording = Recording(run, self.device)
+        for choice in self.chosen or choices.planned(recording):
+            name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
+            seconds = 0.0 if obstacle else self._seconds(choice, recording)
+            if not self.chosen and seconds > pipeline.LONGEST:
+                self.console.warn(
+                    f"{name} would take about {seconds / 60:.0f} minutes; name it with -a to run"
+                    " it."
+                )
+                continue
+            given_to = (str(run.path), choice.name, choice.attack.parameters())
+            asked = (*given_to, self.device, self.force, self.isolated)
+            self.todo.append(Job(name, pipeline.attack, asked, seconds))
+
+    def _seconds(self, choice: Any, recording: Any) -> float:
+        """How long it is predicted to take; nothing where its results are there and stand."""
+        from leakbench.attacking.standing import standing
+        from leakbench.base.errors import BrokenFile
+
+        try:
+            there = standing(recording, choice.name, choice.attack, isolated=self.isolated)
+        except BrokenFile:  # its job says so
+            return float(choice.seconds(recording))
+        if there.why and not self.force:
+            self.console.say(f"{choice.title} on {recording.run.id}: {there.why}")
+        return 0.0 if there.complete and not self.force else float(choice.seconds(recording))
+
+    def tell(self, todo: Sequence[Job], runs: int, workers: int, budget: float | None) -> None:
+        """How long each is predicted to take, and all of them, before the first begins."""
+        say = self.console.detail if self.chosen else self.console.say
+        for job in todo:
+            say(f"{job.name}: {duration(job.seconds) if job.seconds else 'about 0 s'}")
+        if self.chosen and budget is None:
+            return
+        total = sum(job.seconds for job in todo)
+        longest = max((job.seconds for job in todo), default=0.0)
+        self.console.say(
+            f"{len(todo)} attacks on {runs} runs: {duration(max(total / workers, longest))}"
+        )
+
+
+def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
+    """The named attacks with their settings, sweeps expanded."""
+    from leakbench.attacking import choices
+    from leakbench.base.errors import UnknownName, suggestion
+    from leakbench.base.registry import names
+
+    known = names("attacks")
+    for name in attacks:
+        if name not in known:
+            raise UnknownName("attack", name, known)
+    routed = keys.route(keys.settings(given), list(attacks), "attack")
+    for owner, values in routed.items():
+        if owner not in attacks:
+            raise UsageError(
+                f"-s {owner}.{next(iter(values))}: attack {owner!r} was not named with"
+                f" -a.{suggestion(owner, attacks)}"
+            )
+    return [
+        choices.build(name, p)
+        for name in dict.fromkeys(attacks)
+        for p in keys.product(routed.get(name, {}))
+    ]
+
+
+def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
+    """Score what is saved again."""
+    from leakbench import pipeline
+    from leakbench.base import registry
+    from leakbench.base.errors import UnknownName
+    from leakbench.record import folders
+    from leakbench.record.placing import GUESS
+
+    known, attacks = registry.names("attacks"), keys.names(attacks)
+    for name in attacks:
+        if name not in known:
+            raise UnknownName("attack", name, known)
+    todo = []
+    for run in folders.find(names):
+        for folder in run.attacks:
+            has_guesses = GUESS in folder.meta.get("files", {})
+            if (not attacks or folder.name in attacks) and has_guesses:
+                saved = (str(run.path), folder.name, folder.meta["params"])
+                todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
+    if not todo:
+        raise UsageError("no saved guesses were found there. Run leakbench attack first.")
+    done = do_all(todo, 1, console)
+    numbers([o for o in done if not o.error], as_json)
+    return exit_code(done, console)
+
+
+def numbers(done: Iterable[Outcome], as_json: bool) -> None:
+    """What attacks measured, at the audited stages; with ``--json`` the curves, too."""
+    from leakbench.api import Results
+
+    rows = [r for o in done for r in Results(Path(o.value)).rows]
+    show(rows if as_json else [r for r in rows if r["stage"] != "curve"], ATTACKED, as_json)
