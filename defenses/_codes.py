@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leakbench.base import torch
+from leakbench.base import UsageError, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,9 +39,16 @@ def generator(length: int, message: int) -> Tensor:
     """(message, length) float64 of 0 and 1: a codeword is message @ generator, modulo 2.
 
     It begins with the message.
-    """
-    import galois
 
+    Raises:
+        UsageError: the package galois is not installed.
+    """
+    try:
+        import galois
+    except ImportError as error:
+        raise UsageError(
+            "FedUV's codewords need the package galois: pip install 'leakbench[codes]'."
+        ) from error
     # Its compiled mode spends five seconds on compiling for a tenth of a second of work. It also
     # sets the number of threads of the whole process.
     mode, threads = galois.GF2.ufunc_mode, torch.get_num_threads()

@@ -5,6 +5,7 @@ from .api import ci as ci
 from .api import export as export
 from .api import load as load
 from .api import plot as plot
+from .api import plugin as plugin
 from .api import report as report
 from .api import score as score
 from .api import submit as submit

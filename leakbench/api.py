@@ -79,6 +79,20 @@ class Results:
         return str(self.to_frame()._repr_html_())  # type: ignore[operator]
 
 
+def plugin(path: str | Path) -> None:
+    """Find the methods of a Python file, or of a folder of them, by name from here on.
+
+    A file defines one public class: a ``Defense``, ``Attack``, ``Wrapper``, ``Task``, ``Report`` or
+    ``UtilityMetric``, named after the file. It is what `--plugin` does.
+
+    Raises:
+        UsageError: there is no such file or folder, or it is no Python file.
+    """
+    from leakbench.base import plugins
+
+    plugins.use(path)
+
+
 def load(path: str | Path) -> Run:
     """The run in a folder.
 

@@ -20,7 +20,7 @@ from leakbench.base.files import read_sealed
 from leakbench.record import columns, folders
 
 COMMANDS = (
-    *("train", "attack", "score", "tables", "plot"),
+    *("train", "attack", "score", "tables", "plot", "plugin"),
     *("report", "check", "update", "load", "export"),
 )
 

@@ -98,7 +98,9 @@ def test_direct_dependencies_have_a_range_and_a_pin():
     pinned = {
         p.split("==")[0]: p.split("==")[1] for p in PROJECT["tool"]["uv"]["constraint-dependencies"]
     }
-    direct = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values(), *groups.values()]
+    direct = [d for one in lists for d in one if not d.startswith("leakbench[")]
     assert [d for d in direct if ">=" not in d or "@" in d] == []
     assert [d for d in direct if _name(d) not in pinned] == []
     for d in direct:
@@ -133,7 +135,10 @@ def test_every_import_is_a_declared_dependency():
     }
     declared = {_name(d) for d in PROJECT["project"]["dependencies"]}
     # pytest itself imports our plugin, and nothing else does.
-    lent = {ROOT / "leakbench" / "pytest_plugin.py": {"pytest"}}
+    lent = {
+        ROOT / "leakbench" / "pytest_plugin.py": {"pytest"},
+        ROOT / "defenses" / "_codes.py": {"galois"},  # says which extra has it
+    }
     for path in (p for folder in ours for p in (ROOT / folder).rglob("*.py")):
         for module in roots(ast.parse(path.read_text(encoding="utf-8"))):
             known = (
@@ -154,6 +159,38 @@ def test_entry_points_name_packages_with_the_mark():
             assert importlib.import_module(package).LEAKBENCH_API == registry.API
     for kind in registry.KINDS:
         assert registry.names(kind)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("galois", "codes", "from defenses import _codes; _codes.generator(31, 6)"),
+        (
+            "tensorboard",
+            "boards",
+            "from reports.tensorboard import Tensorboard; Tensorboard().write(None, None)",
+        ),
+    ],
+)
+def test_what_an_extra_has_is_asked_for_in_a_sentence(package, extra, use):
+    """The main job does without: nothing else imports it."""
+    assert [_name(d) for d in PROJECT["project"]["optional-dependencies"][extra]] == [package]
+    lines = [
+        f"import sys; sys.modules[{package!r}] = None",
+        "from leakbench import UsageError",
+        "try:",
+        f"    {use}",
+        "except UsageError as error:",
+        "    print(error)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    said = f" the package {package}: pip install 'leakbench[{extra}]'."
+    assert said in " ".join(done.stdout.split()), done.stderr
+
+
+def test_types_are_told():
+    for package in ("leakbench", "attacks", "defenses", "reports"):
+        assert (ROOT / package / "py.typed").is_file()
 
 
 def test_the_command_is_there():

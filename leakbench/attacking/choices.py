@@ -51,8 +51,11 @@ def build(name: str, params: dict[str, Any]) -> ReadyAttack:
 
 def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
     """Every attack in the settings that are run where none is named."""
-    found = registry.names("attacks") if names is None else names
-    return [build(name, dict(v)) for name in found for v in registry.load("attacks", name).variants]
+    if names is None:
+        found = registry.every("attacks")
+    else:
+        found = {name: registry.load("attacks", name) for name in names}
+    return [build(name, dict(v)) for name, attack in found.items() for v in attack.variants]
 
 
 def planned(recording: Recording, known: Sequence[ReadyAttack] | None = None) -> list[ReadyAttack]:

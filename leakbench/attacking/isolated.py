@@ -22,6 +22,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.view import View
+from leakbench.base import plugins
 from leakbench.base.errors import LeakbenchError, MethodError
 from leakbench.base.files import read_json, write_json
 from leakbench.base.printable_text import one_line
@@ -31,6 +32,7 @@ START = "from leakbench.attacking.isolated import main; main()"
 JOB, GUESS, ERROR, READ = "job.json", "guess.safetensors", "error.json", "read.json"
 # What of the environment a Python with torch needs to be the same program.
 PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+OWN = ("XDG_CONFIG_HOME", plugins.VARIABLE)  # where the user's own methods lie
 PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "CUDA_", "CUBLAS_", "NVIDIA_", "PYTORCH_")
 
 
@@ -80,7 +82,7 @@ def _moved(guess: Guess, device: str) -> Guess:
 
 def _environment() -> dict[str, str]:
     """Of this process's what the other one needs to find the same packages and devices."""
-    out = {k: v for k, v in os.environ.items() if k in PASSED or k.startswith(PREFIXES)}
+    out = {k: v for k, v in os.environ.items() if k in (*PASSED, *OWN) or k.startswith(PREFIXES)}
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if any(paths):
         out["PYTHONPATH"] = os.pathsep.join(str(Path(p).resolve()) for p in paths if p)

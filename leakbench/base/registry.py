@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from leakbench.base import stated
+from leakbench.base import plugins, stated, terminal
 from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.interrupts import heed
 
@@ -25,23 +25,66 @@ KINDS = ("defenses", "attacks", "wrappers", "tasks", "utilities", "reports")
 _ONE = {kind: kind.removesuffix("s") for kind in KINDS} | {"utilities": "utility metric"}
 
 
+# The packages that come with leakbench: where one is broken or shadowed, nothing can go on.
+OURS = frozenset(
+    {
+        *("defenses", "defenses.wrappers", "attacks", "reports"),
+        *("leakbench.tasks", "leakbench.utilities"),
+    }
+)
+# What a plugin's class is, by the name of the class that it derives from.
+_ROOTS = {
+    "Defense": "defenses",
+    "Attack": "attacks",
+    "Wrapper": "wrappers",
+    "Task": "tasks",
+    "UtilityMetric": "utilities",
+    "Report": "reports",
+}
+
+
 def _packages(kind: str) -> Iterator[ModuleType]:
-    """The method packages of ``kind``.
+    """The method packages of ``kind``: ours and installed ones, then the folders of plugins.
 
     Raises:
-        UsageError: a package is not one of leakbench's: another folder of that name shadows it.
+        UsageError: one of ours is shadowed by another folder of that name.
     """
     for point in _points(entry_points, f"leakbench.{kind}", tuple(sys.path)):
-        package = _imported(point.value)
-        if getattr(package, "LEAKBENCH_API", None) != API:
-            folders = ", ".join(getattr(package, "__path__", []))
-            where = folders or getattr(package, "__file__", point.value)
-            raise UsageError(
-                f"the package {point.value!r} at {where} is not a leakbench method package"
-                f" (LEAKBENCH_API = {API} is missing): another folder of that name shadows ours;"
-                " rename it or run leakbench from elsewhere."
-            )
-        yield package
+        try:
+            yield _of_leakbench(point.value)
+        except UsageError as error:
+            if point.value in OURS:
+                raise
+            leave_out(error)
+    folders = plugins.package(kind)
+    if folders is not None:
+        yield folders
+
+
+def _of_leakbench(name: str) -> ModuleType:
+    package = _imported(name)
+    if getattr(package, "LEAKBENCH_API", None) != API:
+        folders = ", ".join(getattr(package, "__path__", []))
+        where = folders or getattr(package, "__file__", name)
+        why = "another folder of that name shadows ours; rename it or run leakbench from elsewhere."
+        if name not in OURS:
+            why = "mend or uninstall it; CONTRIBUTING.md says what a package of methods holds."
+        raise UsageError(
+            f"the package {name!r} at {where} is not a leakbench method package"
+            f" (LEAKBENCH_API = {API} is missing): {why}"
+        )
+    return package
+
+
+def leave_out(why: UsageError) -> None:
+    """Say once that something of somebody's own is left out; the others go on."""
+    text = f"left out: {why}"
+    if text not in _said:
+        _said.add(text)
+        terminal.say(f"leakbench: {text}")
+
+
+_said: set[str] = set()
 
 
 @lru_cache(maxsize=16)
@@ -70,39 +113,94 @@ def _imported(name: str) -> ModuleType:
     except Exception as error:  # it is somebody's code, and may raise anything
         heed()
         raise UsageError(
-            f"the module {name!r} cannot be imported ({type(error).__name__}: {error}): mend or"
-            " uninstall it, or run leakbench from elsewhere."
+            f"the module {_place(name)} cannot be imported ({type(error).__name__}: {error}): mend"
+            " or uninstall it, or run leakbench from elsewhere."
         ) from error
 
 
+def _place(module: str) -> str:
+    """A module as people know it: a plugin by its file."""
+    if not module.startswith((plugins.ONE, plugins.SEVERAL)):
+        return repr(module)
+    return next((str(p) for n, p in plugins.files().items() if n == module), repr(module))
+
+
 def names(kind: str) -> dict[str, str]:
-    """{method name: module}, sorted; nothing is imported but the packages.
+    """{method name: module}, sorted; of methods only plugins of a single file are imported.
+
+    What is not ours and cannot be imported is said on stderr and left out.
 
     Raises:
-        UsageError: one name is provided twice, or a package is shadowed.
+        UsageError: one name is provided twice, or a package of ours is shadowed.
     """
     found: dict[str, str] = {}
+    for name, module in _provided(kind):
+        if name in found:
+            one, other = (_place(m) for m in (found[name], module))
+            raise UsageError(
+                f"{_ONE[kind]} {name!r} is provided twice, by {one} and {other}; rename one of"
+                " the files."
+            )
+        found[name] = module
+    return dict(sorted(found.items()))
+
+
+def _provided(kind: str) -> Iterator[tuple[str, str]]:
+    """Names with their modules, one perhaps twice."""
     for package in _packages(kind):
         for module in _files(tuple(package.__path__), _changed(package.__path__)):
-            name = module.replace("_", "-") if kind == "tasks" else module
-            if name in found:
-                raise UsageError(
-                    f"{_ONE[kind]} {name!r} is provided twice, by {found[name]} and"
-                    f" {package.__name__}; rename one of the files."
-                )
-            found[name] = f"{package.__name__}.{module}"
-    return dict(sorted(found.items()))
+            yield _called(kind, module), f"{package.__name__}.{module}"
+    for module in plugins.files():
+        try:
+            (cls,) = _classes(module)
+        except UsageError as error:
+            leave_out(error)
+            continue
+        if _kind(cls) == kind:
+            yield _called(kind, module.removeprefix(plugins.ONE)), module
+
+
+def _called(kind: str, module: str) -> str:
+    return module.replace("_", "-") if kind == "tasks" else module
+
+
+def _kind(cls: type[Any]) -> str | None:
+    """What a class is by what it derives from; None: no method at all."""
+    ours = [c.__name__ for c in cls.__mro__ if c.__module__.startswith("leakbench.")]
+    return next((_ROOTS[name] for name in ours if name in _ROOTS), None)
 
 
 def docs(kind: str) -> dict[str, str]:
     """{method name: its module's docstring}, sorted.
 
     Read off the sources; a method is imported only where its source does not say which class it is.
+    What is not ours and cannot be imported is said on stderr and left out.
 
     Raises:
         UsageError: as for ``names``; and as for ``load`` of what is imported.
     """
-    return {name: _doc(kind, name, module) for name, module in names(kind).items()}
+    return dict(_usable(kind, lambda name, module: _doc(kind, name, module)))
+
+
+def every(kind: str) -> dict[str, type[Any]]:
+    """{method name: its class}, sorted.
+
+    What is not ours and cannot be imported is said on stderr and left out.
+
+    Raises:
+        UsageError: as for ``names``; and as for ``load`` of what is ours.
+    """
+    return dict(_usable(kind, lambda name, _: load(kind, name)))
+
+
+def _usable(kind: str, read: Callable[[str, str], Any]) -> Iterator[tuple[str, Any]]:
+    for name, module in names(kind).items():
+        try:
+            yield name, read(name, module)
+        except UsageError as error:
+            if module.rpartition(".")[0] in OURS:
+                raise
+            leave_out(error)
 
 
 def _doc(kind: str, name: str, module: str) -> str:
@@ -115,7 +213,18 @@ def _doc(kind: str, name: str, module: str) -> str:
     return inspect.getdoc(inspect.getmodule(load(kind, name))) or ""
 
 
-def attribute(kind: str, name: str, attribute: str) -> Any:
+def attributes(kind: str, which: str) -> dict[str, Any]:
+    """{method name: a class attribute of it}, sorted; imported only where no source says it.
+
+    What is not ours and cannot be imported is said on stderr and left out.
+
+    Raises:
+        UsageError: as for ``names``; and as for ``load`` of what is ours.
+    """
+    return dict(_usable(kind, lambda name, _: attribute(kind, name, which)))
+
+
+def attribute(kind: str, name: str, which: str) -> Any:
     """A class attribute of a method, without importing it where its source says it.
 
     Raises:
@@ -124,9 +233,15 @@ def attribute(kind: str, name: str, attribute: str) -> Any:
     try:
         source = stated.read(names(kind)[name])
         (cls,) = source.classes
-        return stated.attribute(source.name, cls.name, attribute)
+        return stated.attribute(source.name, cls.name, which)
     except (KeyError, ValueError, stated.Unsaid):
-        return getattr(load(kind, name), attribute)
+        return getattr(load(kind, name), which)
+
+
+def plugged(kind: str) -> list[str]:
+    """The names of plugins: what is neither ours nor installed."""
+    marks = (plugins.ONE, plugins.SEVERAL)
+    return [name for name, module in names(kind).items() if module.startswith(marks)]
 
 
 def load(kind: str, name: str) -> type[Any]:
@@ -136,12 +251,22 @@ def load(kind: str, name: str) -> type[Any]:
         UnknownName: there is no such method.
         UsageError: the module does not define exactly one public class.
     """
-    from leakbench.base.spec import Spec
-
     known = names(kind)
     if name not in known:
         raise UnknownName(_ONE[kind], name, known)
-    module = _imported(known[name])
+    (cls,) = _classes(known[name], _ONE[kind])
+    return cls
+
+
+def _classes(module_name: str, one: str = "method") -> list[type[Any]]:
+    """The one public class that a module defines.
+
+    Raises:
+        UsageError: it cannot be imported, or there is not exactly one.
+    """
+    from leakbench.base.spec import Spec
+
+    module = _imported(module_name)
     # By type(), not isinstance: that would load a module which waits for its first use.
     public = [
         v for n, v in vars(module).items() if issubclass(type(v), type) and not n.startswith("_")
@@ -149,7 +274,7 @@ def load(kind: str, name: str) -> type[Any]:
     own = [v for v in public if issubclass(v, Spec) and v.__module__ == module.__name__]
     if len(own) != 1:
         raise UsageError(
-            f"{module.__file__} must define exactly one public class, the {_ONE[kind]}; it defines"
+            f"{module.__file__} must define exactly one public class, the {one}; it defines"
             f" {[c.__name__ for c in own]}."
         )
-    return own[0]
+    return own

@@ -69,7 +69,8 @@ def _run(argv: list[str]) -> int:
     # Some versions of typer bring click along, others carry it inside.
     bad_usage: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     command = typer.main.get_command(app)
-    if not argv:  # nothing was asked for: the help, but not as an answer
+    completing = "_LEAKBENCH_COMPLETE" in os.environ  # a shell asks, not a user
+    if not argv and not completing:  # nothing was asked for: the help, but not as an answer
         context = typer.Context(command, info_name="leakbench")
         terminal.say_lines(command.get_help(context))
         return UsageError.exit_code

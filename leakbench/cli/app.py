@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from leakbench.cli import app_gate as _gate
+from leakbench.cli import completion
 from leakbench.cli.arguments import AsJson, Attacks, Device, Jobs, Quiet, Runs, Settings, Verbose
+from leakbench.cli.command_line import CommandLine
 from leakbench.cli.console import Console
 
-app = typer.Typer(
-    add_completion=False,
+app = CommandLine(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -63,17 +64,31 @@ def train(
     defense: Annotated[
         list[str],
         typer.Option(
-            "-d", "--defense", metavar="DEFENSE", help="A federated method, or several: a,b."
+            "-d",
+            "--defense",
+            metavar="DEFENSE",
+            autocompletion=completion.of("defenses"),
+            help="A federated method, or several: a,b.",
         ),
     ] = [],  # noqa: B006
     task: Annotated[
-        str | None, typer.Option("-t", "--task", help="A task; digits unless given.")
+        str | None,
+        typer.Option(
+            "-t",
+            "--task",
+            autocompletion=completion.of("tasks"),
+            help="A task; digits unless given.",
+        ),
     ] = None,
     setting: Settings = [],  # noqa: B006
     wrapper: Annotated[
         list[str],
         typer.Option(
-            "-w", "--wrapper", metavar="WRAPPER", help="A wrapper on the wire, or several: a,b."
+            "-w",
+            "--wrapper",
+            metavar="WRAPPER",
+            autocompletion=completion.of("wrappers"),
+            help="A wrapper on the wire, or several: a,b.",
         ),
     ] = [],  # noqa: B006
     rounds: Annotated[
@@ -390,7 +405,9 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND]", help="One of the lists: defenses, attacks, ...; all unless given."
+            metavar="[KIND]",
+            autocompletion=completion.kinds,
+            help="One of the lists: defenses, attacks, ...; all unless given.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -403,7 +420,14 @@ def list_(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of `leakbench list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completion.of(*completion.KINDS),
+            help="A name of `leakbench list`.",
+        ),
+    ],
     as_json: AsJson = False,
 ) -> int:
     """What one of them is and how to set it.

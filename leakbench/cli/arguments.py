@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from leakbench.cli import completion
+
 Settings = Annotated[
     list[str],
     typer.Option(
@@ -25,5 +27,12 @@ Runs = Annotated[
     typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or globs."),
 ]
 Attacks = Annotated[
-    list[str], typer.Option("-a", "--attack", metavar="ATTACK", help="An attack, or several: a,b.")
+    list[str],
+    typer.Option(
+        "-a",
+        "--attack",
+        metavar="ATTACK",
+        autocompletion=completion.of("attacks"),
+        help="An attack, or several: a,b.",
+    ),
 ]

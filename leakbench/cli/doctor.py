@@ -8,8 +8,8 @@ from leakbench.cli.console import emit, emit_json
 
 
 def run(*, as_json: bool) -> int:
-    """Device, data, LPIPS weights, versions."""
-    found = [_versions(), _device(), _data(), _lpips()]
+    """Versions, device, data, LPIPS weights, plugins."""
+    found = [_versions(), _device(), _data(), _lpips(), _plugins()]
     if as_json:
         emit_json(found)
         return 0
@@ -51,7 +51,7 @@ def _data() -> dict[str, Any]:
     from leakbench.data import sets
 
     where = {name: sets.found(name) for name in sets.NAMES}
-    needs = {n: getattr(registry.load("tasks", n), "source", n) for n in registry.names("tasks")}
+    needs = {n: getattr(task, "source", n) for n, task in registry.every("tasks").items()}
     embedded = ", ".join(n for n, name in needs.items() if name not in where)
     here, odd = "", []
     for name, folder in where.items():
@@ -83,3 +83,11 @@ def _lpips() -> dict[str, Any]:
         text = "not found; perceptual distance is left out of reports"
         return _item("LPIPS weights", text, ok=False, do=str(error))
     return _item("LPIPS weights", str(path))
+
+
+def _plugins() -> dict[str, Any]:
+    from leakbench.base import plugins, registry
+
+    own = [name for kind in registry.KINDS for name in registry.plugged(kind)]
+    there = f"{', '.join(own) or 'none'}; looked in {', '.join(plugins.sources())}"
+    return _item("methods of your own", there)

@@ -52,7 +52,7 @@ def _lines(kind: str) -> dict[str, str]:
 
 def _metrics() -> dict[str, Meaning]:
     """What every metric of every attack means, sorted by name."""
-    every = [registry.attribute("attacks", name, "metrics") for name in registry.names("attacks")]
+    every = registry.attributes("attacks", "metrics").values()
     found = {m.name: m.meaning for metrics in every for m in metrics}
     return dict(sorted(found.items()))
 
@@ -98,7 +98,7 @@ def one(name: str, *, as_json: bool) -> int:
 
 def _about(kind: str, name: str, line: str) -> dict[str, Any]:
     if kind in registry.KINDS:
-        return _facts(kind, registry.load(kind, name))
+        return _facts(kind, name, registry.load(kind, name))
     more = _meaning(_metrics()[name]) if kind == "metrics" else {}
     return {"kind": _ONE[kind], "about": line, **more, "parameters": []}
 
@@ -116,24 +116,24 @@ def _meaning(m: Meaning) -> dict[str, Any]:
     }
 
 
-def _facts(kind: str, cls: type[Any]) -> dict[str, Any]:
+def _facts(kind: str, name: str, cls: type[Any]) -> dict[str, Any]:
     words = (inspect.getdoc(cls) or "").split()
     about: dict[str, Any] = {"kind": _ONE[kind], "about": _plain(" ".join(words))}
     about["paper"] = [cls.paper] if getattr(cls, "paper", "") else []
     if kind == "defenses":
-        about["shares"] = _shares(cls)
+        about["shares"] = _shares(name)
     if kind == "attacks":
         about["threat"] = [_threat(cls.build(v, "attack")) for v in cls.variants]
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
         task = cls.build({}, "task")
         about["tables"] = []
-        for m in registry.names("defenses"):
-            fits = task.one_class_each or registry.load("defenses", m).outputs != "embedding"
+        for m, method in registry.every("defenses").items():
+            fits = task.one_class_each or method.outputs != "embedding"
             values = [f"{k}={v}" for k, v in task.defaults(m).items()] if fits else []
             if values:
                 about["tables"].append(f"{m}: {', '.join(values)}")
-    about["parameters"] = [_parameter(name, field) for name, field in cls.model_fields.items()]
+    about["parameters"] = [_parameter(n, field) for n, field in cls.model_fields.items()]
     return about
 
 
@@ -143,7 +143,7 @@ def _threat(attack: Any) -> str:
     return f"{t.observer} reads {', '.join(t.kinds)} ({t.rounds} rounds){knows}; rung {t.rung}"
 
 
-def _shares(cls: type[Any]) -> list[str]:
+def _shares(name: str) -> list[str]:
     """What the method sends in two rounds on the smallest task, measured by running it.
 
     In the first one there may be nothing yet for the server to send back.
@@ -151,7 +151,6 @@ def _shares(cls: type[Any]) -> list[str]:
     from leakbench.federation.federation import Federation
     from leakbench.record.runspec import make_spec, parts
 
-    name = cls.__module__.rpartition(".")[2]
     made = parts(make_spec(name, rounds=2))
     fed = Federation(made.method, made.task, made.task.load())
     fed.begin()

@@ -1,0 +1,123 @@
+"""Methods of somebody's own that are not installed: files and folders named to leakbench.
+
+They are named by `--plugin`, by the environment variable ``LEAKBENCH_PLUGINS`` (paths joined as in
+PATH), or lie in the folder `plugins` of the user's configuration. A folder holds files, each one
+method, or `defenses`, `attacks`, `wrappers`, `tasks`, `utilities` and `reports` with files in them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from leakbench.base.errors import UsageError
+
+VARIABLE = "LEAKBENCH_PLUGINS"
+ONE, SEVERAL = "leakbench_plugin_", "leakbench_plugins_"  # the modules are called so
+
+
+def folder() -> Path:
+    """Where plugins lie that need not be named."""
+    from platformdirs import user_config_path
+
+    return user_config_path("leakbench") / "plugins"
+
+
+def use(path: str | Path) -> None:
+    """Look for methods in the file or folder ``path``, too, here and in processes started later.
+
+    Raises:
+        UsageError: there is no such file or folder, or it is no Python file.
+    """
+    place = str(_there(Path(path).expanduser().absolute(), "--plugin"))
+    if os.pathsep in place:
+        raise UsageError(f"{place} has {os.pathsep!r} in its name, which separates plugins.")
+    known = [p for p in os.environ.get(VARIABLE, "").split(os.pathsep) if p]
+    if place not in known:
+        os.environ[VARIABLE] = os.pathsep.join([*known, place])
+
+
+def files() -> dict[str, Path]:
+    """{module: the file} of the files that hold one method, of whichever kind.
+
+    Raises:
+        UsageError: a path that was named is not there, or two files have one name.
+    """
+    found: dict[str, Path] = {}
+    for place in _places():
+        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
+            if path.name.startswith("_"):
+                continue
+            module = f"{ONE}{path.stem}"
+            if found.setdefault(module, path) != path:
+                raise UsageError(
+                    f"the plugins {found[module]} and {path} have one name; rename one of them."
+                )
+    return found
+
+
+def package(kind: str) -> ModuleType | None:
+    """The package of all that lies in folders called ``kind``; None where there are none.
+
+    Raises:
+        UsageError: as for ``files``.
+    """
+    name = f"{SEVERAL}{kind}"
+    if not _folders(kind):
+        return None
+    made = importlib.import_module(name)
+    made.__path__ = _folders(kind)  # there may be more of them than when it was imported
+    return made
+
+
+def _places() -> list[Path]:
+    named = [p for p in os.environ.get(VARIABLE, "").split(os.pathsep) if p]
+    places = [_there(Path(p).absolute(), VARIABLE) for p in named]
+    own = folder()
+    return list(dict.fromkeys([*places, *([own] if own.is_dir() else [])]))
+
+
+def _there(path: Path, by: str) -> Path:
+    if path.is_dir() or (path.is_file() and path.suffix == ".py"):
+        return path
+    what = "is no Python file" if path.is_file() else "is not there"
+    raise UsageError(
+        f"{by} names {path}, which {what}. Name a .py file with one method, or a folder of them."
+    )
+
+
+def _folders(kind: str) -> list[str]:
+    return [str(p / kind) for p in _places() if (p / kind).is_dir()]
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of plugins for Python's own imports."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.startswith(ONE):
+            file = files().get(name)
+            return spec_from_file_location(name, file) if file else None
+        if name.startswith(SEVERAL) and "." not in name:
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = _folders(name.removeprefix(SEVERAL))
+            return spec
+        return None
+
+
+def sources() -> Iterator[str]:
+    """Where plugins are looked for, each in words."""
+    yield from (str(p) for p in _places() if p != folder())
+    yield f"{folder()}{'' if folder().is_dir() else ' (not there)'}"
+
+
+if not any(type(f).__name__ == _Finder.__name__ for f in sys.meta_path):
+    sys.meta_path.append(_Finder())

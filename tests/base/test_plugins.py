@@ -1,0 +1,204 @@
+"""Methods of one's own in a file or folder that is named, not installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from helpers.small_runs import TASK
+
+import leakbench.api as leakbench
+from leakbench import cli
+from leakbench.base import plugins, registry
+from leakbench.base.errors import UnknownName, UsageError
+
+SHY = '''
+"""Shy: a client sends its prototype with every sign drawn anew."""
+
+from defenses import Prototypes
+
+
+class {name}(Prototypes):
+    """Every coordinate keeps its sign by chance."""
+
+    def proxy(self, w, me):
+        return w * ((me.rng.uniform("keep", me.facts.dim) < 0.5) * 2 - 1)
+'''
+LAST = '''
+"""Last: the last message of each client is taken for its prototype."""
+
+from leakbench import Attack, Guess, ThreatModel
+from leakbench.metrics import P_LEAK
+
+
+class Last(Attack):
+    """The last one."""
+
+    about = "the last message"
+    metrics = (P_LEAK,)
+
+    @property
+    def threat(self):
+        return ThreatModel(observer="server", kinds=("prototype",), rounds="all", rung="transcript")
+
+    def run(self, view, rng):
+        last = {m.sender: m.payload for m in view.messages("prototype") if m.sender != "server"}
+        return [Guess(c, view.round, {"prototype": w}) for c, w in sorted(last.items())]
+
+    def blind(self, view, rng):
+        return [Guess(g.unit, g.round, {"prototype": -g.tensors["prototype"]})
+                for g in self.run(view, rng)]
+'''
+
+
+@pytest.fixture(autouse=True)
+def nobodys(tmp_path, monkeypatch):
+    """No plugin is named, none lies in the configuration; afterwards none is imported."""
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(registry, "_said", set())
+    yield
+    for name in [m for m in sys.modules if m.startswith((plugins.ONE, plugins.SEVERAL))]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def shy(tmp_path):
+    path = tmp_path / "elsewhere" / "shy.py"
+    path.parent.mkdir()
+    path.write_text(SHY.format(name="Shy"))
+    return path
+
+
+def test_a_file_anywhere_is_trained_attacked_and_reported(shy, tmp_path, capsys):
+    attack = shy.with_name("last.py")
+    attack.write_text(LAST)
+    runs, named = tmp_path / "runs", ["--plugin", str(shy), "--plugin", str(attack)]
+    sets = ["-s", "task.model=mlp", "-s", "task.width=8", "-s", "task.dim=8"]
+    train = ["train", "-d", "shy", *sets, "--rounds", "3", "-o", str(runs), "-q"]
+    assert cli.run([*train, *named]) == 0
+    assert cli.run(["attack", str(runs), "-a", "last", "-q", *named]) == 0
+    assert cli.run(["report", str(runs), "-o", str(tmp_path / "report"), "-q", *named]) == 0
+    assert ",shy," in (tmp_path / "report" / "tradeoff.csv").read_text()
+    capsys.readouterr()
+    assert cli.run(["show", "shy", *named]) == 0
+    assert "client -> server: prototype" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_processes_that_are_started_find_it_too(shy, tmp_path):
+    attack = shy.with_name("last.py")
+    attack.write_text(LAST)
+    leakbench.plugin(shy)
+    leakbench.plugin(attack)
+    runs = str(tmp_path / "runs")
+    train = ["train", "-d", "shy", "--seeds", "0-1", "--rounds", "3", "--jobs", "2", "-o", runs]
+    assert cli.run([*train, "-q"]) == 0
+    assert cli.run(["attack", runs, "-a", "last", "--isolated", "--jobs", "2", "-q"]) == 0
+    assert len(leakbench.tables(runs).to_frame("tradeoff")) > 0
+
+
+def test_the_environment_and_the_users_configuration_name_some_too(shy, tmp_path, monkeypatch):
+    monkeypatch.setenv(plugins.VARIABLE, str(shy))
+    place = plugins.folder() / "defenses"
+    place.mkdir(parents=True)
+    (place / "quiet.py").write_text(SHY.format(name="Quiet"))
+    (place / "_help.py").write_text("raise RuntimeError('no method')\n")
+    assert {"shy", "quiet", "fedavg"} <= set(registry.names("defenses"))
+    assert registry.plugged("defenses") == ["quiet", "shy"]
+    assert registry.plugged("attacks") == []
+    assert registry.load("defenses", "quiet").__name__ == "Quiet"
+    (plugins.folder() / "attacks").mkdir()
+    shutil.move(place / "quiet.py", place / "silent.py")
+    assert "quiet" not in registry.names("defenses")
+
+
+def test_a_folder_is_listed_without_importing_torch(tmp_path):
+    place = tmp_path / "mine" / "defenses"
+    place.mkdir(parents=True)
+    (place / "shy.py").write_text(SHY.format(name="Shy"))
+    code = (
+        "import sys; from leakbench import cli;"
+        f"assert cli.run(['list', 'defenses', '--plugin', {str(tmp_path / 'mine')!r}]) == 0;"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Shy: a client sends its prototype" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
+        ("def broken(:\n", "SyntaxError"),
+        ("X = 1\n", "must define exactly one public class"),
+    ],
+)
+def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, text, why):
+    path = tmp_path / "torn.py"
+    path.write_text(text)
+    for _ in range(2):
+        assert cli.run(["list", "attacks", "--plugin", str(path)]) == 0
+    said = capsys.readouterr()
+    assert "prototype_leakage" in said.out
+    (line,) = said.err.splitlines()  # once, not once a question
+    assert line.startswith("leakbench: left out: ")
+    assert str(path) in line
+    assert why in line
+    with pytest.raises(UnknownName, match="unknown defense 'torn'"):
+        registry.load("defenses", "torn")
+
+
+def test_a_broken_one_in_a_folder_does_not_stop_the_attacks(tmp_path, capsys):
+    place = tmp_path / "mine" / "attacks"
+    place.mkdir(parents=True)
+    (place / "torn.py").write_text("import nothing_of_that_name\n")
+    run = leakbench.train("fedgn", task_params=TASK, rounds=2, out=tmp_path / "runs")
+    named = ["--plugin", str(place.parent), "--budget", "0"]
+    assert cli.run(["attack", str(run.path), *named, "-q"]) in (0, 4)
+    assert cli.run(["list", *named[:2]]) == 0
+    assert "leakbench: left out: " in capsys.readouterr().err
+
+
+def test_a_name_that_is_taken_is_refused_with_both_places(shy):
+    taken = shy.with_name("fedavg.py")
+    taken.write_text(SHY.format(name="FedAvg"))
+    leakbench.plugin(taken)
+    with pytest.raises(UsageError, match=r"'fedavg' is provided twice, by 'defenses\.fedavg' and"):
+        registry.names("defenses")
+
+
+def test_two_files_of_one_name_are_refused(shy, tmp_path):
+    leakbench.plugin(shy)
+    other = tmp_path / "shy.py"
+    other.write_text(SHY.format(name="Shy"))
+    leakbench.plugin(other)
+    with pytest.raises(UsageError, match="have one name"):
+        registry.names("attacks")
+
+
+@pytest.mark.parametrize("name", ["nowhere.py", "notes.txt"])
+def test_what_is_no_plugin_is_one_sentence(tmp_path, capsys, name):
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert cli.run(["list", "--plugin", str(tmp_path / name)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / name) in line
+    assert "Name a .py file" in line
+
+
+def test_its_source_is_told_from_a_changed_one(shy, tmp_path):
+    leakbench.plugin(shy)
+    run = leakbench.train("shy", task_params=TASK, rounds=2, out=tmp_path / "runs")
+    leakbench.attack(run, "prototype_leakage")
+    line = [sys.executable, "-m", "leakbench", "report", str(run.path), "--format", "csv", "-q"]
+    for text, flagged in (("", False), ("# changed\n", True)):
+        shy.write_text(shy.read_text() + text)
+        out = tmp_path / f"report{flagged}"
+        subprocess.run([*line, "-o", str(out)], check=True, env=dict(os.environ), timeout=120)
+        assert ("stale_run" in (out / "results.csv").read_text()) is flagged
