@@ -35,7 +35,9 @@ def gate_rows(settings: Iterable[Setting]) -> list[GateRow]:
     for setting in settings:
         if setting.final:
             out.append(_utility(setting, setting.final))
-            out += [_leakage(setting, n) for n in setting.numbers if n.meaning.judges]
+            truths = {run.path: _Truth(run) for run in setting.runs}
+            for number in (n for n in setting.numbers if n.meaning.judges):
+                out.append(_leakage(setting, number, truths))
     return out
 
 
@@ -50,7 +52,22 @@ def _state(run: Run) -> str:
     return f"{what}; train it again, or leave it out of what is checked"
 
 
-def _leakage(setting: Setting, number: Number) -> GateRow:
+class _Truth:
+    """All that is true of a run, found once for its many rows.
+
+    ``hash`` stands for all its truth files; ``files`` are these.
+
+    Raises:
+        BrokenFile: one lies outside the run's folder.
+    """
+
+    def __init__(self, run: Run) -> None:
+        own = {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
+        self.hash = hashlib.sha256(canonical(own).encode()).hexdigest()
+        self.files = tuple(inside(run.path, name) for name in sorted(own))
+
+
+def _leakage(setting: Setting, number: Number, truths: Mapping[Path, _Truth]) -> GateRow:
     seeds = number.parts
     scores, failed = dict[int, dict[str, float]](), dict[int, int]()
     clusters = dict[str, str]()
@@ -85,8 +102,8 @@ def _leakage(setting: Setting, number: Number) -> GateRow:
         flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         code=_code(seeds),
-        truths={m.run.seed: [_truth(m.run)] for m in seeds},
-        files=_files(seeds),
+        truths={m.run.seed: [truths[m.run.path].hash] for m in seeds},
+        files=_files(seeds, truths),
     )
 
 
@@ -144,20 +161,13 @@ def _code(seeds: Sequence[Measured]) -> dict[str, str]:
     return out
 
 
-def _truth(run: Run) -> str:
-    """One hash for all that is true of a run: of its truth files' own hashes."""
-    return hashlib.sha256(canonical(_truths(run)).encode()).hexdigest()
-
-
-def _truths(run: Run) -> dict[str, str]:
-    return {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
-
-
-def _files(seeds: Sequence[Measured]) -> dict[str, tuple[Path, ...]]:
+def _files(
+    seeds: Sequence[Measured], truths: Mapping[Path, _Truth]
+) -> dict[str, tuple[Path, ...]]:
     """Where guesses and truths lie, by the hashes that stand for them."""
     out = {}
     for m in seeds:
-        out[_truth(m.run)] = tuple(inside(m.run.path, name) for name in sorted(_truths(m.run)))
+        out[truths[m.run.path].hash] = truths[m.run.path].files
         for folder, sha in m.guesses.items():
             out[sha] = (inside(m.run.path, f"attacks/{folder}/{GUESS}"),)
     return out
