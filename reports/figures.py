@@ -126,13 +126,13 @@ def _tradeoff(question: Question, marks: dict[str, str]) -> Any:
 
     Dead runs are crosses and never on the front.
     """
-    from matplotlib.figure import Figure
+    from leakbench.base import NotebookFigure
 
     found = [(j, j.verdict.worst, j.setting.final) for j in question.judged]
     shown = [(j, row, utility) for j, row, utility in found if row and utility]
     if not shown:
         return None
-    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    figure = NotebookFigure(figsize=(5.2, 3.4), layout="constrained")
     axes: Any = figure.add_subplot()
     for one in shown:
         _point(axes, one, marks)

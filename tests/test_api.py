@@ -176,6 +176,7 @@ def test_plot_draws_the_reports_own_figure(made):
     (axes,) = figure.axes
     assert axes.get_xlabel() == "leakage: P_leak, share of clients named"
     assert axes.get_title() == "digits, prototypes, worst case"
+    assert figure._repr_png_().startswith(b"\x89PNG")  # so that a notebook shows it
     assert leakbench.plot(leakbench.tables(made), "prototypes").axes[0].get_title()
     with pytest.raises(UsageError, match="no question 'prototype' has a number: digits-proto"):
         leakbench.plot(made, "prototype")

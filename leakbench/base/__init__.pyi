@@ -11,6 +11,7 @@ from .files import write_json as write_json
 from .lazy import torch as torch
 from .meaning import Meaning as Meaning
 from .meaning import Topic as Topic
+from .notebook_figure import NotebookFigure as NotebookFigure
 from .printable_text import one_line as one_line
 from .printable_text import printable as printable
 from .printable_text import printable_json as printable_json

@@ -161,9 +161,7 @@ def _code(seeds: Sequence[Measured]) -> dict[str, str]:
     return out
 
 
-def _files(
-    seeds: Sequence[Measured], truths: Mapping[Path, _Truth]
-) -> dict[str, tuple[Path, ...]]:
+def _files(seeds: Sequence[Measured], truths: Mapping[Path, _Truth]) -> dict[str, tuple[Path, ...]]:
     """Where guesses and truths lie, by the hashes that stand for them."""
     out = {}
     for m in seeds:

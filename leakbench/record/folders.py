@@ -7,7 +7,7 @@ import glob
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Folder:
     """A folder whose JSON file says what is in it."""
 
     path: Path
-    meta: dict[str, Any]  # that JSON
+    meta: dict[str, Any] = field(repr=False)  # that JSON
 
     @property
     def status(self) -> str:
