@@ -31,9 +31,11 @@ def list_moves(question: Question, groups: Sequence[Group]) -> Json:
         rows: dict[str, list[Any]] = {}
         orders = []
         for group in groups:
-            members = {f.key: [judged[n.index] for n in f.lines] for f in group.folded}
-            alone = [n for f in group.folded for n in f.lines] + list(group.lines)
-            members |= {n.key: [judged[n.index]] for n in alone}
+            members: dict[str, list[Judged]] = {}
+            for f in group.folded:
+                members[f.key] = [judged[n.index] for n in f.lines]
+                members |= {n.key: [judged[n.index]] for n in f.lines}
+            members |= {n.key: [judged[n.index]] for n in group.lines}
             rows |= {key: _line(mine, a.key, scale) for key, mine in members.items()}
             orders.append([f.key for f in _ordered(group.folded, members, a.key)])
             orders[-1] += [n.key for n in _ordered(group.lines, members, a.key)]

@@ -76,7 +76,8 @@ def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
     words = ("verdict", "notes")
     more = {key: "" if key in KEPT else "more" for key in columns}
     common = _flags_of_all(question)
-    rows = [_cells(j, question, [a.key for a in attackers], common) for j in question.judged]
+    keys = [a.key for a in attackers]
+    rows = [_cells(j, question, keys, common) for j in question.judged]
     same = {key: cell for key, cell in zip(columns, rows[0], strict=True) if key in ONCE}
     for row in rows:
         for key, cell in zip(columns, row, strict=True):

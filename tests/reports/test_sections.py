@@ -268,8 +268,8 @@ def test_worst_off_clients_in_words_and_drawing():
 def test_lines_go_through_the_curve_s_own_numbers():
     ends = {"low": (0.8, 0.4, 0.0), "high": (1.0, 0.6, 0.2), "floor": (0.05,) * 3}
     found = curve("p_leak", (0.9, 0.5, 0.1), rounds=(1, 10, 100), by="near", rung="paper", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 100, UNIT))
-    [d] = re.findall(r'<path d="M([^"]*)" class="line leak"', drawn)
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 100, UNIT))
+    [d] = re.findall(r'<path d="M([^"]*)" class="line f0 s0"', drawn)
     points = [tuple(map(float, p.split())) for p in d.split("L")]
     ticks = {
         float(v): float(y) - 4
@@ -281,8 +281,8 @@ def test_lines_go_through_the_curve_s_own_numbers():
     )
     # Log: 1, 10, 100.
     assert [x for x, _ in points] == pytest.approx([LEFT, (LEFT + RIGHT) / 2, RIGHT], abs=0.1)
-    assert "FedGN: 0.90 in round 1, 0.10 in round 100" in drawn
-    [band] = re.findall(r'<path d="M([^"]*)" class="area leak"', drawn)
+    assert "FedGN (leaks): 0.90 in round 1, 0.10 in round 100" in drawn
+    [band] = re.findall(r'<path d="M([^"]*)" class="area f0 s0"', drawn)
     heights = [(ticks[0.0] - float(p.split()[1])) / height for p in band.split("L")]
     assert heights == pytest.approx([1.0, 0.6, 0.2, 0.0, 0.4, 0.8], abs=0.002)
 
@@ -290,33 +290,62 @@ def test_lines_go_through_the_curve_s_own_numbers():
 def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
     ends = {"low": (0.4,), "high": (0.6,), "floor": (0.05,)}
     found = curve("p_leak", (0.5,), rounds=(300,), by="mean", rung="method", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 300, UNIT))
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 300, UNIT))
     assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
-    assert 'class="line leak"' not in drawn
+    assert 'class="line f0 s0"' not in drawn
 
 
 def test_a_setting_without_a_curve_is_named(page):
     assert "No curve: FedUV (not attacked)." in page.text
-    assert "unmix; a dot: scored once, with all rounds" in page.text
     assert (
-        "No curve: nothing here was measured in more than one round."
-        in Page(render(without("curves"))).text
+        "nothing here was measured in more than one round" in Page(render(without("curves"))).text
     )
 
 
-def test_labels_at_the_ends_meet_their_own_tone():
-    tones = ("leak", "held", "part", "none")
+def test_what_was_scored_once_is_a_sentence_and_no_empty_chart(page, text):
+    assert "Prototypes, best real attack, scored once, so there is no line:" in page.text
+    assert "Prototypes, best real attack" not in re.findall(r"<figcaption><b>([^<]*)", text)
+    # Nobody's chart is without a line.
+    drawn = re.findall(r'<svg class="lines".*?</svg>', text, re.DOTALL)
+    assert len(drawn) == 3
+    assert all('class="line f' in d for d in drawn)
+
+
+def test_lines_have_their_method_s_colour_and_labels_their_verdict(text):
+    [own] = re.findall(
+        r"<b>Prototypes, the paper&#39;s own attack</b>.*?(<svg.*?</svg>)", text, re.DOTALL
+    )
+    ends = dict(re.findall(r'class="end (f\d s\d)">([^<]*)<', own))
+    looks = {name.split(":")[0]: look for look, name in ends.items()}
+    assert ends[looks["FedAwS"]] == "FedAwS: leaks"
+    assert any(name.endswith(": held") for name in ends.values())
+    gn = {look for name, look in looks.items() if name.startswith("FedGN")}
+    assert len({look.split()[0] for look in gn}) == 1  # a colour a method
+    assert len(gn) > 1  # and a dash a setting
+    assert looks["FedAwS"].split()[0] not in {look.split()[0] for look in gn}
+
+
+def test_a_label_is_cut_before_its_verdict():
+    found = curve("p_leak", (0.5, 0.9), rounds=(1, 2), by="near")
+    drawn = str(
+        lines("x", [CurveLine(found, "a very long name of a setting " * 3, "leaks")], 2, UNIT)
+    )
+    assert re.search(r"a very long[^<]*…: leaks<", drawn)
+
+
+def test_labels_at_the_ends_meet_their_own_look():
     made = []
-    for v, t in zip((0.2, 0.9, 0.2, 0.5), tones, strict=True):
+    for i, v in enumerate((0.2, 0.9, 0.2, 0.5)):
         found = curve("p_leak", (0.5, v), rounds=(1, 2), by="near")
-        made.append(CurveLine(found, f"name {t}", t))
+        made.append(CurveLine(found, f"name f{i}", family=i))
     found = re.findall(
-        r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<', str(lines("x", made, 2, UNIT))
+        r'<text x="[^"]*" y="([^"]*)" class="end (\w+) s0">name (\w+)<',
+        str(lines("x", made, 2, UNIT)),
     )
-    assert sorted(t for _, t, _ in found) == sorted(tones)
-    assert all(tone == name for _, tone, name in found)
+    assert sorted(look for _, look, _ in found) == ["f0", "f1", "f2", "f3"]
+    assert all(look == name for _, look, name in found)
     order = [name for _, _, name in sorted(found, key=lambda f: float(f[0]))]
-    assert order[:2] == ["held", "none"]  # from the top: 0.9, 0.5, then the two at 0.2
+    assert order[:2] == ["f1", "f3"]  # from the top: 0.9, 0.5, then the two at 0.2
 
 
 # maps
