@@ -27,6 +27,8 @@ from leakbench.judging.attackers import row_of
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
 from leakbench.reporting.png import Images, png
+from leakbench.reproduce.catalogue import RECIPES
+from leakbench.results.number import Missing
 from reports._chart.lines import LEFT, RIGHT, Axis, CurveLine, lines
 from reports._chart.points import shapes
 from reports._chart.track import Dot, scale, track
@@ -34,6 +36,7 @@ from reports._page.clients import bars, strip, worst_off
 from reports._page.ladder import SHOWN, ladder
 from reports._page.maps import gives_away
 from reports._page.pictures import Store, gallery
+from reports._page.recipes import TABLES
 from reports._page.sure import how_sure
 from reports.html import render
 
@@ -614,3 +617,93 @@ def test_a_report_without_runs_or_extras_still_has_every_cell():
 
 def test_settings_are_the_ones_the_report_is_about():
     assert len(SETTINGS) == len(report_data().settings)
+
+
+# what is said once, and what is said in words
+
+
+def test_what_is_the_same_in_every_row_is_said_once():
+    bases = [setting("fedgn", {"sigma": s}) for s in (0.1, 0.3)]
+    rows = [
+        row(b, 0.8 - i / 10, a, "method", "p_leak", 0.9 - i / 10, flags="one_seed")
+        for i, b in enumerate(bases)
+        for a in ("unmix", "cascade", "any_attack")
+    ]
+    text = render(built(rows))
+    [sheet] = re.findall(r'<div class="sheet".*?</table>', text, re.DOTALL)
+    for head in ("blind guess", "nothing defended", "notes", "its paper&#39;s number"):
+        assert f">{head}</th>" not in sheet
+    assert ">worst case</th>" in sheet  # an attacker's numbers stand in their rows
+    assert text.count("In every row: its paper&#39;s number not in its paper; blind guess") == 1
+    differ = render(built([*rows[:3], *[again(r, flags="few_units") for r in rows[3:]]]))
+    assert ">notes</th>" in differ
+
+
+def test_worst_off_clients_only_where_clients_differ():
+    base = setting("fedgn", {"sigma": 0.1})
+    rows = [row(base, 0.8, a, "method", "p_leak", 0.9) for a in ("unmix", "any_attack")]
+    for shares, shown in (((1.0,) * 20, False), ((1.0,) * 19 + (0.5,), True)):
+        hit = Clients(metric="p_leak", probe=False, shares=shares)
+        text = render(built(rows, more={base.key: {"clients": (hit,)}}))
+        assert ("Worst-off clients" in text) is shown
+        assert ('<svg class="strip"' in text or 'class="strip" role="img"' in text) is shown
+        assert "of 20 clients named in every seed" in text
+
+
+def test_what_is_missing_is_told_in_words_what_would_fit_first():
+    base = setting("fedgn", {"sigma": 0.1}, ("clip_noise",))
+    other = setting("fedcs", {"cos_theta": 0.2})
+    rows = [row(other, 0.8, a, "method", "p_leak", 0.9) for a in ("unmix", "any_attack")]
+    under = ' [under the wrappers [{"name":"clip_noise","params":{"kinds":["update"]}}]]'
+    gone = [
+        Missing(
+            configuration=other,
+            attack="gradient_inversion",
+            metric="",
+            reason="it would fit but was not run: leakbench attack",
+        ),
+        Missing(
+            configuration=base, attack="unmix", metric="", reason=f"not kept (stage early){under}"
+        ),
+        Missing(
+            configuration=other,
+            attack="label_inference",
+            metric="",
+            reason="clients send the server no labels",
+            fits=False,
+        ),
+    ]
+    text = render(built(rows, missing=gone))
+    [section] = re.findall(r'<section id="missing">(.*?)</section>', text, re.DOTALL)
+    first, rest = section.split("<details", 1)
+    assert "Gradient inversion of FedCS: not run." in first
+    assert "with clip noise: not kept early." in first
+    assert "Label inference" not in first
+    assert "Label inference of FedCS: clients send the server no labels." in rest
+    assert not re.search(r"\w_\w|[{}@`]", re.sub(r"<[^>]*>", "", section))
+
+
+def test_the_command_of_a_paper_s_table_is_named_where_it_has_a_recipe(text):
+    assert "<code>leakbench reproduce fedhide-table4 --scale smoke</code>" in text
+    [sure] = re.findall(r'<section id="sure">(.*?)</section>', text, re.DOTALL)
+    assert "leakbench reproduce fedhide-table4 --scale smoke" in sure
+
+
+def test_the_recipes_that_the_page_names_run_those_methods():
+    for name, methods in TABLES.items():
+        of = RECIPES[name].of("smoke")
+        assert {c.defense for c in of if not c.ours} == set(methods), name
+        assert "smoke" in RECIPES[name].scales
+
+
+def test_what_was_worse_before_the_end_is_said_while_the_rounds_are_closed():
+    base = setting("fedgn", {"sigma": 0.1})
+    attacks = ("unmix", "cascade", "any_attack")
+    late = [row(base, 0.9, a, "method", "p_leak", 0.01, low=0.0, high=0.05) for a in attacks]
+    early = [row(base, 0.9, a, "method", "p_leak", 0.9, stage="early") for a in attacks]
+    text = render(built([again(n, stage="final") for n in late] + early))
+    [summary] = re.findall(r'<section id="rounds"><details[^>]*><summary>(.*?)</summary>', text)
+    assert "Worse before the end than at it: FedGN" in summary
+    assert "early in training: leaks" in summary
+    same = [again(n, stage=stage) for n in late for stage in ("final", "early")]
+    assert "Worse before the end" not in render(built(same))
