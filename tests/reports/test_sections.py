@@ -653,7 +653,8 @@ def test_worst_off_clients_only_where_clients_differ():
 def test_what_is_missing_is_told_in_words_what_would_fit_first():
     base = setting("fedgn", {"sigma": 0.1}, ("clip_noise",))
     other = setting("fedcs", {"cos_theta": 0.2})
-    rows = [row(other, 0.8, a, "method", "p_leak", 0.9) for a in ("unmix", "any_attack")]
+    attacks = ("unmix", "any_attack")
+    rows = [row(b, 0.8, a, "method", "p_leak", 0.9) for b in (base, other) for a in attacks]
     under = ' [under the wrappers [{"name":"clip_noise","params":{"kinds":["update"]}}]]'
     gone = [
         Missing(
