@@ -55,7 +55,14 @@ def _gaps(data: ReportData, missing: Iterable[Missing]) -> list[Gap]:
     for (task, why, what), methods in found.items():
         of = several(list(methods), FEW)
         out.append(Gap(f"{what[0].upper()}{what[1:]} of {of}", why, task))
-    return out
+    return sorted(out, key=lambda gap: _urgency(gap.why))
+
+
+def _urgency(why: str) -> int:
+    """What broke comes before what nobody ran, and that before what cannot be told."""
+    if why.startswith(("failed", "not finished", "guessed")):
+        return 0
+    return 1 if why == "not run" else 2
 
 
 def _what(data: ReportData, m: Missing) -> str:

@@ -674,9 +674,11 @@ def test_what_is_missing_is_told_in_words_what_would_fit_first():
             fits=False,
         ),
     ]
+    gone.reverse()
     text = render(built(rows, missing=gone))
     [section] = re.findall(r'<section id="missing">(.*?)</section>', text, re.DOTALL)
     first, rest = section.split("<details", 1)
+    assert first.index("Gradient inversion") < first.index("not kept")
     assert "Gradient inversion of FedCS: not run." in first
     assert "with clip noise: not kept early." in first
     assert "Label inference" not in first
