@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leakbench.base import Meaning
 from leakbench.judging import ORACLES, Judged, real
-from leakbench.reporting import Picture, ReportData
+from leakbench.reporting import Picture
 from leakbench.results import ANY, CASCADE, Claim, Number, Setting, Utility, when
 from leakbench.statistics import Estimate
 
@@ -172,19 +172,6 @@ def under(picture: Picture | None) -> str:
     if picture.sound is not None:
         return "not measured" if picture.off is None else f"{picture.off:.0f} dB off"
     return "PSNR not measured" if picture.psnr is None else f"{picture.psnr:.0f} dB"
-
-
-def why_missing(data: ReportData) -> list[tuple[str, list[str]]]:
-    """What is missing, one reason once: (reason, what it concerns)."""
-    titles = {s.family: s.title for s in data.settings}
-    found: dict[str, dict[str, None]] = {}
-    for m in data.missing:
-        family = m.configuration.defense
-        told = [part.replace("_", " ") for part in (m.attack, m.metric) if part]
-        what = " ".join(told) or "every number"
-        whom = f"{m.configuration.task}: {titles.get(family, family)}, {what}"
-        found.setdefault(m.reason, {})[whom] = None
-    return [(reason, list(whom)) for reason, whom in found.items()]
 
 
 def several(names: Sequence[str], most: int) -> str:

@@ -18,20 +18,35 @@ from reports._page import moved
 from reports._page.cards import cards
 from reports._page.ladder import ladder
 from reports._page.maps import maps
+from reports._page.missing import not_here
 from reports._page.numbers import number_rows
 from reports._page.pictures import Gallery, gallery
 from reports._page.question import QuestionView, tasks_of, view
+from reports._page.recipes import recipes
 from reports._page.records import records
 from reports._page.rounds import rounds
+from reports._page.stages import worse_before
 from reports._page.strip import strip
 from reports._page.summary import table
 from reports._page.sure import how_sure
-from reports._words import PROBE, RUNGS, about, several, why_missing
+from reports._words import PROBE, RUNGS, about, several
 
 TEMPLATES = Path(__file__).parent / "_page" / "templates"
 # In the order in which the browser reads them: later rules win.
 STYLES = ("base", "first", "sections", "against", "screens")
-SCRIPTS = ("page", "scale", "draw", "choose", "zoom", "hover", "keys", "drawer", "sort")
+SCRIPTS = (
+    "page",
+    "scale",
+    "draw",
+    "choose",
+    "zoom",
+    "hover",
+    "keys",
+    "drawer",
+    "sort",
+    "list",
+    "fold",
+)
 MOST_VALUES = 6  # of what is told of the runs
 
 
@@ -68,6 +83,8 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
     marks = shapes([s.family for s in data.settings])
     views = [view(f"q{i}", question, data, marks) for i, question in enumerate(data.questions)]
     final = [v for v in views if not v.early]
+    drawn = chart_data({v.ident: v.scenes for v in views if v.scenes})
+    moves = {"lists": {v.ident: v.moves for v in views if v.moves}}
     ladders = [ladder(v.ident, v.question, marks) for v in sorted(final, key=_judged)]
     style, script = _joined("style", STYLES, "css"), _joined("script", SCRIPTS, "js")
     env = jinja2.Environment(
@@ -85,8 +102,11 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
         script=script,
         policy=policy(style, script),
         views=views,
+        final=final,
+        early=[v for v in views if v.early],
+        worse=worse_before(data.questions),
         rungs=RUNGS,
-        charts=block(chart_data({v.ident: v.scenes for v in views if v.scenes})),
+        charts=block(drawn | moves),
         switch=tasks_of(views),
         attackers=[a for a in ATTACKERS if a in switched],
         worst=next(a for a in ATTACKERS if a.key == WORST),
@@ -101,8 +121,9 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
         rounds=rounds(data),
         maps=maps(data),
         gallery=shown or gallery(data),
-        missing=why_missing(data),
+        missing=not_here(data),
         sure=how_sure(data),
+        again=recipes(data),
         fills=half_fill() + plot_fills(),
         check=strip(data.check),
         moved=moved.section(data.against) if data.against else None,

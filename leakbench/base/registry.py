@@ -110,7 +110,7 @@ def _changed(folders: Iterable[str]) -> tuple[int, ...]:
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:  # it is somebody's code, and may raise anything
+    except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
         heed()
         raise UsageError(
             f"the module {_place(name)} cannot be imported ({type(error).__name__}: {error}): mend"
@@ -148,8 +148,9 @@ def names(kind: str) -> dict[str, str]:
 def _provided(kind: str) -> Iterator[tuple[str, str]]:
     """Names with their modules, one perhaps twice."""
     for package in _packages(kind):
-        for module in _files(tuple(package.__path__), _changed(package.__path__)):
-            yield _called(kind, module), f"{package.__name__}.{module}"
+        for folder in package.__path__:  # one by one: of two files of a name both are told
+            for module in _files((folder,), _changed((folder,))):
+                yield _called(kind, module), f"{package.__name__}.{module}"
     for module in plugins.files():
         try:
             (cls,) = _classes(module)

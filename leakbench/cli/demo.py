@@ -37,7 +37,7 @@ DIGITS: tuple[dict[str, Any], ...] = (
     {"defense": "fedaws", "wrappers": [("clip_noise", NOISY)]},
 )
 # Of single tiny images through a smooth net: there L-BFGS is exact, and takes a third of the time.
-INVERSION = {"targets": 4, "at": ["final"], "engine": "lbfgs", "restarts": 2, "steps": 120}
+INVERSION = {"targets": 8, "at": ["final"], "engine": "lbfgs", "restarts": 2, "steps": 120}
 
 
 def specs() -> list[RunSpec]:
@@ -50,7 +50,7 @@ def specs() -> list[RunSpec]:
     ]
     inversion = [("gradient_inversion", {**INVERSION, "attacker": a}) for a in ("naive", "joint")]
     # What is not attacked need not fill the disk.
-    few, none = (Policy(probes=1), Policy(probes=0, audited=1))
+    few, none = (Policy(probes=1, audited=8), Policy(probes=0, audited=1))
     unmixing: tuple[str, dict[str, Any]] = ("prototype_unmixing", {})
     pairs = []
     for s in PAIRS:

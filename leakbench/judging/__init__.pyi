@@ -9,6 +9,9 @@ from .attackers import present as present
 from .attackers import real as real
 from .attackers import row_of as row_of
 from .attackers import speaks as speaks
+from .counting import counts as counts
+from .counting import tally as tally
+from .counting import unjudged as unjudged
 from .evidence import Evidence as Evidence
 from .fronts import Axes as Axes
 from .fronts import Corner as Corner
@@ -19,9 +22,7 @@ from .fronts import lost as lost
 from .fronts import steps as steps
 from .fronts import trades as trades
 from .judging import find_questions as find_questions
-from .opening import counts as counts
 from .opening import headline as headline
-from .opening import unjudged as unjudged
 from .praise import leaks_least as leaks_least
 from .praise import may_be as may_be
 from .praise import most_often as most_often

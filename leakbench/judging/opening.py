@@ -10,25 +10,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from leakbench.base.meaning import Meaning
+from leakbench.judging.counting import unjudged
 from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS
-from leakbench.judging.verdict import Word
 from leakbench.judging.wording import amount, by, kinds_of, plural
 from leakbench.results.number import Utility
-
-# What a word counts as, where settings that cannot be judged are counted.
-UNJUDGED: dict[Word, str] = {
-    "dead run": "dead",
-    "attack too weak": "attack too weak",
-    "nothing to attack": "nothing to attack",
-    "not attacked": "not attacked",
-    "not finished": "not finished",
-    "failed": "failed",
-    "cannot tell": "cannot tell",
-}
-
 
 MOST = Span(text=" most of what there is to leak.")
 
@@ -36,12 +23,6 @@ MOST = Span(text=" most of what there is to leak.")
 def span(text: str, tone: str = "") -> Span:
     """A piece of a sentence."""
     return Span(text=text, tone=tone)
-
-
-def unjudged(judged: Sequence[Judged]) -> str:
-    """Why settings were not judged, as in "1 dead, 2 cannot tell"."""
-    counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
-    return ", ".join(f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w])
 
 
 def headline(question: Question | None) -> tuple[Span, ...]:
@@ -214,27 +195,6 @@ def _keeps(utility: Utility, free: Utility) -> bool:
 def _most_useful(judged: Sequence[Judged]) -> Utility | None:
     found = [j.setting.final for j in judged if j.setting.final]
     return max(found, key=lambda u: u.gain, default=None)
-
-
-def _small(meaning: Meaning) -> str:
-    """The margin, as people read it."""
-    if meaning.scale == "log":
-        return f"a factor of {math.exp(meaning.matters):g}"
-    return f"{meaning.matters:g}{meaning.suffix}"
-
-
-def counts(question: Question) -> list[tuple[str, int, str, str]]:
-    """(tone, count, word, meaning) of the verdict bar; here references count, as in the list."""
-    tones = Counter(j.verdict.tone for j in question.judged)
-    leaks = "leaks" if tones["leak"] == 1 else "leak"
-    in_part = "leaks in part" if tones["part"] == 1 else "leak in part"
-    why = unjudged(question.judged) or "none of the settings"
-    return [
-        ("leak", tones["leak"], leaks, "at least half of all there is to get"),
-        ("part", tones["part"], in_part, "more than a blind guess"),
-        ("held", tones["held"], "held", f"within {_small(question.meaning)} of a blind guess"),
-        ("none", tones["none"], "cannot be judged", why),
-    ]
 
 
 def others(question: Question, every: Sequence[Question], judged: Judged) -> list[str]:

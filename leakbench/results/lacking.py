@@ -35,7 +35,9 @@ class Lacking:
         self.missing: list[Missing] = []
         self._meanings: dict[tuple[str, str], Meaning] = {}
 
-    def add(self, setting: Setting, attack: str, metric: str, reason: str) -> None:
+    def add(
+        self, setting: Setting, attack: str, metric: str, reason: str, *, fits: bool = True
+    ) -> None:
         """A line; the table has no column for wrappers, so the reason names them."""
         wrappers = setting.configuration.wrappers
         under = "" if not wrappers else f" [under the wrappers {canonical(wrappers)}]"
@@ -44,6 +46,7 @@ class Lacking:
             attack=attack,
             metric=metric,
             reason=reason + under,
+            fits=fits,
             meaning=self._meanings.get((attack, metric)),
         )
         if line not in self.missing:
@@ -54,16 +57,17 @@ class Lacking:
 
         The same reason in several seeds is one line, which names them unless they are all.
         """
-        seeds: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+        seeds: dict[tuple[str, str, str, bool], set[int]] = defaultdict(set)
         for run in setting.others:
-            seeds["", "", _why(run)].add(run.seed)
+            seeds["", "", _why(run), True].add(run.seed)
         for run in setting.runs:
-            for lack in self._of_run(run):
-                seeds[lack].add(run.seed)
+            unfit = self._unfit(run) if self._unfit else {}
+            for lack in self._of_run(run, unfit):
+                seeds[*lack, lack[0] not in unfit or lack[2] != unfit[lack[0]]].add(run.seed)
         every = {r.seed for r in (*setting.runs, *setting.others)}
-        for (attack, metric, reason), own in seeds.items():
+        for (attack, metric, reason, fits), own in seeds.items():
             some = "" if own == every else f" (seed {', '.join(map(str, sorted(own)))})"
-            self.add(setting, attack, metric, reason + some)
+            self.add(setting, attack, metric, reason + some, fits=fits)
 
     def not_at_the_end(self, setting: Setting, measured: Iterable[Measured]) -> None:
         """Attacks that gave numbers of earlier stages and none of the end.
@@ -86,7 +90,7 @@ class Lacking:
                 )
                 self.add(setting, attack, "", reason)
 
-    def _of_run(self, run: Run) -> Iterable[tuple[str, str, str]]:
+    def _of_run(self, run: Run, unfit: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
         left_out = run.meta.get("missing", [])
         yield from ((m["attack"], m["metric"], m["reason"]) for m in left_out)
         folders = run.attacks
@@ -104,7 +108,7 @@ class Lacking:
                     yield name, "", NOT_RUN
         elif not folders:
             yield "", "", NONE_RUN
-        for name, why in (self._unfit(run) if self._unfit else {}).items():
+        for name, why in unfit.items():
             if name not in tried:
                 yield name, "", why
 

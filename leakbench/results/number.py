@@ -408,6 +408,8 @@ class Missing(Part):
     attack: str
     metric: str
     reason: str
+    # Would the attack fit what is sent? If not, nobody would look for its number here.
+    fits: bool = Field(True, exclude=True)
     # The metric's, where an attack measured it elsewhere.
     meaning: Meaning | None = Field(None, exclude=True)
 

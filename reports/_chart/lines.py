@@ -17,8 +17,10 @@ from reports._chart.scale import AxisScale, domain
 from reports._chart.svg import path, tag, width
 
 WIDE, HIGH = 392, 236
-LEFT, RIGHT, TOP, BOTTOM = 34.0, 236.0, 12.0, 190.0
+LEFT, RIGHT, TOP, BOTTOM = 34.0, 206.0, 12.0, 190.0
 ROOM = WIDE - RIGHT - 14  # for a name at its line's end
+# The style has as many.
+COLOURS, DASHES = 6, 4
 # From here on a linear axis would hide the beginning.
 LOG_FROM = 100
 
@@ -29,7 +31,14 @@ class CurveLine:
 
     curve: Curve
     name: str  # stands at its end
-    tone: str  # leak, part, held, none
+    verdict: str = ""  # stands behind the name: a colour alone would not say it
+    family: int = 0  # whose colour it has
+    dash: int = 0  # which of that family's settings it is
+
+    @property
+    def look(self) -> str:
+        """The classes of its drawing."""
+        return f"f{self.family % COLOURS} s{self.dash % DASHES}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ def lines(title: str, shown: Sequence[CurveLine], last: int, axis: Axis) -> Mark
         parts.append(tag("text", axis.level[1], x=LEFT + 4, y=height - 4, class_="ref"))
     parts += [_line(line, xs, ys) for line in shown]
     parts += _names(shown, ys)
-    told = "; ".join(f"{line.name}: {_ends(line.curve, axis)}" for line in shown)
+    told = "; ".join(f"{line.name}{_told(line)}: {_ends(line.curve, axis)}" for line in shown)
     label = f"{title}. {told}."
     return tag(
         "svg", *parts, class_="lines", viewBox=f"0 0 {WIDE} {HIGH}", role="img", aria_label=label
@@ -80,15 +89,15 @@ def _heights(values: Sequence[float], top: float | None) -> tuple[float, float]:
 
 def _names(shown: Sequence[CurveLine], ys: AxisScale) -> list[Markup]:
     """At the lines' ends, with hair lines."""
-    names = [(_short(line.name), RIGHT, ys(line.curve.value[-1])) for line in shown]
-    tones = {(n[0], n[2]): line.tone for n, line in zip(names, shown, strict=True)}
-    names.sort(key=lambda p: (p[2], p[0]))  # as `column` sorts them: each meets its own tone
+    names = [(_label(line), RIGHT, ys(line.curve.value[-1])) for line in shown]
+    looks = {(n[0], n[2]): line.look for n, line in zip(names, shown, strict=True)}
+    names.sort(key=lambda p: (p[2], p[0]))  # as `column` sorts them: each meets its own look
     out = []
     for label, (text, _, y) in zip(
         column(names, RIGHT + 12, TOP - 6, BOTTOM + 4), names, strict=True
     ):
         out.append(path([(RIGHT + 1, y), (RIGHT + 10, label.y - 4)], class_="hair"))
-        out.append(tag("text", text, x=label.x, y=label.y, class_=f"end {tones[text, y]}"))
+        out.append(tag("text", text, x=label.x, y=label.y, class_=f"end {looks[text, y]}"))
     return out
 
 
@@ -116,7 +125,7 @@ def _band(line: CurveLine, xs: AxisScale, ys: AxisScale) -> Markup:
     if len(c.rounds) < 2 or c.low == c.high:
         return Markup("")
     upper, lower = _along(c, c.high, xs, ys), _along(c, c.low, xs, ys)
-    return path([*upper, *reversed(lower)], class_=f"area {line.tone}")
+    return path([*upper, *reversed(lower)], class_=f"area {line.look}")
 
 
 def _floor(c: Curve, xs: AxisScale, ys: AxisScale) -> Markup:
@@ -129,16 +138,22 @@ def _line(line: CurveLine, xs: AxisScale, ys: AxisScale) -> Markup:
     c = line.curve
     if len(c.rounds) < 2:
         x = xs(c.rounds[0])
-        bar = path([(x, ys(c.low[0])), (x, ys(c.high[0]))], class_=f"bar {line.tone}")
-        return bar + tag("circle", cx=x, cy=ys(c.value[0]), r=3.5, class_=f"dot {line.tone}")
-    return path(_along(c, c.value, xs, ys), class_=f"line {line.tone}")
+        bar = path([(x, ys(c.low[0])), (x, ys(c.high[0]))], class_=f"bar {line.look}")
+        return bar + tag("circle", cx=x, cy=ys(c.value[0]), r=3.5, class_=f"dot {line.look}")
+    return path(_along(c, c.value, xs, ys), class_=f"line {line.look}")
 
 
-def _short(text: str) -> str:
-    """Cut to what the margin holds."""
-    while width(text) > ROOM:
-        text = text[:-2].rstrip(" ,") + "…"
-    return text
+def _label(line: CurveLine) -> str:
+    """What the margin holds: the name is cut where it must be, the verdict never."""
+    end = f": {line.verdict}" if line.verdict else ""
+    text = line.name
+    while width(text + end) > ROOM:
+        text = text.removesuffix("…")[:-1].rstrip(" ,") + "…"
+    return text + end
+
+
+def _told(line: CurveLine) -> str:
+    return f" ({line.verdict})" if line.verdict else ""
 
 
 def _ends(c: Curve, axis: Axis) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from leakbench.judging import PAPER, Judged, Question, row_of
+from leakbench.results import Number
 from reports._chart.plot import WIDE, plot
 from reports._chart.points import look
 from reports._chart.scale import AxisScale
@@ -49,6 +50,11 @@ def track(judged: Sequence[Judged], scale: AxisScale | None) -> Markup:
     parts += [_dot(a, "paper", 3.6) for a, _ in ends]
     parts += [_dot(scale(w.value.value), look(j), 4.6) for j, _, w in rows]
     return tag("svg", *parts, class_="trk", aria_hidden="true")
+
+
+def place(row: Number, scale: AxisScale) -> str:
+    """Where a number's dot stands."""
+    return _at(scale(row.value.value))
 
 
 def _at(percent: float) -> str:

@@ -16,7 +16,8 @@ from leakbench.judging import Judged, Question, most_often, plural, real
 from leakbench.reporting import About, ReportData, ShownSetting
 from leakbench.results import END, Number, Utility
 from reports._chart.points import icon
-from reports._page.clients import bars, worst_off
+from reports._page.clients import bars, differ, worst_off
+from reports._page.recipes import recipe
 from reports._page.records import Record
 from reports._words import interval, megabytes, several
 
@@ -73,6 +74,7 @@ class Card:
     sent: tuple[SentLine, ...]
     claims: tuple[Claimed, ...]
     more_claims: int
+    again: str  # the command that makes its paper's numbers again, "" where no recipe does
     worst: tuple[Worst, ...]
     records: tuple[Record, ...]
 
@@ -99,6 +101,7 @@ def cards(data: ReportData, records: Sequence[Record], marks: Mapping[str, str])
             sent=tuple(_sent(settings)),
             claims=tuple(claims[:MOST_CLAIMS]),
             more_claims=max(len(claims) - MOST_CLAIMS, 0),
+            again=recipe(family),
             worst=tuple(_worst(final, settings)),
             records=tuple(mine),
         )
@@ -219,7 +222,8 @@ def _claimed(setting: ShownSetting, found: Number | Utility, best: str, tone: st
 def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> list[Worst]:
     """One of every question whose metric counts hits.
 
-    Over the live settings of the task that were judged.
+    Over the live settings of the task that were judged. None where all clients are hit alike: then
+    nobody is worse off.
     """
     out = []
     for q in questions:
@@ -229,6 +233,8 @@ def _worst(questions: Sequence[Question], settings: Sequence[ShownSetting]) -> l
         if found and len({len(c.shares) for c in found}) == 1:
             by_client = zip(*[c.shares for c in found], strict=True)
             share = list(map(_mean, by_client))
+            if not differ(share):
+                continue
             text = worst_off(share, len(found), q.meaning.noun)
             out.append(Worst(f"{q.task}, {q.label}", bars(share), text))
     return out

@@ -21,6 +21,12 @@ NAMED = 8  # clients named one by one
 HIT = 0.5
 
 
+def differ(shares: Shares) -> bool:
+    """Is any client that was attacked hit more often than another?"""
+    known = [s for s in shares if s is not None]
+    return bool(known) and max(known) - min(known) > 1e-9
+
+
 def strip(shares: Shares) -> Markup:
     """A square per client, in the order of their numbers.
 

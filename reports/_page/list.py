@@ -6,11 +6,11 @@ A line each; more than three of a family are folded into one with ranges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from leakbench.judging import Judged, Question
+from leakbench.judging import Judged, Question, tally
 from reports._chart.points import icon
 from reports._chart.scale import AxisScale
 from reports._chart.small_track import track, track_scale
@@ -42,11 +42,17 @@ class ListLine:
     tone: str
     also: str
 
+    @property
+    def key(self) -> str:
+        """What the switch of attackers knows it by."""
+        return str(self.index)
+
 
 @dataclass(frozen=True)
 class Folded:
     """A family of more than three settings, in one line."""
 
+    key: str
     family: str
     name: str
     icon: Markup
@@ -63,31 +69,53 @@ class Group:
     tone: str
     word: str
     meaning: str
-    count: int
+    count: str  # as in "5 and the reference"
+    same: str  # what would stand in every line
     lines: tuple[ListLine, ...]
     folded: tuple[Folded, ...]
 
 
 def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
-    """The groups that have members."""
+    """The groups that have members, in each who leaks most at worst first."""
     scale = track_scale(question)
     found = []
     for tone, word, meaning in GROUPS:
-        members = [j for j in question.judged if j.verdict.tone == tone]
+        mine = [j for j in question.judged if j.verdict.tone == tone]
+        members = sorted(mine, key=_safety)
         families: dict[str, list[Judged]] = {}
         for j in members:
             families.setdefault(j.setting.family, []).append(j)
         lines: list[ListLine] = []
         folded: list[Folded] = []
-        for mine in families.values():
-            own = [_line(j, marks, scale) for j in mine]
-            if len(mine) <= MOST_OF_A_FAMILY or tone == "none":
-                lines += own
-            else:
-                folded.append(_folded(mine, own, scale))
+        for j in members:
+            own = families[j.setting.family]
+            if len(own) <= MOST_OF_A_FAMILY or tone == "none":
+                lines.append(_line(j, marks, scale))
+            elif j is own[0]:
+                folded.append(_folded(own, [_line(o, marks, scale) for o in own], scale))
         if members:
-            found.append(Group(tone, word, meaning, len(members), tuple(lines), tuple(folded)))
+            count, more = tally(members)
+            same, lines = _once(tone, lines, alone=not folded)
+            known = (tone, word, meaning, f"{count} {more}".strip(), same)
+            found.append(Group(*known, tuple(lines), tuple(folded)))
     return tuple(found)
+
+
+def _safety(judged: Judged) -> float:
+    worst = judged.verdict.worst
+    return -worst.leak if worst else float("inf")
+
+
+def _once(tone: str, lines: list[ListLine], *, alone: bool) -> tuple[str, list[ListLine]]:
+    """What all lines say besides their numbers, said once: (that, the lines without it)."""
+    if tone not in ("none", "held") or len(lines) < 2 or not alone:
+        return "", lines
+    held = tone == "held"
+    said = {n.also if held else n.why for n in lines}
+    if len(said) > 1 or said == {""}:
+        return "", lines
+    bare = [replace(n, also="") if held else replace(n, why="") for n in lines]
+    return (f"For this question only. {said.pop()}" if held else said.pop()), bare
 
 
 def _line(judged: Judged, marks: Mapping[str, str], scale: AxisScale | None) -> ListLine:
@@ -115,6 +143,7 @@ def _folded(members: list[Judged], lines: list[ListLine], scale: AxisScale | Non
     worst = [j.verdict.worst for j in members if j.verdict.worst]
     gained = [u.value.value for u in gains]
     return Folded(
+        key=f"{members[0].verdict.tone}-{setting.index}",
         family=setting.family,
         name=setting.title,
         icon=lines[0].icon,

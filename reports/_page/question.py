@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -16,6 +17,7 @@ from reports._chart.chart import chart
 from reports._chart.plot import NARROW, WIDE, plot
 from reports._chart.points import icon
 from reports._chart.scene import Scene, scene
+from reports._page.attackers import list_moves
 from reports._page.list import Group, groups
 from reports._words import about
 
@@ -36,6 +38,7 @@ class QuestionView:
     legend: tuple[tuple[Markup, str, str], ...]  # (icon, family, name)
     attackers: tuple[AttackerKind, ...]
     scenes: Mapping[str, tuple[Scene, Scene]]  # attacker -> its charts, wide and narrow
+    moves: Mapping[str, Any]  # attacker -> what the list then shows
 
     @property
     def early(self) -> bool:
@@ -58,6 +61,7 @@ def view(
         scenes = {a.key: (scene(wide, a.key), scene(narrow, a.key)) for a in attackers}
     drawn = [chart(s, marks, ident) for s in scenes.get(WORST, ())] or [Markup(""), Markup("")]
     families = {j.setting.family: j.setting.title for j in question.judged if j.verdict.worst}
+    listed = groups(question, marks)
     return QuestionView(
         ident=ident,
         question=question,
@@ -65,12 +69,13 @@ def view(
         bar=counts(question),
         wide=drawn[0],
         narrow=drawn[1],
-        groups=groups(question, marks),
+        groups=listed,
         utility=utility_name(question),
         meaning=about(question.meaning),
         legend=tuple((icon(None, marks[f]), f, name) for f, name in families.items()),
         attackers=attackers,
         scenes=scenes,
+        moves=list_moves(question, listed) if scenes else {},
     )
 
 

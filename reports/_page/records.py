@@ -16,7 +16,7 @@ from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import CASCADE, Number
 from reports._chart.scale import AxisScale
 from reports._chart.track import Dot, scale, track
-from reports._page.clients import strip, worst_off
+from reports._page.clients import differ, strip, worst_off
 from reports._words import NOT_RECORDED, claim, claimed, interval, span
 
 # How what is made of other attacks stands in the list of rungs.
@@ -125,7 +125,7 @@ def _measured(
     for c in setting.clients:
         if (c.metric, c.probe) == (question.metric, question.probe):
             text = worst_off(c.shares, 1, question.meaning.noun)
-            out |= {"strip": strip(c.shares), "clients": text}
+            out |= {"strip": strip(c.shares) if differ(c.shares) else "", "clients": text}
     return out
 
 

@@ -6,7 +6,7 @@ Utility, leakage, what runs say of themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -69,6 +69,7 @@ class Rounds:
     task: str
     panels: tuple[Panel, ...]
     chosen: str  # which settings they show
+    once: tuple[str, ...] = ()  # what was scored in one round only: a sentence, not a chart
 
 
 def rounds(data: ReportData) -> list[Rounds]:
@@ -78,13 +79,15 @@ def rounds(data: ReportData) -> list[Rounds]:
         mine = [s for s in data.settings if s.task == task]
         asked = [q for q in data.questions if q.task == task and q.stage == "final"]
         shown = _worth_it(mine, asked)
-        panels = tuple(_Panels(shown, asked).all())
+        drawn = _Panels(shown, asked)
+        panels = tuple(drawn.all())
         told = (
             f"Of {len(mine)} settings: the best trade-offs, references, a dead run, the"
             " most useful of each family."
         )
-        if panels:
-            out.append(Rounds(task, panels, told if len(mine) > len(shown) else ""))
+        if panels or drawn.once:
+            chosen = told if len(mine) > len(shown) else ""
+            out.append(Rounds(task, panels, chosen, tuple(drawn.once)))
     return out
 
 
@@ -125,6 +128,12 @@ class _Panels:
         self.curves = [(s.index, c) for s in shown for c in s.curves if c.rounds]
         self.last = max((c.rounds[-1] for _, c in self.curves), default=1)
         self.names = _short_names(shown)
+        self.once: list[str] = []
+        families = list(dict.fromkeys(s.family for s in shown))
+        self.looks: dict[int, tuple[int, int]] = {}  # setting -> its colour and its dash
+        for i, family in enumerate(families):
+            mine = [s.index for s in shown if s.family == family]
+            self.looks |= {index: (i, dash) for dash, index in enumerate(mine)}
 
     def all(self) -> list[Panel]:
         """Utility, leakage by question, diagnostics; those that have a line."""
@@ -167,18 +176,36 @@ class _Panels:
             return None
         asked = [question] if question else list(reversed(self.questions))
         verdicts = {j.setting.index: j.verdict for q in asked for j in q.judged}
+        if all(len(c.rounds) < 2 for c in curves.values()):
+            self.once.append(self._told(title, curves, axis))
+            return None
         drawn, gone = [], []
         for s in self.shown:
             verdict = verdicts.get(s.index)
             if s.index in curves:
-                tone = verdict.tone if verdict and not s.dead else "none"
-                drawn.append(CurveLine(curves[s.index], self.names[s.index], tone))
+                word = _word(verdict.word, verdict.tone) if verdict else ""
+                name = CurveLine(curves[s.index], self.names[s.index], "dead" if s.dead else word)
+                family, dash = self.looks[s.index]
+                drawn.append(replace(name, family=family, dash=dash))
             elif question and verdict and verdict.word in UNSAID:
                 gone.append(f"{s.name} ({verdict.word})")
             else:
                 gone.append(s.name)
         left = f"No curve: {several(gone, NAMED)}." if gone else ""
+        if question is None and len(asked) > 1:
+            sub = (
+                f"{sub}; verdicts on {asked[-1].label}" if sub else f"verdicts on {asked[-1].label}"
+            )
         return Panel(title, sub, lines(title, drawn, self.last, axis), left)
+
+    def _told(self, title: str, curves: Mapping[int, Curve], axis: Axis) -> str:
+        """What a chart of dots at one round would show."""
+        found = [f"{self.names[i]} {axis.text(c.value[0])}" for i, c in curves.items()]
+        return f"{title}, scored once, so there is no line: {', '.join(found)}."
+
+
+def _word(word: str, tone: str) -> str:
+    return "in part" if tone == "part" else word
 
 
 def _axis(meaning: Meaning, level: tuple[float, str] | None = None) -> Axis:
@@ -204,7 +231,7 @@ def _short_names(shown: Sequence[ShownSetting]) -> dict[int, str]:
         methods = {s.family: s.method for s in mine}
         names = setting_names([s.configuration for s in mine], methods)
         for s in mine:
-            name = names[s.key] + " (dead)" * dead
+            name = names[s.key]
             out[s.index] = name if width(name) <= ROOM else _values_only(s.title, name)
     return out
 

@@ -20,6 +20,8 @@ from reports._words import about, claimed, lacking, notes, span
 
 # What a phone shows, beside the setting's name.
 KEPT = ("utility", PAPER, WORST)
+# What is said above the table where it is the same in every row; never an attacker's number.
+ONCE = ("claim", "floor", "control", "n", "notes")
 NAMES = {PAPER: "paper's own attack", CASCADE: "best real attacker", WORST: "worst case"}
 
 
@@ -53,6 +55,7 @@ class Table:
     task: str
     label: str
     caption: str
+    same: str  # what would stand in every row
     heads: tuple[tuple[str, str], ...]  # (text, classes) of all columns but the first
     lines: tuple[TableRow, ...]
 
@@ -72,21 +75,42 @@ def table(ident: str, question: Question, marks: Mapping[str, str]) -> Table:
     }
     words = ("verdict", "notes")
     more = {key: "" if key in KEPT else "more" for key in columns}
-    heads = [(name, more[k] + " num" * (k not in words)) for k, name in columns.items()]
+    common = _flags_of_all(question)
+    keys = [a.key for a in attackers]
+    rows = [_cells(j, question, keys, common) for j in question.judged]
+    same = {key: cell for key, cell in zip(columns, rows[0], strict=True) if key in ONCE}
+    for row in rows:
+        for key, cell in zip(columns, row, strict=True):
+            if same.get(key) != cell:
+                same.pop(key, None)
+    if len(rows) < 2:
+        same = {}
+    heads = [(n, more[k] + " num" * (k not in words)) for k, n in columns.items() if k not in same]
     lines = []
-    for j in question.judged:
-        cells = _cells(j, question, [a.key for a in attackers])
-        both = zip(cells, more.values(), strict=True)
-        told = tuple(replace(c, css=f"{c.css} {css}".strip()) for c, css in both)
-        lines.append(_line(j, marks, told))
+    for j, row in zip(question.judged, rows, strict=True):
+        both = zip(columns, row, strict=True)
+        cells = [replace(c, css=f"{c.css} {more[k]}".strip()) for k, c in both if k not in same]
+        lines.append(_line(j, marks, tuple(cells)))
+    said = {k: c for k, c in same.items() if k != "notes" or not common}
+    told = [f"{columns[k]} {c.text}" + f" ({c.small})" * bool(c.small) for k, c in said.items()]
+    told += [notes(common)] if common else []
     return Table(
         ident=ident,
         task=question.task,
         label=question.label,
         caption=about(question.meaning),
+        same=f"In every row: {'; '.join(told)}." if told else "",
         heads=tuple(heads),
         lines=tuple(lines),
     )
+
+
+def _flags_of_all(question: Question) -> frozenset[str]:
+    """What is noted of every setting."""
+    worst = [j.verdict.worst for j in question.judged]
+    if len(worst) < 2 or not all(worst):
+        return frozenset()
+    return frozenset.intersection(*(frozenset(n.flags) for n in worst if n))
 
 
 def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[TableCell, ...]) -> TableRow:
@@ -101,7 +125,9 @@ def _line(judged: Judged, marks: Mapping[str, str], cells: tuple[TableCell, ...]
     )
 
 
-def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list[TableCell]:
+def _cells(
+    judged: Judged, question: Question, attackers: Sequence[str], common: frozenset[str]
+) -> list[TableCell]:
     setting, worst, final = judged.setting, judged.verdict.worst, judged.setting.final
     why = lacking(judged) or "no such attack counts"
     out = [
@@ -120,7 +146,7 @@ def _cells(judged: Judged, question: Question, attackers: Sequence[str]) -> list
         str(worst.value.n), f"{units}, {plural(len(setting.seeds), 'seed')}", str(worst.value.n)
     )
     floor, control = _cell(worst.meaning, worst.floor), _cell(worst.meaning, worst.control)
-    return [*out, floor, control, count, TableCell(notes(worst.flags))]
+    return [*out, floor, control, count, TableCell(notes(worst.flags - common))]
 
 
 def _cell(meaning: Meaning, e: Estimate) -> TableCell:

@@ -37,6 +37,11 @@ class SureLine:
     head: str
     text: str
 
+    @property
+    def wrong(self) -> bool:
+        """Has a reader to mind it?"""
+        return self.mark != FINE
+
 
 @dataclass(frozen=True)
 class _Case:
@@ -209,9 +214,9 @@ def _noted(case: _Case) -> list[SureLine]:
 
 
 def _tried(case: _Case) -> list[SureLine]:
-    missing = case.data.missing
+    missing = [m for m in case.data.missing if m.fits]
     waiting = [m.attack for m in missing if m.attack and "not run" in m.reason]
-    text = f"{plural(len(missing), 'number')} a reader would look for, each with its reason, above."
+    text = f"{plural(len(missing), 'number')} a reader would look for, each with its reason, below."
     if waiting:
         names = _names([name.replace("_", " ") for name in waiting])
         text += f" Attacks that fit and were not run: {names}."

@@ -138,6 +138,7 @@ def test_a_folder_is_listed_without_importing_torch(tmp_path):
         ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
         ("def broken(:\n", "SyntaxError"),
         ("X = 1\n", "must define exactly one public class"),
+        ("import sys\nsys.exit(0)\n", "SystemExit"),
     ],
 )
 def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, text, why):
@@ -181,6 +182,16 @@ def test_two_files_of_one_name_are_refused(shy, tmp_path):
     leakbench.plugin(other)
     with pytest.raises(UsageError, match="have one name"):
         registry.names("attacks")
+
+
+def test_one_name_in_two_folders_is_refused(tmp_path):
+    for owner in ("a", "b"):
+        place = tmp_path / owner / "defenses"
+        place.mkdir(parents=True)
+        (place / "shy.py").write_text(SHY.format(name="Shy"))
+        leakbench.plugin(tmp_path / owner)
+    with pytest.raises(UsageError, match="'shy' is provided twice"):
+        registry.names("defenses")
 
 
 @pytest.mark.parametrize("name", ["nowhere.py", "notes.txt"])

@@ -14,11 +14,12 @@ from scipy.stats import binomtest
 from leakbench import metrics
 from leakbench.attacking.metric import Metric
 from leakbench.federation.utility import METRICS as UTILITIES
+from leakbench.judging.counting import counts
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.gaps import unread
 from leakbench.judging.judging import _sends_kind
 from leakbench.judging.needed import seeds_needed, strict
-from leakbench.judging.opening import counts, headline, lede, others
+from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.judging.wording import amount, count, plural
@@ -405,8 +406,13 @@ def test_references_and_dead_settings_are_not_counted_among_the_defenses():
         text_of(headline(q)) == "1 of 2 defense settings leaks most of what there is to leak. "
         "The only one that held has accuracy 0.150 where no hiding gives 0.580."
     )
-    # The bar counts every setting that the list shows.
-    assert [n for _, n, _, _ in counts(q)] == [3, 0, 1, 0]
+    # The bar counts as the headline does, and names who is there besides.
+    assert [(n, word) for _, n, word, _ in counts(q)] == [
+        (1, "and the reference and 1 with a dead seed leak"),
+        (0, "leak in part"),
+        (1, "held"),
+        (0, "cannot be judged"),
+    ]
 
 
 def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():

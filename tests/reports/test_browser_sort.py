@@ -28,7 +28,14 @@ def path(tmp_path_factory):
 @pytest.fixture
 def page(browser, path):
     with opened(browser, path) as found:
+        unfold(found)
         yield found
+
+
+def unfold(page):
+    """Opens the page's closed sections, as a reader would."""
+    for summary in page.locator("details.fold > summary").all():
+        summary.click()
 
 
 def names(page):
@@ -111,6 +118,7 @@ def test_every_column_of_every_number_is_sortable(page):
 
 def test_without_script_there_is_no_dead_button(browser, path):
     with opened(browser, path, java_script_enabled=False) as page:
+        unfold(page)
         assert page.locator("button.sort").count() == 0
         assert page.locator(f"{TABLE} >> nth=0").locator("thead th").first.inner_text() == "setting"
 
@@ -124,6 +132,7 @@ def test_no_section_makes_the_page_scroll_sideways(browser, path, width):
 
 def test_a_phone_keeps_four_columns(browser, path):
     with opened(browser, path, width=390) as page:
+        unfold(page)
         shown = page.locator(f"{TABLE} >> nth=0").locator("thead th:visible").all_inner_texts()
         assert [t.strip() for t in shown] == [
             "setting",

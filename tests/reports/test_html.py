@@ -131,7 +131,7 @@ def test_every_number_has_interval_floor_control_n_and_command(page, text):
         in page.text
     )
     assert "A probe is an update from a single image" in page.text
-    assert "Images are under 32 px: LPIPS does not apply." in page.text
+    assert "images are under 32 px: LPIPS does not apply." in page.text
 
 
 def test_a_dead_run_is_a_cross_and_never_on_the_front(text):

@@ -27,6 +27,8 @@ from leakbench.judging.attackers import row_of
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
 from leakbench.reporting.png import Images, png
+from leakbench.reproduce.catalogue import RECIPES
+from leakbench.results.number import Missing
 from reports._chart.lines import LEFT, RIGHT, Axis, CurveLine, lines
 from reports._chart.points import shapes
 from reports._chart.track import Dot, scale, track
@@ -34,6 +36,7 @@ from reports._page.clients import bars, strip, worst_off
 from reports._page.ladder import SHOWN, ladder
 from reports._page.maps import gives_away
 from reports._page.pictures import Store, gallery
+from reports._page.recipes import TABLES
 from reports._page.sure import how_sure
 from reports.html import render
 
@@ -268,8 +271,8 @@ def test_worst_off_clients_in_words_and_drawing():
 def test_lines_go_through_the_curve_s_own_numbers():
     ends = {"low": (0.8, 0.4, 0.0), "high": (1.0, 0.6, 0.2), "floor": (0.05,) * 3}
     found = curve("p_leak", (0.9, 0.5, 0.1), rounds=(1, 10, 100), by="near", rung="paper", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 100, UNIT))
-    [d] = re.findall(r'<path d="M([^"]*)" class="line leak"', drawn)
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 100, UNIT))
+    [d] = re.findall(r'<path d="M([^"]*)" class="line f0 s0"', drawn)
     points = [tuple(map(float, p.split())) for p in d.split("L")]
     ticks = {
         float(v): float(y) - 4
@@ -281,8 +284,8 @@ def test_lines_go_through_the_curve_s_own_numbers():
     )
     # Log: 1, 10, 100.
     assert [x for x, _ in points] == pytest.approx([LEFT, (LEFT + RIGHT) / 2, RIGHT], abs=0.1)
-    assert "FedGN: 0.90 in round 1, 0.10 in round 100" in drawn
-    [band] = re.findall(r'<path d="M([^"]*)" class="area leak"', drawn)
+    assert "FedGN (leaks): 0.90 in round 1, 0.10 in round 100" in drawn
+    [band] = re.findall(r'<path d="M([^"]*)" class="area f0 s0"', drawn)
     heights = [(ticks[0.0] - float(p.split()[1])) / height for p in band.split("L")]
     assert heights == pytest.approx([1.0, 0.6, 0.2, 0.0, 0.4, 0.8], abs=0.002)
 
@@ -290,33 +293,62 @@ def test_lines_go_through_the_curve_s_own_numbers():
 def test_an_attack_over_all_rounds_is_a_dot_at_the_last():
     ends = {"low": (0.4,), "high": (0.6,), "floor": (0.05,)}
     found = curve("p_leak", (0.5,), rounds=(300,), by="mean", rung="method", **ends)
-    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leak")], 300, UNIT))
+    drawn = str(lines("Leakage", [CurveLine(found, "FedGN", "leaks")], 300, UNIT))
     assert re.search(rf'<circle cx="{RIGHT:.0f}"', drawn)
-    assert 'class="line leak"' not in drawn
+    assert 'class="line f0 s0"' not in drawn
 
 
 def test_a_setting_without_a_curve_is_named(page):
     assert "No curve: FedUV (not attacked)." in page.text
-    assert "unmix; a dot: scored once, with all rounds" in page.text
     assert (
-        "No curve: nothing here was measured in more than one round."
-        in Page(render(without("curves"))).text
+        "nothing here was measured in more than one round" in Page(render(without("curves"))).text
     )
 
 
-def test_labels_at_the_ends_meet_their_own_tone():
-    tones = ("leak", "held", "part", "none")
+def test_what_was_scored_once_is_a_sentence_and_no_empty_chart(page, text):
+    assert "Prototypes, best real attack, scored once, so there is no line:" in page.text
+    assert "Prototypes, best real attack" not in re.findall(r"<figcaption><b>([^<]*)", text)
+    # Nobody's chart is without a line.
+    drawn = re.findall(r'<svg class="lines".*?</svg>', text, re.DOTALL)
+    assert len(drawn) == 3
+    assert all('class="line f' in d for d in drawn)
+
+
+def test_lines_have_their_method_s_colour_and_labels_their_verdict(text):
+    [own] = re.findall(
+        r"<b>Prototypes, the paper&#39;s own attack</b>.*?(<svg.*?</svg>)", text, re.DOTALL
+    )
+    ends = dict(re.findall(r'class="end (f\d s\d)">([^<]*)<', own))
+    looks = {name.split(":")[0]: look for look, name in ends.items()}
+    assert ends[looks["FedAwS"]] == "FedAwS: leaks"
+    assert any(name.endswith(": held") for name in ends.values())
+    gn = {look for name, look in looks.items() if name.startswith("FedGN")}
+    assert len({look.split()[0] for look in gn}) == 1  # a colour a method
+    assert len(gn) > 1  # and a dash a setting
+    assert looks["FedAwS"].split()[0] not in {look.split()[0] for look in gn}
+
+
+def test_a_label_is_cut_before_its_verdict():
+    found = curve("p_leak", (0.5, 0.9), rounds=(1, 2), by="near")
+    drawn = str(
+        lines("x", [CurveLine(found, "a very long name of a setting " * 3, "leaks")], 2, UNIT)
+    )
+    assert re.search(r"a very long[^<]*…: leaks<", drawn)
+
+
+def test_labels_at_the_ends_meet_their_own_look():
     made = []
-    for v, t in zip((0.2, 0.9, 0.2, 0.5), tones, strict=True):
+    for i, v in enumerate((0.2, 0.9, 0.2, 0.5)):
         found = curve("p_leak", (0.5, v), rounds=(1, 2), by="near")
-        made.append(CurveLine(found, f"name {t}", t))
+        made.append(CurveLine(found, f"name f{i}", family=i))
     found = re.findall(
-        r'<text x="[^"]*" y="([^"]*)" class="end (\w+)">name (\w+)<', str(lines("x", made, 2, UNIT))
+        r'<text x="[^"]*" y="([^"]*)" class="end (\w+) s0">name (\w+)<',
+        str(lines("x", made, 2, UNIT)),
     )
-    assert sorted(t for _, t, _ in found) == sorted(tones)
-    assert all(tone == name for _, tone, name in found)
+    assert sorted(look for _, look, _ in found) == ["f0", "f1", "f2", "f3"]
+    assert all(look == name for _, look, name in found)
     order = [name for _, _, name in sorted(found, key=lambda f: float(f[0]))]
-    assert order[:2] == ["held", "none"]  # from the top: 0.9, 0.5, then the two at 0.2
+    assert order[:2] == ["f1", "f3"]  # from the top: 0.9, 0.5, then the two at 0.2
 
 
 # maps
@@ -585,3 +617,96 @@ def test_a_report_without_runs_or_extras_still_has_every_cell():
 
 def test_settings_are_the_ones_the_report_is_about():
     assert len(SETTINGS) == len(report_data().settings)
+
+
+# what is said once, and what is said in words
+
+
+def test_what_is_the_same_in_every_row_is_said_once():
+    bases = [setting("fedgn", {"sigma": s}) for s in (0.1, 0.3)]
+    rows = [
+        row(b, 0.8 - i / 10, a, "method", "p_leak", 0.9 - i / 10, flags="one_seed")
+        for i, b in enumerate(bases)
+        for a in ("unmix", "cascade", "any_attack")
+    ]
+    text = render(built(rows))
+    [sheet] = re.findall(r'<div class="sheet".*?</table>', text, re.DOTALL)
+    for head in ("blind guess", "nothing defended", "notes", "its paper&#39;s number"):
+        assert f">{head}</th>" not in sheet
+    assert ">worst case</th>" in sheet  # an attacker's numbers stand in their rows
+    assert text.count("In every row: its paper&#39;s number not in its paper; blind guess") == 1
+    differ = render(built([*rows[:3], *[again(r, flags="few_units") for r in rows[3:]]]))
+    assert ">notes</th>" in differ
+
+
+def test_worst_off_clients_only_where_clients_differ():
+    base = setting("fedgn", {"sigma": 0.1})
+    rows = [row(base, 0.8, a, "method", "p_leak", 0.9) for a in ("unmix", "any_attack")]
+    for shares, shown in (((1.0,) * 20, False), ((1.0,) * 19 + (0.5,), True)):
+        hit = Clients(metric="p_leak", probe=False, shares=shares)
+        text = render(built(rows, more={base.key: {"clients": (hit,)}}))
+        assert ("Worst-off clients" in text) is shown
+        assert ('<svg class="strip"' in text or 'class="strip" role="img"' in text) is shown
+        assert "of 20 clients named in every seed" in text
+
+
+def test_what_is_missing_is_told_in_words_what_would_fit_first():
+    base = setting("fedgn", {"sigma": 0.1}, ("clip_noise",))
+    other = setting("fedcs", {"cos_theta": 0.2})
+    attacks = ("unmix", "any_attack")
+    rows = [row(b, 0.8, a, "method", "p_leak", 0.9) for b in (base, other) for a in attacks]
+    under = ' [under the wrappers [{"name":"clip_noise","params":{"kinds":["update"]}}]]'
+    gone = [
+        Missing(
+            configuration=other,
+            attack="gradient_inversion",
+            metric="",
+            reason="it would fit but was not run: leakbench attack",
+        ),
+        Missing(
+            configuration=base, attack="unmix", metric="", reason=f"not kept (stage early){under}"
+        ),
+        Missing(
+            configuration=other,
+            attack="label_inference",
+            metric="",
+            reason="clients send the server no labels",
+            fits=False,
+        ),
+    ]
+    gone.reverse()
+    text = render(built(rows, missing=gone))
+    [section] = re.findall(r'<section id="missing">(.*?)</section>', text, re.DOTALL)
+    first, rest = section.split("<details", 1)
+    assert first.index("Gradient inversion") < first.index("not kept")
+    assert "Gradient inversion of FedCS: not run." in first
+    assert "with clip noise: not kept early." in first
+    assert "Label inference" not in first
+    assert "Label inference of FedCS: clients send the server no labels." in rest
+    assert not re.search(r"\w_\w|[{}@`]", re.sub(r"<[^>]*>", "", section))
+
+
+def test_the_command_of_a_paper_s_table_is_named_where_it_has_a_recipe(text):
+    assert "<code>leakbench reproduce fedhide-table4 --scale smoke</code>" in text
+    [sure] = re.findall(r'<section id="sure">(.*?)</section>', text, re.DOTALL)
+    assert "leakbench reproduce fedhide-table4 --scale smoke" in sure
+
+
+def test_the_recipes_that_the_page_names_run_those_methods():
+    for name, methods in TABLES.items():
+        of = RECIPES[name].of("smoke")
+        assert {c.defense for c in of if not c.ours} == set(methods), name
+        assert "smoke" in RECIPES[name].scales
+
+
+def test_what_was_worse_before_the_end_is_said_while_the_rounds_are_closed():
+    base = setting("fedgn", {"sigma": 0.1})
+    attacks = ("unmix", "cascade", "any_attack")
+    late = [row(base, 0.9, a, "method", "p_leak", 0.01, low=0.0, high=0.05) for a in attacks]
+    early = [row(base, 0.9, a, "method", "p_leak", 0.9, stage="early") for a in attacks]
+    text = render(built([again(n, stage="final") for n in late] + early))
+    [summary] = re.findall(r'<section id="rounds"><details[^>]*><summary>(.*?)</summary>', text)
+    assert "Worse before the end than at it: FedGN" in summary
+    assert "early in training: leaks" in summary
+    same = [again(n, stage=stage) for n in late for stage in ("final", "early")]
+    assert "Worse before the end" not in render(built(same))

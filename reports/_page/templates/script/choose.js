@@ -16,6 +16,7 @@
     state.attacker = attacker;
     for (const chart of page.charts) chart.element.classList.add("moving");
     page.draw.all();
+    page.list?.all();
     say();
   };
 
@@ -28,8 +29,7 @@
       one(`.intro[data-of="${section.id}"]`).hidden = other;
       one(".view", section).hidden = other;
     }
-    const task = one(`.asked input[value="${ident}"]`)?.closest(".asked").dataset.task ?? "";
-    for (const fold of all(".early")) fold.hidden = fold.dataset.task !== task;
+    for (const other of all(".others li")) other.hidden = other.dataset.of === ident;
     for (const input of all("input[name=attacker]")) {
       input.disabled = Boolean(question()) && !question().by[input.value];
       input.checked = question() ? input.value === page.attackerOf(question()) : input.value === state.attacker;
@@ -76,7 +76,7 @@
       filter();
     });
   }
-  for (const fold of all("details.early")) fold.addEventListener("toggle", () => page.draw.all());
+  for (const fold of all("details.early, #rounds > details")) fold.addEventListener("toggle", () => page.draw.all());
   const dark = one("#theme");
   dark.hidden = false;
   dark.addEventListener("click", () => {
@@ -84,6 +84,8 @@
     page.root.dataset.theme = now === "dark" ? "light" : "dark";
   });
   if (form) form.hidden = false;
+  // What the other questions found: without script each of them stands there in full.
+  for (const others of all(".others")) others.hidden = false;
   for (const tools of all(".tools")) tools.hidden = false;
   page.choose = choose;
   const first = all(".question").find((s) => !s.closest(".early"));

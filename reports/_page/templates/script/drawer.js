@@ -2,6 +2,7 @@
 {
   const { one, all, root } = page;
   const drawer = one("#drawer"), inside = one(".inside", drawer);
+  const narrow = matchMedia("(max-width:1100px)");
   let mark = null, from = null;
 
   const close = (focus = true) => {
@@ -10,6 +11,7 @@
       mark = null;
     }
     if (drawer.open) drawer.close();
+    root.classList.remove("reading");
     page.opened = null;
     page.light(null);
     if (focus && from) from.focus({ preventScroll: true });
@@ -27,13 +29,16 @@
     inside.append(record);
     page.opened = id;
     one("#drawer-title").textContent = by.dataset.name ?? one("h3", record)?.textContent.trim() ?? "Setting";
+    // Beside the page where that is wide enough, else in it, below what was chosen: it covers neither list nor switch.
+    if (narrow.matches) (by.closest("figure, .list > section") ?? by).after(drawer);
+    else document.body.append(drawer);
     drawer.show();
+    root.classList.add("reading");
     drawer.scrollTop = 0;
     one("#drawer-close").focus({ preventScroll: true });
     page.hide();
-    // On a phone the drawer covers the lower part: what it speaks of is moved out from under it.
-    const under = from.getBoundingClientRect(), edge = drawer.getBoundingClientRect();
-    if (edge.left <= under.left && under.bottom > edge.top - 8) scrollBy({ top: under.bottom - edge.top + 24 });
+    if (narrow.matches) drawer.scrollIntoView({ block: "nearest" });
+    else by.scrollIntoView({ block: "nearest" });
     return true;
   };
 

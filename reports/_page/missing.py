@@ -1,0 +1,85 @@
+"""What a reader would look for and does not find, in words: first what would fit, then the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leakbench.reporting import ReportData
+from leakbench.results import ANY, CASCADE, Missing
+from reports._words import STAGES, several
+
+FEW = 4  # methods in a line
+NAMES = {CASCADE: "best real attacker", ANY: "worst case"}
+# The tables have no column for wrappers, so a reason names them; here the method's name does.
+WRAPPERS = re.compile(r" ?\[under the wrappers .*\](?=$| \(seed)", re.DOTALL)
+STAGE = re.compile(r"\(?\bstage ([a-z]+)\)?")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What is missing for one reason, of one task: "Gradient inversion of FedCS"."""
+
+    what: str
+    why: str
+    task: str
+
+
+@dataclass(frozen=True)
+class NotHere:
+    """What would fit and is missing, and attacks for which nothing is sent."""
+
+    gaps: tuple[Gap, ...]
+    unfit: tuple[Gap, ...]
+
+
+def not_here(data: ReportData) -> NotHere:
+    """Each reason once for all methods of a task that it concerns."""
+    return NotHere(
+        tuple(_gaps(data, (m for m in data.missing if m.fits))),
+        tuple(_gaps(data, (m for m in data.missing if not m.fits))),
+    )
+
+
+def _gaps(data: ReportData, missing: Iterable[Missing]) -> list[Gap]:
+    titles = {s.family: s.title for s in data.settings}
+    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    for m in missing:
+        base = m.configuration
+        over = [str(w["name"]).replace("_", " ") for w in base.wrappers]
+        whom = titles.get(base.defense, base.defense) + "".join(f" with {name}" for name in over)
+        key = (base.task, _reason(m.reason), _what(data, m))
+        found.setdefault(key, {})[whom] = None
+    out = []
+    for (task, why, what), methods in found.items():
+        of = several(list(methods), FEW)
+        out.append(Gap(f"{what[0].upper()}{what[1:]} of {of}", why, task))
+    return sorted(out, key=lambda gap: _urgency(gap.why))
+
+
+def _urgency(why: str) -> int:
+    """What broke comes before what nobody ran, and that before what cannot be told."""
+    if why.startswith(("failed", "not finished", "guessed")):
+        return 0
+    return 1 if why == "not run" else 2
+
+
+def _what(data: ReportData, m: Missing) -> str:
+    """The attack and, where it is one metric alone that lacks, that."""
+    attack = NAMES.get(m.attack, m.attack.replace("_", " "))
+    if not m.metric or m.metric == "all":
+        return attack or "every number"
+    meaning = m.meaning or data.metrics.get(m.metric)
+    metric = meaning.heading if meaning else m.metric.replace("_", " ")
+    return f"{attack} ({metric})" if attack else metric
+
+
+def _reason(text: str) -> str:
+    """Without what only programs read."""
+    bare = WRAPPERS.sub("", text)
+    bare = re.sub(r" \([^()]*`[^()]*\)", "", bare)
+    bare = STAGE.sub(lambda found: STAGES.get(found[1], found[1]), bare)
+    if bare.startswith("it would fit but was not run"):
+        return "not run"
+    return bare.replace("mean_data", "means of data").rstrip(".")

@@ -1,0 +1,32 @@
+// Closed sections: a link into one opens it, paper shows them all.
+{
+  const { all, root } = page;
+  const open = (element) => {
+    for (let fold = element?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    const own = element?.querySelector(":scope > details.fold");
+    if (own) own.open = true;
+  };
+  const target = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const follow = () => {
+    const to = location.hash && target();
+    if (!to) return;
+    open(to);
+    to.scrollIntoView();
+  };
+  addEventListener("hashchange", follow);
+  // The same link again changes no address.
+  for (const link of all("a[href^='#']")) link.addEventListener("click", () => { if (link.hash === location.hash && link.hash) open(target()); });
+  follow();
+
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = all("details:not([open])").filter((fold) => !fold.matches(".rec, .proof, .all"));
+    for (const fold of opened) fold.open = true;
+    page.draw.all();
+  });
+  addEventListener("afterprint", () => {
+    for (const fold of opened) fold.open = false;
+    opened = [];
+  });
+  root.classList.add("folds");
+}
