@@ -43,6 +43,8 @@ class Tensorboard(Report):
                 " pip install 'leakbench[boards]'."
             ) from error
         told = [_file_name(f"{setting.task} {setting.name}") for setting in data.settings]
+        for old in (out / "tensorboard").glob(f"*/{EVENTS}"):
+            old.unlink()  # of settings that an earlier report had and this one has not
         written = []
         for name, setting in zip(told, data.settings, strict=True):
             own = name if told.count(name) == 1 else f"{name}_{setting.id}"

@@ -7,6 +7,7 @@ method, or `defenses`, `attacks`, `wrappers`, `tasks`, `utilities` and `reports`
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import sys
@@ -19,6 +20,7 @@ from types import ModuleType
 
 from leakbench.base.errors import UsageError
 
+KINDS = ("defenses", "attacks", "wrappers", "tasks", "utilities", "reports")
 VARIABLE = "LEAKBENCH_PLUGINS"
 ONE, SEVERAL = "leakbench_plugin_", "leakbench_plugins_"  # the modules are called so
 
@@ -37,6 +39,13 @@ def use(path: str | Path) -> None:
         UsageError: there is no such file or folder, or it is no Python file.
     """
     place = str(_there(Path(path).expanduser().absolute(), "--plugin"))
+    given = Path(place)
+    inside = [*given.glob("[!_]*.py"), *(given / kind for kind in KINDS if (given / kind).is_dir())]
+    if given.name.startswith("_") or (given.is_dir() and not inside):
+        raise UsageError(
+            f"--plugin names {place}, where there is no method: files that begin with _ are none,"
+            f" and folders are called {', '.join(KINDS)}."
+        )
     if os.pathsep in place:
         raise UsageError(f"{place} has {os.pathsep!r} in its name, which separates plugins.")
     known = [p for p in os.environ.get(VARIABLE, "").split(os.pathsep) if p]
@@ -53,7 +62,7 @@ def files() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in _places():
         for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
-            if path.name.startswith("_"):
+            if path.name.startswith("_") or not path.is_file():  # a pipe might never begin
                 continue
             module = f"{ONE}{path.stem}"
             if found.setdefault(module, path) != path:
@@ -75,6 +84,25 @@ def package(kind: str) -> ModuleType | None:
     made = importlib.import_module(name)
     made.__path__ = _folders(kind)  # there may be more of them than when it was imported
     return made
+
+
+def unchanged(module: ModuleType) -> None:
+    """The file of a plugin still says what was imported.
+
+    Else a run would be made by the one and marked by the digest of the other.
+
+    Raises:
+        UsageError: it was changed since this process imported it.
+    """
+    path = getattr(module, "__file__", None)
+    if path is None or not Path(path).is_file():
+        return
+    now = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    if module.__dict__.setdefault("_leakbench_imported", now) != now:
+        raise UsageError(
+            f"the plugin {path} was changed since it was imported: start Python (in a notebook the"
+            " kernel) anew, so that what runs is what the file says."
+        )
 
 
 def _places() -> list[Path]:

@@ -21,7 +21,7 @@ from leakbench.base.errors import UnknownName, UsageError
 from leakbench.base.interrupts import heed
 
 API = 1
-KINDS = ("defenses", "attacks", "wrappers", "tasks", "utilities", "reports")
+KINDS = plugins.KINDS
 _ONE = {kind: kind.removesuffix("s") for kind in KINDS} | {"utilities": "utility metric"}
 
 
@@ -109,13 +109,16 @@ def _changed(folders: Iterable[str]) -> tuple[int, ...]:
 
 def _imported(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # somebody's code may raise anything, or leave
         heed()
         raise UsageError(
             f"the module {_place(name)} cannot be imported ({type(error).__name__}: {error}): mend"
             " or uninstall it, or run leakbench from elsewhere."
         ) from error
+    if name.startswith((plugins.ONE, plugins.SEVERAL)):
+        plugins.unchanged(module)
+    return module
 
 
 def _place(module: str) -> str:

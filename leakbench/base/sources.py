@@ -10,14 +10,21 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from leakbench.base import plugins
 from leakbench.base.errors import UsageError
+
+METHODS = frozenset({"attacks", "defenses", "reports"})
+OURS = METHODS | {"leakbench"}
+PLUGINS = (plugins.ONE, plugins.SEVERAL)
 
 
 def digest(modules: Iterable[str]) -> str:
     """SHA-256 over the sources of ``modules`` and of all that they import of their own packages.
 
     ``modules``: dotted names; a package stands for every module in it. What they import of other
-    top-level packages is not followed: versions say what those are.
+    top-level packages is not followed: versions say what those are. But where somebody else's
+    module rests on methods of ours (a base class), our whole package of them counts, and so do
+    plugins beside it: in a checkout these change while versions stand.
 
     Raises:
         UsageError: a module has no source file.
@@ -33,7 +40,7 @@ def digest(modules: Iterable[str]) -> str:
 def _reached(modules: tuple[str, ...]) -> dict[str, Path]:
     """{module: its file} of ``modules`` and of what they import of their own packages."""
     found: dict[str, Path] = {}
-    todo = list(modules)
+    todo, whole = list(modules), set(modules)
     while todo:
         name = todo.pop()
         path = _file(name)
@@ -42,18 +49,21 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path]:
                 raise UsageError(f"the module {name!r} has no source file that could be compared.")
             continue
         found[name] = path
-        if path.name == "__init__.py" and name in modules:
+        if path.name == "__init__.py" and name in whole:
             beside = sorted(p for p in path.parent.glob("*.py") if p != path)
             todo += [f"{name}.{p.stem}" for p in beside]
             todo += [f"{name}.{p.parent.name}" for p in sorted(path.parent.glob("*/__init__.py"))]
-        todo += _imports(name, path, path.stat().st_mtime_ns)
+        further = _imports(name, path, path.stat().st_mtime_ns)
+        if name.split(".")[0] not in OURS:
+            whole |= {n for n in further if n in METHODS}
+        todo += further
     return found
 
 
 @lru_cache(maxsize=4096)
 def _imports(name: str, path: Path, _changed: int) -> tuple[str, ...]:
     """What the module imports of its own top-level package, at the top or in a function."""
-    own = name.split(".")[0]
+    top = name.split(".")[0]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     out = []
     try:
@@ -61,7 +71,12 @@ def _imports(name: str, path: Path, _changed: int) -> tuple[str, ...]:
     except (SyntaxError, ValueError):  # its bytes count; nobody can run it
         return ()
     for node in _statements(tree):
-        out += [found for found in _named(node, package) if found.split(".")[0] == own]
+        for found in _named(node, package):
+            of = found.split(".")[0]
+            if of == top:
+                out.append(found)
+            elif top not in OURS and (of in METHODS or of.startswith(PLUGINS)):
+                out.append(of)
     return tuple(dict.fromkeys(out))
 
 

@@ -13,7 +13,7 @@ from helpers.small_runs import TASK
 
 import leakbench.api as leakbench
 from leakbench import cli
-from leakbench.base import plugins, registry
+from leakbench.base import plugins, registry, sources
 from leakbench.base.errors import UnknownName, UsageError
 
 SHY = '''
@@ -201,6 +201,41 @@ def test_what_is_no_plugin_is_one_sentence(tmp_path, capsys, name):
     (line,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path / name) in line
     assert "Name a .py file" in line
+
+
+@pytest.mark.parametrize("what", ["_mine.py", "attack/x.py"])
+def test_one_that_holds_nothing_is_refused(tmp_path, what):
+    path = tmp_path / "mine" / what
+    path.parent.mkdir(parents=True)
+    path.write_text(LAST)
+    named = path if what.startswith("_") else tmp_path / "mine"
+    with pytest.raises(UsageError, match="there is no method"):
+        leakbench.plugin(named)
+
+
+def test_one_that_was_edited_since_it_was_imported_makes_no_run(shy, tmp_path, capsys):
+    leakbench.plugin(shy)
+    assert "shy" in registry.names("defenses")
+    shy.write_text(shy.read_text().replace("0.5", "0.9"))
+    with pytest.raises(UnknownName, match="unknown defense 'shy'"):
+        leakbench.train("shy", task_params=TASK, rounds=2, out=tmp_path / "runs")
+    assert "was changed since it was imported" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_it_rests_on_counts_as_its_source(shy, monkeypatch):
+    """A base class of ours, and a plugin beside it."""
+    beside = shy.with_name("knob.py")
+    beside.write_text("K = 1\n")
+    shy.write_text(f"from {plugins.ONE}knob import K\n{shy.read_text()}")
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(shy), str(beside)]))
+    reached = sources._reached((f"{plugins.ONE}shy",))
+    assert reached[f"{plugins.ONE}knob"] == beside
+    assert {"defenses", "defenses.fedavg"} <= set(reached)
+    first = sources.digest([f"{plugins.ONE}shy"])
+    beside.write_text("K = 2\n")
+    assert sources.digest([f"{plugins.ONE}shy"]) != first
+    assert "defenses.fedhide" not in sources._reached(("defenses.fedavg",))  # ours as before
 
 
 def test_its_source_is_told_from_a_changed_one(shy, tmp_path):

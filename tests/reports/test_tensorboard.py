@@ -56,6 +56,8 @@ def test_the_worst_case_stands_beside_the_papers_own_attack(data, tmp_path):
 
 def test_written_again_it_is_the_same_files_and_names_no_machine(data, tmp_path):
     first = Tensorboard().write(data, tmp_path)
+    (tmp_path / "tensorboard" / "gone").mkdir()
+    (tmp_path / "tensorboard" / "gone" / EVENTS).write_bytes(b"of an earlier report")
     again = Tensorboard().write(data, tmp_path)
     assert first == again
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [EVENTS] * len(first)
