@@ -151,7 +151,9 @@ def names(kind: str) -> dict[str, str]:
 def _provided(kind: str) -> Iterator[tuple[str, str]]:
     """Names with their modules, one perhaps twice."""
     for package in _packages(kind):
-        for folder in package.__path__:  # one by one: of two files of a name both are told
+        for folder in dict.fromkeys(
+            package.__path__
+        ):  # one by one: of two files of a name both are told
             for module in _files((folder,), _changed((folder,))):
                 yield _called(kind, module), f"{package.__name__}.{module}"
     for module in plugins.files():

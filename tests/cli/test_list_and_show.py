@@ -116,5 +116,7 @@ class TestListAndShow:
         assert (code, err) == (0, "")
         assert f"leakbench {leakbench.__version__}" in out
         found = json.loads(cli("doctor", "--json")[1])
-        assert {i["what"] for i in found} == {"versions", "device", "data", "LPIPS weights"}
+        assert {i["what"] for i in found} == {
+            *("versions", "device", "data", "LPIPS weights", "methods of your own")
+        }
         assert all(i["ok"] or i["do"] for i in found)

@@ -516,8 +516,8 @@ def test_the_floor_pairs_the_sent_features_at_random(features):
 
 
 def test_too_few_rows_are_said_not_dropped(out):
-    with plugged("defenses", out, fedfeatures=FEATURES):
-        run = trained(out, "fedfeatures", 2, params={"share": 3})
+    with plugged("defenses", out, fedfewer=FEATURES):
+        run = trained(out, "fedfewer", 2, params={"share": 3})
         folder = api.attack(run, "distance_correlation").path
         meta = read_sealed(folder / "attack.json")
         assert {m["metric"] for m in meta["missing"]} == {
