@@ -14,8 +14,10 @@
     to.scrollIntoView();
   };
   addEventListener("hashchange", follow);
-  // The same link again changes no address.
-  for (const link of all("a[href^='#']")) link.addEventListener("click", () => { if (link.hash === location.hash && link.hash) open(target()); });
+  // At once: the address changes later, and not at all for the same link again.
+  for (const link of all("a[href^='#']")) {
+    link.addEventListener("click", () => { if (link.hash) open(document.getElementById(decodeURIComponent(link.hash.slice(1)))); });
+  }
   follow();
 
   let opened = [];
