@@ -3,7 +3,7 @@
     leakbench demo -o demo
     python docs/pictures.py demo/report
 
-Needs playwright and chromium. The demo trains on scikit-learn's digits, so no photograph is in them.
+Needs playwright and chromium. The demo trains on scikit-learn's digits: no photograph is in them.
 """
 
 from __future__ import annotations

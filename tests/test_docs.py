@@ -28,12 +28,16 @@ from leakbench.record import columns, messages
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCS = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
+DOCS = {
+    p.relative_to(ROOT / "docs").as_posix(): p.read_text(encoding="utf-8")
+    for p in sorted((ROOT / "docs").rglob("*.md"))
+}
 PAGES = {
     "README.md": README,
     "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
     **DOCS,
 }
+OWN = DOCS["tutorials/own-defense.md"] + DOCS["tutorials/own-attack.md"]
 KINDS = {"-d": "defenses", "-a": "attacks", "-w": "wrappers", "-t": "tasks"}
 TINY = {"task": "digits", "task_params": {"model": "mlp", "width": 8, "dim": 8}, "rounds": 6}
 
@@ -73,18 +77,19 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def own_methods(tmp_path, monkeypatch):
-    """README's two files, in a folder that the packages `defenses` and `attacks` look into as
+    """The tutorials' two files, in a folder that the packages `defenses` and `attacks` look into as
     well.
     """
     made = {}
     for code, base in (
         (c, base)
-        for c in blocks(README)
+        for c in blocks(OWN)
         for base in ("Defense", "Attack")
         if "class " in c and _base(c) == base
     ):
         kind = {"Defense": "defenses", "Attack": "attacks"}[base]
-        name = re.search(rf"`{kind}/(\w+)\.py`", README)[1]
+        page = DOCS[f"tutorials/own-{kind[:-1]}.md"]
+        name = re.search(r"ave this as `(\w+)\.py`", page)[1]
         (tmp_path / kind).mkdir()
         (tmp_path / kind / f"{name}.py").write_text(code, encoding="utf-8")
         package = importlib.import_module(kind)
@@ -100,7 +105,7 @@ def _base(code: str) -> str:
     return "Attack" if "(Attack)" in code else "Defense"
 
 
-def test_a_method_of_the_readme_is_one_short_file(own_methods, tmp_path):
+def test_a_method_of_the_tutorials_is_one_short_file(own_methods, tmp_path):
     assert set(own_methods) == {"defenses", "attacks"}
     for kind, name in own_methods.items():
         lines = (tmp_path / kind / f"{name}.py").read_text(encoding="utf-8").splitlines()
@@ -109,7 +114,7 @@ def test_a_method_of_the_readme_is_one_short_file(own_methods, tmp_path):
         assert name in registry.names(kind)
 
 
-def test_the_methods_of_the_readme_work(own_methods, tmp_path):
+def test_the_methods_of_the_tutorials_work(own_methods, tmp_path):
     run = leakbench.train(own_methods["defenses"], out=tmp_path / "runs", **TINY)
     assert run.meta["hides"]
     rows = leakbench.attack(run, own_methods["attacks"]).rows
@@ -146,7 +151,8 @@ def test_commands_are_those_of_the_command_line():
             assert flag in options, f"{page}: leakbench {name} has no {flag}"
         for flag, value in itertools.pairwise(rest):
             if flag in KINDS:
-                assert value in registry.names(KINDS[flag]), f"{page}: {flag} {value}"
+                own = re.findall(r"ave this as `(\w+)\.py`", OWN) if "--plugin" in rest else []
+                assert value in {*registry.names(KINDS[flag]), *own}, f"{page}: {flag} {value}"
     for page, text in PAGES.items():
         for name in re.findall(r"`leakbench\s+([a-z]+)\b", text):
             assert name in known, f"{page}: leakbench {name}"
@@ -164,14 +170,14 @@ def test_sweep_of_the_readme_is_as_many_runs_as_it_says():
     assert f"# {len(list(plan.specs()))} runs" in line
 
 
-def test_the_transcript_of_the_readme_runs():
-    (code,) = [b for b in blocks(README) if "leakbench.Transcript(" in b]
+def test_the_transcript_of_the_tutorial_runs():
+    (code,) = [b for b in blocks(OWN) if "leakbench.Transcript(" in b]
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sigmoid(), nn.Linear(8, 10))
     x, y = torch.full((1, 1, 8, 8), 0.5), torch.tensor([3])
     gradient = torch.autograd.grad(nn.functional.cross_entropy(net(x), y), net.parameters())
     space = {"leakbench": leakbench, "nn": nn, "net": net, "y": y}
     space["update"] = [-0.1 * g for g in gradient]
-    exec(compile(code, "README.md", "exec"), space)
+    exec(compile(code, "own-attack.md", "exec"), space)
     assert space["image"].shape == x.shape
 
 
@@ -321,9 +327,11 @@ def test_recipes_of_the_readme_are_as_many_as_it_says():
 
 def test_links_lead_somewhere():
     for page, text in PAGES.items():
-        folder = ROOT / "docs" if page in DOCS else ROOT
-        for target in re.findall(r"\]\(([^)#]+)\)", text):
-            assert (folder / target).exists(), f"{page} links to {target}"
+        folder = (ROOT / "docs" / page).parent if page in DOCS else ROOT
+        links = re.findall(r"\]\(([^)#]+)[)#]|(?:src|srcset)=\"([^\"]+)", text)
+        for target in (markdown or html for markdown, html in links):
+            if not target.startswith("https://"):
+                assert (folder / target).exists(), f"{page} links to {target}"
 
 
 def test_exit_codes_of_the_readme():

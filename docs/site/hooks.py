@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     return "".join(p if p.startswith("`") else LINK.sub(turned, p) for p in parts)
 
 
+@cache
 def _outside() -> dict[str, str]:
     """Path in the repository -> path in the site's sources."""
     found = dict(BESIDE)
@@ -53,6 +55,7 @@ def _outside() -> dict[str, str]:
     return found
 
 
+@cache
 def _places(uri: str) -> str:
     """Where a source of the site lies in the repository."""
     outside = {name: path for path, name in _outside().items()}
