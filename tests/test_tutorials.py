@@ -52,6 +52,17 @@ def test_all_four_are_here():
     assert {n for n in NAMES if files(n)} == {"gate", "own-attack", "own-defense"}
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_of_a_tutorial_is_left_out(name):
+    """Whatever stands indented is run, or is a template."""
+    prose = re.sub(r"^```.*?^```", "", text(name), flags=re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"^ {4,}(\S.*)$", prose, re.MULTILINE)
+    assert shown
+    ran = script(name)
+    for line in shown:
+        assert TEMPLATE.search(line) or line.split(" #")[0] in ran, line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tutorial_does_what_it_says(name, tmp_path):
