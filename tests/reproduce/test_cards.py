@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import shutil
 from pathlib import Path
 
 import pytest
 
+from leakbench.reproduce import cards, row
+from leakbench.reproduce.row import Row
+from leakbench.reproduce.strongest import rivals, rung, share, spelled
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def script():
-    spec = importlib.util.spec_from_file_location("cards", ROOT / "benchmarks" / "cards.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-cards = script()
+RESULTS = ROOT / "results"
 
 
 def cells(text: str, *begins: str) -> list[list[str]]:
@@ -27,9 +21,32 @@ def cells(text: str, *begins: str) -> list[list[str]]:
     return [line for line in lines if tuple(line[: len(begins)]) == begins]
 
 
+def listed(text: str) -> dict[tuple[str, str, str], dict[str, str]]:
+    """(method, task, measure) -> the cells of the index by the head of their column."""
+    out, task, heads = {}, "", []
+    for line in text.split("## By paper")[0].splitlines():
+        if line.startswith("## "):
+            task, heads = line[3:], []
+        elif line.startswith("| "):
+            found = [c.strip() for c in line.strip("| ").split(" | ")]
+            if heads:
+                named = dict(zip(heads, found, strict=True))
+                key = (named["method"], task, named["measure"].strip("`"))
+                assert key not in out
+                out[key] = named | {"leaked": named["leaked"].strip("*")}
+            else:
+                heads = found
+    return out
+
+
 @pytest.fixture(scope="module")
 def made():
-    return cards.pages(ROOT / "results")
+    return cards.pages(RESULTS)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return [r for path in cards.tables(RESULTS) for r in row.read(path)]
 
 
 def test_committed_cards_are_those_of_the_tables(made):
@@ -39,7 +56,7 @@ def test_committed_cards_are_those_of_the_tables(made):
 
 def test_a_card_by_hand(made):
     """Claimed, measured the same way, strongest: read with nothing but csv."""
-    path = ROOT / "results" / "findings-fedhide" / "smoke.csv"
+    path = RESULTS / "findings-fedhide" / "smoke.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = [r for r in csv.DictReader(file) if r["label"] == "FedGN(0.5)" and r["value"]]
     named = [r for r in rows if r["metric"] == "p_leak"]
@@ -57,62 +74,229 @@ def test_a_card_by_hand(made):
     assert float(best["value"]) > float(same["value"])
 
 
-def leaked(text: str) -> dict[tuple[str, ...], str]:
-    lines = [x for x in cells(text) if len(x) == 9][1:]
-    return {tuple(x[:3]): x[3].strip("*") for x in lines}
+def test_no_number_of_the_papers_kind_beats_the_papers_column(made):
+    """Read with nothing but csv: gradient inversion as in FedHide, before and after training."""
+    with (RESULTS / "fedhide-table2" / "smoke.csv").open(encoding="utf-8", newline="") as file:
+        told = [r for r in csv.DictReader(file) if r["measure"].startswith("naive_psnr")]
+    labels = {r["label"] for r in told}
+    assert len(labels) == 13
+    for label in labels:
+        best = max(float(r["value"]) for r in told if r["label"] == label)
+        (line,) = [
+            x
+            for x in cells(made["fedhide.md"], label, "digit-pairs", "`psnr`")
+            if "table2" in x[-1]
+        ]
+        assert float(line[4].split()[0]) == pytest.approx(best, rel=5e-3), label
+
+
+def test_nothing_beats_the_column_of_the_strongest(rows):
+    seen = 0
+    for q in rivals(rows):
+        sign = {"up": 1, "down": -1}[
+            next(m.meaning.direction for m in attack_metrics(q.best) if m.name == q.best.metric)
+        ]
+        assert all(sign * r.ours.value <= sign * q.best.ours.value for r in q.rows)
+        seen += 1
+    assert seen > 200
+
+
+def attack_metrics(r: Row):
+    from leakbench.base import registry
+
+    return registry.load("attacks", r.attack).metrics
+
+
+def test_only_the_papers_measure_is_not_called_the_strongest(made, rows):
+    """The smallest number of fedmetric-figure3 is that of an attack as weak as the paper's own."""
+    (line,) = cells(made["fedmetric.md"], "proxy, s = 3", "cifar10", "`p_leak`")
+    assert line[5:7] == ["not run", "-"]
+    assert "`prototype_spheres`" in line[9]
+    bare = {q.rows[0].recipe for q in rivals(rows) if q.only_paper}
+    assert {"fedmetric-table2", "fedhide-figure3"} <= bare
+
+
+def test_every_attacked_method_is_listed(made, rows):
+    where = {(q.best.label, q.best.task, q.best.metric) for q in rivals(rows)}
+    attacked = {q.best.method for q in rivals(rows)}
+    assert {"flea", "fedmix", "feddata", "fedaa"} <= attacked
+    found = listed(made["index.md"])
+    named = {(k[0].removesuffix(" (dead run)"), *k[1:]) for k in found}
+    assert named <= where
+    assert attacked == {
+        q.best.method for q in rivals(rows) if q.best.label in {k[0] for k in named}
+    }
+    for q in rivals(rows):
+        if q.best.recipe not in cards.SWEEPS:
+            assert (q.best.label, q.best.task, q.best.metric) in named
+    assert all(f"`{name}`" in made["index.md"] for name in cards.SWEEPS)
+    assert found["FedMix", "uci-har", "exposure"]["leaked"] == "1.00"
 
 
 def test_a_share_short_of_all_is_a_lower_bound(made):
-    found = leaked(made["index.md"])
-    assert len(found) > 20
-    for key, text in found.items():
-        assert text == "-" or text.startswith("at least 0.") or float(text) >= 1, key
+    words = {"dead run", "more than a blind guess", "too weak or too few to judge"}
+    found = listed(made["index.md"])
+    assert len(found) > 100
+    for key, cell in found.items():
+        text = cell["leaked"]
+        assert text in words or text.startswith("at least 0.") or float(text) >= 1, key
+
+
+def test_the_worst_of_all_tables_stands_in_the_list(made, rows):
+    """No share of any live row, by hand, is above what the list says of its case."""
+    found = listed(made["index.md"])
+    seen = 0
+    for q in rivals(rows):
+        key = (q.best.label, q.best.task, q.best.metric)
+        if q.dead or key not in found:
+            continue
+        told = found[key]["leaked"].removeprefix("at least ")
+        for r in q.rows:
+            if "control_failed" in r.flags or None in (r.floor, r.control) or r.floor == r.control:
+                continue
+            by_hand = (r.ours.value - r.floor) / (r.control - r.floor)
+            assert by_hand <= float(told) + 0.005, (key, r.recipe)
+            seen += 1
+    assert seen > 300
+
+
+def test_an_attack_without_power_acquits_nobody(made):
+    """0.02 and 0.1 of a control that gets no more: no share, and no 1.00 either."""
+    found = listed(made["index.md"])
+    for name in ("FedMetric pos", "FedMetric pos+neg(true)"):
+        cell = found[name, "digits", "recovered"]
+        assert cell["leaked"] == "too weak or too few to judge"
+        assert "control failed" in cell["to know"]
+
+
+def test_a_working_control_elsewhere_is_not_hidden_by_a_failed_one(made):
+    """The best dB of these is at a stage where the control failed; at another it did not."""
+    cell = listed(made["index.md"])["FedCS(0.5)", "digit-pairs", "psnr"]
+    assert float(cell["leaked"]) >= 1
+    assert "control failed" not in cell["to know"]
+
+
+def test_flags_of_a_number_stand_beside_it(made, rows):
+    found = listed(made["index.md"])
+    cell = found["FedGN(0.1)", "digit-pairs", "psnr"]["to know"].split(", ")
+    assert {"one seed", "few units", "probe", "oracle labels", "stand in data"} <= {*cell}
+    for paper in cards.TITLES:
+        mine = [r for r in rows if cards.paper_of(r.recipe) == paper]
+        for q in rivals(mine):
+            first = q.best
+            (line,) = [
+                x
+                for x in cells(made[f"{paper}.md"], *names(q), first.task, f"`{first.metric}`")
+                if f"[{first.recipe}, {first.scale}]" in x[-1] and x[7:9] == sides(first)
+            ]
+            told = {*line[10].split(", ")} - {"-"}
+            assert {f.replace("_", " ") for f in first.flags - {"dead_run"}} <= told
+
+
+def names(q) -> list[str]:
+    return [q.best.label + (" (dead run)" if q.dead else "")]
+
+
+def sides(r: Row) -> list[str]:
+    return ["-" if x is None else f"{x:.3g}" for x in (r.floor, r.control)]
 
 
 def test_what_a_dead_run_leaks_is_not_told(made):
     """Whichever row of the setting noted that the model learnt nothing."""
-    rows = cards.row.read(ROOT / "results" / "findings-fedhide" / "smoke.csv")
-    key = ("FedGN(0.5)", "digit-pairs", "`p_leak`")
-    assert float(leaked(cards.index(rows))[key]) >= 1
+    rows = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    key = ("FedGN(0.5)", "digit-pairs", "p_leak")
+    assert float(listed(cards.index(rows))[key]["leaked"]) >= 1
     (found,) = [r for r in rows if r.label == key[0] and r.measure == "utility"]
     ill = found.model_copy(update={"flags": found.flags | {"dead_run"}})
-    told = leaked(cards.index([ill if r is found else r for r in rows]))
-    assert told[f"{key[0]} (dead run)", *key[1:]] == "-"
+    told = listed(cards.index([ill if r is found else r for r in rows]))
+    assert told[f"{key[0]} (dead run)", *key[1:]]["leaked"] == "dead run"
     assert "(dead run)" in made["fedhide.md"]
 
 
+def test_a_live_table_comes_before_a_dead_one_and_a_stronger_before_a_longer():
+    rows = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    key = ("FedHide(0.1, 5)", "digit-pairs", "p_leak")
+    mine = [r for r in rows if r.label == key[0] and (r.attack or r.measure == "utility")]
+
+    def other(r: Row, **changes) -> Row:
+        return r.model_copy(update={"recipe": "made-up", **changes})
+
+    strong = [r for r in mine if r.attack == "prototype_unmixing" and r.metric == "p_leak"]
+    weak = [
+        r for r in mine if not r.attack or r.metric != key[2] or not r.ours or r.ours.value < 0.99
+    ]
+    short = [other(r) for r in strong]
+    found = listed(cards.index([*weak, *short]))[key]
+    assert float(found["leaked"]) >= 1
+    assert "made-up" in found["table"]
+    dead = [other(r, flags=r.flags | {"dead_run"}) for r in mine]
+    for both in ([*dead, *weak], [*weak, *dead]):
+        cell = listed(cards.index(both))[key]
+        assert "made-up" not in cell["table"]
+
+
+def test_of_equals_one_whose_control_worked_is_shown():
+    rows = row.read(RESULTS / "fedhide-table4" / "smoke.csv")
+    (q,) = [q for q in rivals(rows) if q.best.label.startswith("collapse: FedHide(0.1, 10)")]
+    assert any("control_failed" in r.flags for r in q.rows)
+    assert "control_failed" not in q.best.flags
+    assert share(q.best) is not None
+
+
+def test_what_was_not_tried_is_named(made, rows):
+    """Other metrics of an attack count, and so do other settings of one that was tried."""
+    (cell,) = [v for k, v in listed(made["index.md"]).items() if k == COSINE]
+    assert "`prototype_averaging`" in cell["not tried"]
+    cell = listed(made["index.md"])["FedHide(0.01, 20)", "digit-pairs", "p_leak"]
+    assert "(window=" in cell["attack"]
+    assert "`prototype_averaging`" in cell["not tried"].split(", ")
+    assert "`prototype_unmixing`" in cell["not tried"]
+
+
+COSINE = ("FedCS(0.5)", "cifar100", "prototype_cosine")
+
+
+def test_an_attack_is_spelled_with_its_own_settings_only(rows):
+    told = {spelled(r) for r in rows if r.attack and r.ours}
+    assert {"prototype_averaging", "prototype_averaging(window=5)"} <= told
+    assert not any("seed" in name for name in told)
+    assert {rung(r) for r in rows if r.attack == "prototype_leakage"} == {"paper"}
+
+
 def test_smaller_is_worse_where_the_metric_says_so(made):
-    (line,) = cells(made["index.md"], "FedMetric pos+neg(proxy)", "digits", "`centre_error`")
-    rows = cards.row.read(ROOT / "results" / "findings-fedmetric" / "smoke.csv")
+    key = ("FedMetric pos+neg(proxy)", "digits", "centre_error")
+    rows = row.read(RESULTS / "findings-fedmetric" / "smoke.csv")
     errors = [
         r.ours.value
         for r in rows
-        if (r.label, r.metric) == (line[0], "centre_error") and r.attack and r.ours
+        if (r.label, r.metric) == (key[0], key[2]) and r.attack and r.ours
     ]
     assert len(errors) > 1
-    assert float(line[4].split()[0]) == pytest.approx(min(errors), rel=1e-2)
+    told = listed(made["index.md"])[key]["the strongest tried"]
+    assert float(told.split()[0]) == pytest.approx(min(errors), rel=1e-2)
 
 
 def test_the_strongest_attack_gone_moves_the_number(tmp_path):
     """A card follows its table: without un-mixing FedHide would look better, and says so."""
     name = "findings-fedhide"
-    (tmp_path / name).mkdir()
     for recipe in (name, "findings-digits"):
-        shutil.copytree(ROOT / "results" / recipe, tmp_path / recipe, dirs_exist_ok=True)
+        shutil.copytree(RESULTS / recipe, tmp_path / recipe)
     path = tmp_path / name / "smoke.csv"
-    kept = [r for r in cards.row.read(path) if r.attack != "prototype_unmixing"]
+    kept = [r for r in row.read(path) if r.attack != "prototype_unmixing"]
     kept = [r for r in kept if r.attack != "prototype_from_update"]
-    cards.row.write(path, kept)
-    (line,) = cells(cards.pages(tmp_path)["index.md"], "FedHide(0.1, 5)", "digit-pairs", "`p_leak`")
-    assert line[3].strip("*").startswith("at least 0.")
-    assert "`prototype_unmixing`" in line[7]
+    row.write(path, kept)
+    found = listed(cards.pages(tmp_path)["index.md"])["FedHide(0.1, 5)", "digit-pairs", "p_leak"]
+    assert found["leaked"].startswith("at least 0.")
+    assert "`prototype_unmixing`" in found["not tried"]
 
 
-def test_methods_that_nobody_attacked_are_named(made):
-    rows = [r for path in cards.tables(ROOT / "results") for r in cards.row.read(path)]
+def test_methods_that_nobody_attacked_are_named(made, rows):
     attacked = {r.method for r in rows if r.attack and r.ours}
     lost = {r.method for r in rows if r.ours and r.method} - attacked
     assert lost
-    text = made["index.md"].split("## Not attacked")[1]
+    text, partly = made["index.md"].split("## Not attacked")[1].split("Attacked in some")
     assert all(f"`{name}`" in text for name in lost)
     assert not any(f"`{name}`" in text for name in attacked)
+    assert "* mnist: FedMetric pos; FedUV\n" in partly
+    (line,) = [x for x in partly.splitlines() if x.startswith("* cifar10:")]
+    assert {"FedMetric pos", "FedUV"} <= {*line.removeprefix("* cifar10: ").split("; ")}

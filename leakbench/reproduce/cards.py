@@ -1,0 +1,241 @@
+"""docs/cards: what each paper claims, the same measured here, and the strongest attacker's number.
+
+Every number is read from the tables that `leakbench reproduce` left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from leakbench.reproduce import row
+from leakbench.reproduce.row import Row
+from leakbench.reproduce.strongest import Rivals, number, rivals, share, spelled, worst
+from leakbench.scoring import flags
+
+SCALES = ("small", "smoke")
+TITLES = {
+    "fedhide": "FedHide: hiding a prototype among its neighbours",
+    "fedmetric": "FedMetric: metric losses, with one class per client",
+    "flea": "FLea: sharing obfuscated features",
+    "fedaa": "FedAA: sharing other modalities in place of images",
+}
+ABOUT = {
+    "fedhide": "H. Park, S. Yun. *FedHide: Federated Learning by Hiding in the Neighbors.* ECCV"
+    " 2024. Claim: a proxy mixed with its neighbours' gives little of a client's prototype away,"
+    " measured as P_leak, and costs little accuracy.",
+    "fedmetric": "H. Park, H. Hosseini, S. Yun. *Federated Learning with Metric Loss.* FL-ICML"
+    " workshop, 2021. Claim: clients of one class each learn an embedding without showing their"
+    " centre. It prints no measured leakage.",
+    "flea": "T. Xia, A. Ghosh, X. Qiu, C. Mascolo. *FLea.* KDD 2024. Claim: features that are"
+    " augmented and decorrelated can be shared without giving the examples behind them away,"
+    " measured by correlation, a decoder and a context classifier.",
+    "fedaa": "D. Chen et al. *FedAA: Using Non-sensitive Modalities to Improve Federated Learning"
+    " while Preserving Image Privacy.* ACM MM 2023. Claim: label names and captions help, and no"
+    " image can be rebuilt from what is shared.",
+}
+# One parameter moved by steps: on their paper's card, and too many lines for the list of methods.
+SWEEPS = frozenset({"fedmetric-figure2", "fedmetric-figure3", "flea-figure11"})
+READ = """\
+*By the paper's measure* is what an attacker gets who does what the paper does, on our runs; *the
+strongest tried* the best of all attacks on the same question in this table, in shares, dB or
+whatever the measure has, with a 95 % interval, and *not run* where nobody did more than the paper.
+*Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden:
+an attack that finds nothing there, either, acquits nobody. *Not tried* names attacks that measure
+the same and have a number on the method in another table or with other settings. *To know* are the
+[flags](../formats.md#flags) of these rows. No row is at the paper's scale; each table says what
+differs. What was tried is a lower bound: others may find more.
+"""
+INDEX = """\
+Made by `python benchmarks/cards.py` from the tables in `results/`; a test holds it against them.
+*Leaked* is how far the strongest attack that was tried comes from a blind guess (0) to what it gets
+with nothing defended (1): it compares methods of one task and one measure, and short of 1 it is a
+lower bound. An attack that with nothing defended gets no more than a blind guess is too weak, or
+has too few clients, to judge. A dead run learnt nothing, so what it leaks says nothing. *Not tried*
+names attacks that measure the same and have a number on the method in another table or with other
+settings; on some of these cases they have one, on other records, in the
+[findings](../findings.md). *To know* are the [flags](../formats.md#flags) of the number: a probe is
+a message that nobody sends, oracles were told the truth. Where several tables have a case, the one
+that speaks worst of it stands here. None is at the papers' scale, and data that stand in for a
+paper's say nothing of its numbers.
+
+Tables that move one parameter by steps stand on their paper's card only: SWEPT.
+"""
+NONE = """\
+*No attack has a number in the committed tables of this paper: what its methods leak is not known
+from them.*"""
+
+
+def pages(results: Path) -> dict[str, str]:
+    """File name -> text of all cards.
+
+    Raises:
+        BrokenFile: a table is damaged.
+    """
+    rows = [r for path in tables(results) for r in row.read(path)]
+    out = {"index.md": index(rows)}
+    for paper in TITLES:
+        out[f"{paper}.md"] = card(paper, [r for r in rows if paper_of(r.recipe) == paper], rows)
+    return out
+
+
+def tables(results: Path) -> Iterator[Path]:
+    """The committed tables, each recipe's larger scale first."""
+    for folder in sorted(p for p in results.iterdir() if p.is_dir()):
+        found = (folder / f"{scale}.csv" for scale in SCALES)
+        yield from (p for p in found if p.is_file())
+
+
+def paper_of(recipe: str) -> str:
+    """The first word of a recipe; what we found of a paper's methods stands on its card."""
+    ours = {"findings-fedhide": "fedhide", "findings-digits": "fedhide"}
+    return ours.get(recipe) or recipe.removeprefix("findings-").split("-")[0]
+
+
+def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row]) -> str:
+    """One paper's page; ``everywhere``: the rows of all papers."""
+    out = [f"# {TITLES[paper]}", "", ABOUT[paper], "", "## What leaks", "", READ]
+    asked = list(rivals(rows))
+    if asked:
+        out += _head(
+            *("method", "task", "measure", "the paper", "by the paper's measure"),
+            *("the strongest tried", "attack", "blind", "undefended", "not tried", "to know"),
+            "table",
+        )
+        out += [_leak(q, everywhere) for q in asked]
+    else:
+        out.append(NONE)
+    gains = [r for r in rows if not r.attack and r.claim and r.ours and r.ours.low is not None]
+    if gains:
+        out += ["", "## What is gained", ""]
+        out += _head("method", "task", "measure", "the paper", "here", "to know", "table")
+        out += [_gain(rows, r) for r in gains]
+    ran = dict.fromkeys((r.recipe, r.scale) for r in rows if r.ours)
+    out += ["", "## Run it again", ""]
+    out += [f"    leakbench reproduce {name} --scale {scale} --jobs 2" for name, scale in ran]
+    out += ["", "A stronger guess moves a number: [how](../../CONTRIBUTING.md#a-stronger-guess)."]
+    return "\n".join([*out, ""])
+
+
+def index(rows: Sequence[Row]) -> str:
+    """All methods that were attacked in a table, each by the table that speaks worst of it."""
+    swept = ", ".join(f"`{name}`" for name in sorted(SWEEPS))
+    out = ["# Methods by what they leak and what they gain", "", INDEX.replace("SWEPT", swept)]
+    listed = worst([q for q in rivals(rows) if q.rows[0].recipe not in SWEEPS])
+    for task in sorted({q.best.task for q in listed}):
+        out += [f"## {task}", ""]
+        out += _head("method", "measure", "leaked", "the strongest tried", "attack", "gained")
+        out[-2] += " not tried | to know | table |"
+        out[-1] += "---|---|---|"
+        mine = [q for q in listed if q.best.task == task]
+        out += [_listed(q, rows) for q in sorted(mine, key=_order)]
+        out.append("")
+    out += ["## By paper", ""]
+    out += [f"* [{title}]({paper}.md)" for paper, title in TITLES.items()]
+    out += ["", "## Not attacked", ""]
+    lost = ", ".join(f"`{name}`" for name in unattacked(rows))
+    out += [f"Trained for these tables, and attacked in none of them: {lost}.", ""]
+    out += ["Attacked in some, and trained without a number of an attack here:", ""]
+    out += [f"* {task}: {'; '.join(labels)}" for task, labels in partly(rows).items()]
+    out += ["", "That is no sign of privacy: `leakbench attack` attacks a run of any of them."]
+    return "\n".join([*out, ""])
+
+
+def unattacked(rows: Sequence[Row]) -> list[str]:
+    """Methods with a trained run and no attack's number."""
+    there = {r.method for r in rows if r.ours and r.method}
+    return sorted(there - {q.best.method for q in rivals(rows)})
+
+
+def partly(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Of the other methods: task -> cases with a number and none of an attack."""
+    done = {(q.best.task, q.best.label) for q in rivals(rows)}
+    nowhere = set(unattacked(rows))
+    out: dict[str, list[str]] = {}
+    for r in rows:
+        if not r.ours or not r.method or r.method in nowhere or (r.task, r.label) in done:
+            continue
+        said = out.setdefault(r.task, [])
+        if _plain(r.label) not in said:
+            said.append(_plain(r.label))
+    return dict(sorted(out.items()))
+
+
+def _order(q: Rivals) -> tuple[str, float, str]:
+    return q.best.metric, -(share(q.telling) or 0.0), q.best.label
+
+
+def _listed(q: Rivals, rows: Sequence[Row]) -> str:
+    told, useful = q.telling, q.utility
+    gained = f"{useful.metric} {_number(useful)}" if useful else "-"
+    cells = [_method(told, dead=q.dead), f"`{told.metric}`", f"**{q.verdict()}**"]
+    cells += [_number(told), f"`{spelled(told)}`", gained]
+    return _line(*cells, _untried(q, rows), _flags(told), _table(told))
+
+
+def _leak(q: Rivals, rows: Sequence[Row]) -> str:
+    """Claimed, measured the same way, and the strongest: one line."""
+    best, paper = q.best, q.paper
+    claimed = next((r.claim for r in q.rows if r.claim), None)
+    cells = [_method(best, dead=q.dead), best.task, f"`{best.metric}`"]
+    cells += [f"{claimed.value:.3g}" if claimed else "-"]
+    cells += [_number(paper) if paper else "-"]
+    cells += ["not run", "-"] if q.only_paper else [f"**{_number(best)}**", f"`{spelled(best)}`"]
+    cells += [_side(best.floor), _side(best.control), _untried(q, rows)]
+    known = (best, paper) if paper else (best,)
+    return _line(*cells, _flags(*known), _table(best))
+
+
+def _gain(rows: Sequence[Row], r: Row) -> str:
+    """A utility beside the paper's."""
+    where = (r.recipe, r.scale, r.dataset, r.label)
+    same = [x for x in rows if (x.recipe, x.scale, x.dataset, x.label) == where]
+    claimed = f"{r.claim.value:.3g}" if r.claim else "-"
+    name = _method(r, dead=any(x.dead for x in same))
+    return _line(name, r.task, r.metric, claimed, _number(r), _flags(r), _table(r))
+
+
+def _head(*names: str) -> list[str]:
+    """The two first lines of a table."""
+    return [_line(*names), "|" + "---|" * len(names)]
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _method(r: Row, *, dead: bool) -> str:
+    """Its name in the table; a run that learnt nothing says so, whichever row noted it."""
+    return _plain(r.label) + (" (dead run)" if dead else "")
+
+
+def _plain(label: str) -> str:
+    return label.replace("|", "/")
+
+
+def _number(r: Row) -> str:
+    """0.98 [0.93, 1.00]."""
+    if r.ours is None:
+        return "-"
+    width = "" if r.ours.low is None else f" [{r.ours.lowest:.3g}, {r.ours.highest:.3g}]"
+    return f"{number(r):.3g}{width}"
+
+
+def _side(value: float | None) -> str:
+    """A floor or a control."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _untried(q: Rivals, rows: Sequence[Row]) -> str:
+    return ", ".join(f"`{name}`" for name in q.untried(rows)) or "-"
+
+
+def _flags(*rows: Row) -> str:
+    """In words, without the one that stands at the method's name."""
+    found = frozenset[str]().union(*(r.flags for r in rows)) - {"dead_run"}
+    return ", ".join(flag.replace("_", " ") for flag in flags.ordered(found)) or "-"
+
+
+def _table(r: Row) -> str:
+    """A link to the committed table."""
+    return f"[{r.recipe}, {r.scale}](../../results/{r.recipe}/{r.scale}.md)"

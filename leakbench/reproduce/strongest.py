@@ -1,0 +1,204 @@
+"""Of a method's attacks in a table: the strongest, the paper's own, and those not tried.
+
+Rivals are the attacks on one metric about one case of one table that have a number. What the strongest gets is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from leakbench.attacking import Attack
+from leakbench.base import registry
+from leakbench.reproduce.row import Row
+
+PAPER = "paper"
+SHOWN = 2  # settings of an attack
+TOO_WEAK = "too weak or too few to judge"
+LEAKS = "more than a blind guess"
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """The attacks with a number on one metric about one case."""
+
+    rows: tuple[Row, ...]  # at least one, each with a number
+    case: tuple[Row, ...]  # all rows of the same case in the same table
+
+    @cached_property
+    def best(self) -> Row:
+        """The attack that gets most, by the direction in which its metric leaks.
+
+        Of equals one whose control worked, then one that is more than the paper's own measure.
+        """
+        return max(self.rows, key=self._rank)
+
+    @cached_property
+    def paper(self) -> Row | None:
+        """What stands for the paper's own measure: where its number is, or the best of its kind."""
+        of_kind = [r for r in self.rows if rung(r) == PAPER]
+        claimed = [r for r in self.rows if r.claim]
+        return max(claimed or of_kind, key=self._got, default=None)
+
+    @property
+    def only_paper(self) -> bool:
+        """Was nothing tried beyond what the paper does?"""
+        return all(rung(r) == PAPER for r in self.rows)
+
+    @property
+    def dead(self) -> bool:
+        """Did any row of the case find that the model learnt nothing?"""
+        return any(r.dead for r in self.case)
+
+    @property
+    def utility(self) -> Row | None:
+        """What the same runs were good for."""
+        found = (r for r in self.case if not r.attack and r.ours and r.measure == "utility")
+        return next(found, None)
+
+    @cached_property
+    def telling(self) -> Row:
+        """The row that says most: of the largest share; ``best`` if none has one.
+
+        Attacks at another stage have another control, which may work where that of ``best`` failed.
+        """
+        judged = [r for r in self.rows if share(r) is not None]
+        return max(judged, key=lambda r: (share(r) or 0.0, self._rank(r)), default=self.best)
+
+    def verdict(self) -> str:
+        """The share in words; short of all it is a lower bound."""
+        if self.dead:
+            return "dead run"
+        found = share(self.telling)
+        if found is not None:
+            return f"{found:.2f}" if found >= 1 else f"at least {found:.2f}"
+        return LEAKS if self.beyond else TOO_WEAK
+
+    @property
+    def beyond(self) -> bool:
+        """Does an attack's interval leave the blind guess behind?"""
+        return any(_beyond(r, up=self._sign > 0) for r in self.rows)
+
+    def untried(self, rows: Sequence[Row]) -> list[str]:
+        """Attacks with no number here that measure this and have one on the method in ``rows``.
+
+        Of an attack that has a number here its other settings.
+        """
+        first = self.rows[0]
+        same = [r for r in rows if r.method == first.method and r.attack and r.ours]
+        here, tried = {r.attack for r in self.rows}, {spelled(r) for r in self.rows}
+        able = [r for r in same if _measures(r, first.metric)]
+        return sorted({spelled(r) if r.attack in here else r.attack for r in able} - tried)
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if direction(self.rows[0]) == "down" else 1.0
+
+    def _rank(self, r: Row) -> tuple[float, bool, bool]:
+        return self._got(r), not failed(r), rung(r) != PAPER
+
+    def _got(self, r: Row) -> float:
+        return self._sign * number(r)
+
+
+def rivals(rows: Sequence[Row]) -> Iterator[Rivals]:
+    """All of them, in the order of the rows."""
+    cases: dict[tuple[str, ...], list[Row]] = {}
+    asked: dict[tuple[str, ...], list[Row]] = {}
+    for r in rows:
+        cases.setdefault(case(r), []).append(r)
+        if r.attack and r.ours and r.ours.n:
+            asked.setdefault((*case(r), r.metric), []).append(r)
+    for key, mine in asked.items():
+        yield Rivals(tuple(mine), tuple(cases[key[:-1]]))
+
+
+def case(r: Row) -> tuple[str, ...]:
+    """What all rows of one case of one table share."""
+    return r.recipe, r.scale, r.dataset, r.label
+
+
+def worst(asked: Sequence[Rivals]) -> list[Rivals]:
+    """Of each case's metric on a task the table that speaks worst of it.
+
+    Live runs before dead ones, an attack that works before one too weak, then the largest share;
+    of equals where more was tried.
+    """
+    found: dict[tuple[str, ...], Rivals] = {}
+    for q in asked:
+        first = q.rows[0]
+        key = (first.label, first.task, first.metric)
+        if key not in found or _weight(q) > _weight(found[key]):
+            found[key] = q
+    return list(found.values())
+
+
+def _weight(q: Rivals) -> tuple[bool, bool, float, int]:
+    got = share(q.telling)
+    return not q.dead, got is not None or q.beyond, -1.0 if got is None else got, len(q.rows)
+
+
+def number(r: Row) -> float:
+    """Its value.
+
+    Raises:
+        ValueError: nothing was measured.
+    """
+    if r.ours is None:
+        raise ValueError(f"{r.recipe}: {r.label} has no {r.metric}")
+    return r.ours.value
+
+
+def share(r: Row) -> float | None:
+    """How far it comes from the blind guess (0) to nothing defended (1), which chance may exceed.
+
+    None where these two do not differ, or one of them is not there.
+    """
+    if failed(r) or r.floor is None or r.control is None:
+        return None
+    return max(0.0, (number(r) - r.floor) / (r.control - r.floor))
+
+
+def _beyond(r: Row, *, up: bool) -> bool:
+    if r.ours is None or r.floor is None:
+        return False
+    return r.ours.lowest > r.floor if up else r.ours.highest < r.floor
+
+
+def failed(r: Row) -> bool:
+    """Is the attack too weak to judge: with nothing defended it gets no more than a blind guess?"""
+    return "control_failed" in r.flags or (r.floor is not None and r.floor == r.control)
+
+
+def rung(r: Row) -> str:
+    """How much the attack of a row uses."""
+    return str(_built(r).threat.rung)
+
+
+def direction(r: Row) -> str:
+    """Where more leaks: `up` or `down`."""
+    (found,) = [m.meaning.direction for m in _built(r).metrics if m.name == r.metric]
+    return str(found)
+
+
+def spelled(r: Row) -> str:
+    """The attack with what differs from its defaults: ``prototype_averaging(window=5)``."""
+    given, usual = _built(r).model_dump(), _default(r).model_dump()
+    said = [f"{k}={v}" for k, v in given.items() if k != "seed" and v != usual[k]]
+    shown = said if len(said) <= SHOWN else [*said[:SHOWN], "..."]
+    return r.attack + (f"({', '.join(shown)})" if said else "")
+
+
+def _measures(r: Row, metric: str) -> bool:
+    return metric in {m.name for m in _built(r).metrics}
+
+
+def _built(r: Row) -> Attack:
+    found: type[Attack] = registry.load("attacks", r.attack)
+    return found.build(r.attack_params or {}, r.attack)
+
+
+def _default(r: Row) -> Attack:
+    found: type[Attack] = registry.load("attacks", r.attack)
+    return found.build({}, r.attack)
