@@ -1,6 +1,7 @@
 """Of a method's attacks in a table: the strongest, the paper's own, and those not tried.
 
-Rivals are the attacks on one metric about one case of one table that have a number. What the strongest gets is a lower bound.
+Rivals are the attacks on one metric about one case of one table that have a number. What the
+strongest gets is a lower bound.
 """
 
 from __future__ import annotations
