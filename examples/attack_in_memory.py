@@ -11,8 +11,6 @@ import leakbench
 from leakbench.metrics import P_LEAK, PSNR
 from leakbench.scoring import KnownAnswer
 
-torch.manual_seed(0)
-
 # A client's training: one step on one digit. What it sends is the update, -lr * gradient.
 digits = load_digits()
 x = torch.tensor(digits.images[7:8, None] / 16, dtype=torch.float32)
