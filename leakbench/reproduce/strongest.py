@@ -72,7 +72,7 @@ class Rivals:
         if self.dead:
             return "dead run"
         found = share(self.telling)
-        if found is not None:
+        if found is not None and not (found == 0 and self.beyond):
             return f"{found:.2f}" if found >= 1 else f"at least {found:.2f}"
         return LEAKS if self.beyond else TOO_WEAK
 
@@ -88,9 +88,9 @@ class Rivals:
         """
         first = self.rows[0]
         same = [r for r in rows if r.method == first.method and r.attack and r.ours]
-        here, tried = {r.attack for r in self.rows}, {spelled(r) for r in self.rows}
-        able = [r for r in same if _measures(r, first.metric)]
-        return sorted({spelled(r) if r.attack in here else r.attack for r in able} - tried)
+        here, tried = {r.attack for r in self.rows}, [_set(r) for r in self.rows]
+        able = [r for r in same if _measures(r, first.metric) and _set(r) not in tried]
+        return sorted({spelled(r) if r.attack in here else r.attack for r in able})
 
     @property
     def _sign(self) -> float:
@@ -189,6 +189,11 @@ def spelled(r: Row) -> str:
     said = [f"{k}={v}" for k, v in given.items() if k != "seed" and v != usual[k]]
     shown = said if len(said) <= SHOWN else [*said[:SHOWN], "..."]
     return r.attack + (f"({', '.join(shown)})" if said else "")
+
+
+def _set(r: Row) -> tuple[str, dict[str, object]]:
+    """The attack and all of its settings but the seed."""
+    return r.attack, {k: v for k, v in _built(r).model_dump().items() if k != "seed"}
 
 
 def _measures(r: Row, metric: str) -> bool:
