@@ -123,8 +123,8 @@ def case(r: Row) -> tuple[str, ...]:
 def worst(asked: Sequence[Rivals]) -> list[Rivals]:
     """Of each case's metric on a task the table that speaks worst of it.
 
-    Live runs before dead ones, an attack that works before one too weak, then the largest share;
-    of equals where more was tried.
+    Live runs before dead ones, then the largest share as it is printed; of equals one that leaves
+    the blind guess behind, then one whose attack works, then where more was tried.
     """
     found: dict[tuple[str, ...], Rivals] = {}
     for q in asked:
@@ -135,9 +135,9 @@ def worst(asked: Sequence[Rivals]) -> list[Rivals]:
     return list(found.values())
 
 
-def _weight(q: Rivals) -> tuple[bool, bool, float, int]:
+def _weight(q: Rivals) -> tuple[bool, float, bool, bool, int]:
     got = share(q.telling)
-    return not q.dead, got is not None or q.beyond, -1.0 if got is None else got, len(q.rows)
+    return not q.dead, round(got or 0.0, 2), q.beyond, got is not None, len(q.rows)
 
 
 def number(r: Row) -> float:

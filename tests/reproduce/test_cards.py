@@ -10,7 +10,7 @@ import pytest
 
 from leakbench.reproduce import cards, row
 from leakbench.reproduce.row import Row
-from leakbench.reproduce.strongest import rivals, rung, share, spelled
+from leakbench.reproduce.strongest import rivals, rung, share, spelled, worst
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -233,6 +233,65 @@ def test_a_live_table_comes_before_a_dead_one_and_a_stronger_before_a_longer():
     for both in ([*dead, *weak], [*weak, *dead]):
         cell = listed(cards.index(both))[key]
         assert "made-up" not in cell["table"]
+
+
+def question(*changes: dict[str, object]) -> list[Row]:
+    """Rows of one question, whose metric leaks upwards from a floor of 0."""
+    known = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    first = next(r for r in known if r.metric == "p_leak" and r.ours)
+    return [first.model_copy(update={"flags": frozenset(), "floor": 0.0, **x}) for x in changes]
+
+
+def at(value: float, low: float, high: float, **changes):
+    """What ``question`` changes in a row."""
+    known = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
+    ours = next(r.ours for r in known if r.ours and r.attack)
+    return {"ours": ours.model_copy(update={"value": value, "low": low, "high": high}), **changes}
+
+
+WEAK = {"control": 0.0, "flags": frozenset({"control_failed"})}
+NOTHING = at(0.0, 0.0, 0.1, control=1.0)  # a share of 0.00
+LEAKS = at(0.4, 0.3, 0.5, **WEAK)  # leaves the blind guess behind, and has no share
+BLIND = at(0.0, 0.0, 0.1, **WEAK)
+
+
+def test_a_failed_controls_leak_is_not_hidden_behind_a_zero():
+    """Within a question: an attack of no share that leaks, beside one that gets nothing."""
+    (q,) = rivals(question(NOTHING, LEAKS))
+    assert q.verdict() == "more than a blind guess"
+    (q,) = rivals(question(NOTHING, BLIND))
+    assert q.verdict() == "at least 0.00"
+    (q,) = rivals(question(BLIND))
+    assert q.verdict() == "too weak or too few to judge"
+
+
+@pytest.mark.parametrize("kinder", [NOTHING, BLIND, at(0.004, 0.0, 0.1, control=1.0)])
+def test_a_failed_controls_leak_in_another_table_is_not_hidden(kinder):
+    """Between tables, in either order, it comes before one that found nothing."""
+    mild = question({**kinder, "recipe": "mild"})
+    loud = question({**LEAKS, "recipe": "loud"})
+    for both in ([*mild, *loud], [*loud, *mild]):
+        (q,) = worst([*rivals(both)])
+        assert q.best.recipe == "loud"
+        assert q.verdict() == "more than a blind guess"
+
+
+def test_a_number_with_power_comes_before_one_without():
+    able, unable = question({**NOTHING, "recipe": "able"}), question({**BLIND, "recipe": "unable"})
+    for both in ([*able, *unable], [*unable, *able]):
+        (q,) = worst([*rivals(both)])
+        assert q.best.recipe == "able"
+
+
+def test_settings_are_compared_whole():
+    """Two that differ in a third setting are spelled alike; the one that did not run is named."""
+    asked = {**NOTHING, "attack": "gradient_inversion", "metric": "psnr"}
+    settings = ({"targets": 4, "steps": 100, "restarts": n} for n in (3, 4))
+    ran, other = question(*({**asked, "attack_params": p} for p in settings))
+    assert spelled(ran) == spelled(other)
+    (q,) = rivals([ran])
+    assert q.untried([ran, other]) == [spelled(other)]
+    assert q.untried([ran, ran.model_copy(update={"recipe": "another"})]) == []
 
 
 def test_of_equals_one_whose_control_worked_is_shown():
