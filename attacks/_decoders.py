@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Protocol
 
 from attacks._decoder_nets import as_maps, deep, table5, unlike_edges
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NETWORKS = ("linear", "relu", "conv")  # each is trained beside those before it
 EDGES = 0.1  # weight of the differences of neighbours in the loss of "conv"
@@ -71,7 +72,7 @@ class TrainedDecoder:
     """A decoder with its examples' statistics, and what the held-out ones say of it."""
 
     scaling: Scaling
-    net: nn.Module
+    net: torch.nn.Module
     level: Tensor  # (C, 1, 1) mean of the inputs' channels
     spread: Tensor  # (C, 1, 1) their standard deviation
     low: float  # where all inputs lie, or infinite
