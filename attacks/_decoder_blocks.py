@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from attacks._decoder_nets import WIDTH
-
 
 class Halves(nn.Module):
-    """x (n, 32, H, W) plus what two convolutions at half the sides make of it."""
+    """x (n, width, H, W) plus what two convolutions at half the sides make of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
-        self.inner = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
+        self.down = nn.Conv2d(width, width, 3, stride=2, padding=1, device="meta")
+        self.inner = nn.Conv2d(width, width, 3, padding=1, device="meta")
 
     def forward(self, x: Tensor) -> Tensor:
         """The smaller maps are upsampled to x's sides, each place copied."""
@@ -25,12 +23,12 @@ class Halves(nn.Module):
 
 
 class Shortcut(nn.Module):
-    """x (n, 32, H, W) plus what two 3x3 convolutions make of it."""
+    """x (n, width, H, W) plus what two 3x3 convolutions make of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.one = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
-        self.two = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
+        self.one = nn.Conv2d(width, width, 3, padding=1, device="meta")
+        self.two = nn.Conv2d(width, width, 3, padding=1, device="meta")
 
     def forward(self, x: Tensor) -> Tensor:
         """The same sides."""

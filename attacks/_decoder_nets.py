@@ -65,7 +65,9 @@ def deep(
 
     last = torch.nn.Conv2d(WIDTH, inputs[0], 3, padding=1, device="meta")
     first = _first(features, inputs)
-    return _started(torch.nn.Sequential(first, Shortcut(), Halves(), Shortcut(), last), rng)
+    return _started(
+        torch.nn.Sequential(first, Shortcut(WIDTH), Halves(WIDTH), Shortcut(WIDTH), last), rng
+    )
 
 
 def _first(features: Sequence[int], inputs: Sequence[int]) -> torch.nn.Module:

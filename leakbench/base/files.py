@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import os
@@ -32,6 +33,7 @@ DEEPEST = 60  # objects and lists in each other
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NESTED = (dict, list)
 # Half of a surrogate pair, as JSON may spell it: no text, and no file could hold it.
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -190,20 +192,22 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     plain(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            header = reader.fieldnames or []
+            text = file.read()
+        header, *lines = csv.reader(io.StringIO(text, newline="")) if text else [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    rows = [line for line in lines if line]
     lacking = [c for c in columns if c not in header]
-    if lacking or any(None in r or None in r.values() for r in rows):
+    if lacking or any(len(row) != len(header) for row in rows):
         why = f"no column {lacking[0]}" if lacking else "a line is cut"
         raise BrokenFile(f"{path} is damaged ({why}). Make it again.")
-    return [_unquoted(r) for r in rows]
+    if "'" in text:
+        rows = [_unquoted(row) for row in rows]
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def _unquoted(row: dict[str, str]) -> dict[str, str]:
-    return {k: v[1:] if _QUOTED.match(v) else v for k, v in row.items()}
+def _unquoted(row: Sequence[str]) -> list[str]:
+    return [v[1:] if _QUOTED.match(v) else v for v in row]
 
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
@@ -340,6 +344,27 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def all_inside(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """``inside`` for many names; a folder that several lie in is followed once.
+
+    Raises:
+        BrokenFile: as for ``inside``.
+    """
+    root, followed = folder.resolve(), dict[Path, bool]()
+    out = []
+    for name in names:
+        path = folder / name
+        try:
+            if path.parent not in followed:
+                followed[path.parent] = path.parent.resolve().is_relative_to(root)
+            # In a folder that lies inside only a link, and `..`, lead out.
+            simple = followed[path.parent] and path.name != ".." and not path.is_symlink()
+        except (OSError, RuntimeError):  # said by ``inside``
+            simple = False
+        out.append(path if simple else inside(folder, name))
+    return tuple(out)
+
+
 def _parsed(text: str) -> Any:
     """JSON without NaN and without half characters, which no other file could hold."""
     value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
@@ -352,16 +377,13 @@ def _parsed(text: str) -> Any:
 
 def _deep(value: Any) -> bool:
     """Is it nested deeper than anything that is ever written?"""
-    level = [[value]]
+    level = [value] if isinstance(value, _NESTED) else []
     for _ in range(DEEPEST + 1):
-        level = [_held(v) for inner in level for v in inner if isinstance(v, dict | list)]
         if not level:
             return False
+        held = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [v for inner in held for v in inner if isinstance(v, _NESTED)]
     return True
-
-
-def _held(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value
 
 
 def _finite(text: str) -> float:
