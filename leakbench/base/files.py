@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +76,46 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def pack_json(value: Any) -> bytes:
-    """Sorted JSON without NaN."""
-    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    """Sorted JSON without NaN, a line for every value."""
+    try:
+        text = _indented(value, "\n")
+    except (_Unusual, RecursionError):
+        text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
     return (text + "\n").encode()
+
+
+class _Unusual(Exception):
+    """A value that ``json`` alone knows how to write, or refuses."""
+
+
+def _indented(value: Any, line: str) -> str:
+    """What ``json.dumps`` gives with an indent of 1, which Python's encoder takes long for.
+
+    ``line``: a line end with the spaces before ``value``.
+
+    Raises:
+        _Unusual: there is a value, or a key, that is not plainly JSON's.
+    """
+    kind = type(value)
+    if kind is str:
+        return encode_basestring_ascii(value)
+    if value is None or kind is bool:
+        return {None: "null", True: "true", False: "false"}[value]
+    if kind is int or (kind is float and math.isfinite(value)):
+        return repr(value)
+    inner = f"{line} "
+    if kind is dict:
+        if not all(type(k) is str for k in value):
+            raise _Unusual
+        held = [
+            f"{encode_basestring_ascii(k)}: {_indented(value[k], inner)}" for k in sorted(value)
+        ]
+        ends = "{}"
+    elif kind is list or kind is tuple:
+        held, ends = [_indented(v, inner) for v in value], "[]"
+    else:
+        raise _Unusual
+    return f"{ends[0]}{inner}{f',{inner}'.join(held)}{line}{ends[1]}" if held else ends
 
 
 def write_json(path: Path, value: Any) -> None:

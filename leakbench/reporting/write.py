@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,8 @@ def tables(runs: Sequence[Run]) -> Tables:
     """
     if not runs:
         raise UsageError(NO_RUN)
-    known = choices.variants()  # once, not for every run
-    fitting = partial(choices.fitting, known=known)
-    return collect(runs, fitting, partial(choices.unfit, known=known))
+    fits = choices.Fits()
+    return collect(runs, fits.fitting, fits.unfit)
 
 
 def write(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
 
 from leakbench.base.errors import BrokenFile
-from leakbench.base.files import DEEPEST, all_inside, inside, read_csv, read_json, write_csv
+from leakbench.base.files import (
+    DEEPEST,
+    all_inside,
+    inside,
+    pack_json,
+    read_csv,
+    read_json,
+    write_csv,
+)
 
 HERE = (
     *("a.txt", "room/b.txt", "room/c.txt", "room/inner/d.txt", "room/../a.txt", "link-in.txt"),
@@ -104,3 +113,33 @@ def test_json_may_be_as_deep_as_said(tmp_path: Path, lists: bool) -> None:
     path.write_text(nested(DEEPEST + 1), encoding="utf-8")
     with pytest.raises(BrokenFile, match="in each other"):
         read_json(path)
+
+
+class Named(str):
+    """No plain text to ``json``'s fast way."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        (),
+        {"b": [1, 2.5, -0.0, 1e300, 5e-324, 10**30], "a": {"c": None, "d": [True, False, []]}},
+        {'é\u2028"\\\n': ("x", {}), "": [[], [[{}]]]},
+        [{"z": 1, "é": 2, "A": 3}, "text", None],
+        {2: "a", 10: "b"},
+        {"a": {Named("k"): Named("v")}},
+        {"a": {None: 1}},
+        3,
+        "plain",
+    ],
+)
+def test_json_is_written_as_the_json_module_writes_it(value: object) -> None:
+    assert pack_json(value).decode() == json.dumps(value, sort_keys=True, indent=1) + "\n"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [float("-inf")]}])
+def test_no_number_of_json_is_endless(value: object) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        pack_json(value)
