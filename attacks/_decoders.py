@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NETWORKS = ("linear", "relu", "conv")  # each is trained beside those before it
 EDGES = 0.1  # weight of the differences of neighbours in the loss of "conv"
 CHUNK = 256  # examples at once where nothing is learnt
+LAYOUT = "channels_last"  # of torch: convolutions take a third less time than channel by channel
 # A decoder believes itself if on held-out examples it beats the class mean by so many standard
 # errors, and by this share of its error (mixing in a constant alone can save some).
 SURE, LESS = 2.0, 0.95
@@ -64,7 +65,8 @@ class Scaling:
     def __call__(self, features: Tensor) -> Tensor:
         """(n, C', H, W) of features (n, C, ...)."""
         parts = [some.to(self.centre) - self.centre for some in _chunks(as_maps(features))]
-        return torch.cat([torch.einsum("dc,nchw->ndhw", self.turn, part) for part in parts])
+        scaled = torch.cat([torch.einsum("dc,nchw->ndhw", self.turn, part) for part in parts])
+        return scaled.contiguous(memory_format=getattr(torch, LAYOUT))
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def _untrained(
     image = bool(((x >= 0) & (x <= 1)).all())
     return TrainedDecoder(
         scaling=scaling,
-        net=net.to(x),
+        net=net.to(x).to(memory_format=getattr(torch, LAYOUT)),
         level=x.mean((0, 2, 3))[:, None, None],
         spread=x.std((0, 2, 3), correction=0)[:, None, None].clamp(min=1e-6),
         low=0.0 if image else -math.inf,
