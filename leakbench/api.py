@@ -86,11 +86,12 @@ def plugin(path: str | Path) -> None:
     ``UtilityMetric``, named after the file. It is what `--plugin` does.
 
     Raises:
-        UsageError: there is no such file or folder, or it is no Python file.
+        UsageError: there is no such file or folder, or the file holds no method that can be
+            imported; of a folder such a file is named on stderr and left out.
     """
-    from leakbench.base import plugins
+    from leakbench.base import registry
 
-    plugins.use(path)
+    registry.plug(path)
 
 
 def load(path: str | Path) -> Run:
