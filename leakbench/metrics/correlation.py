@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
+from typing import Any
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.errors import NotMeasured
 from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
@@ -20,13 +22,20 @@ PERMUTATIONS = 200
 
 
 def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
-    """One pass over pairs gives all three, so they are kept."""
-    place = _place("observed", guess)
-    if place not in answer.truth.memo:
-        answer.truth.memo[place] = distance_correlation.correlations(
+    """One pass over pairs gives all three, so they are kept, where there is a run to keep them."""
+    place, memo = _place("observed", guess), _memo(answer)
+    if place not in memo:
+        memo[place] = distance_correlation.correlations(
             answer.inputs("features"), guess.tensors["features"]
         )
-    return [Score(guess.unit, guess.unit, answer.truth.memo[place][name])]
+    return [Score(guess.unit, guess.unit, memo[place][name])]
+
+
+def _memo(answer: Answer) -> dict[Any, Any]:
+    try:
+        return answer.truth.memo
+    except NotMeasured:  # messages in memory
+        return {}
 
 
 def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
