@@ -108,9 +108,8 @@ def test_networks_with_convolutions(way, model):
 
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_nothing_falls_back_in_single_precision(name, dtype, monkeypatch):
+def test_nothing_falls_back_in_single_precision(name, dtype):
     """Layouts and low precision are those of float32 alone: tests in float64 do not see them."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for model, way in (("mlp", "stacked"), ("lenet", "stacked"), ("resnet8", "threads")):
         for steps, how in ((1, "fused"), (3, way)):
             task, kind = type(digits())(model=model, width=4), method(name, steps=steps, batch=4)
