@@ -44,7 +44,7 @@ def called(
 ) -> Tensor:
     """What the module makes of x with these weights, cut or asked as ``how`` says.
 
-    ``low``: the precision of its products; what comes out has that of x.
+    ``low``: the precision of its products; what comes out is of float32, as weights then are.
 
     Raises:
         MethodError: a tensor on the way of x is not among the weights. Torch would take the
@@ -69,7 +69,7 @@ def called(
             return module(x, **how)
         with torch.autocast(x.device.type, low, cache_enabled=False):
             out: Tensor = module(x, **how)
-        return out.to(x.dtype) if out.is_floating_point() else out
+        return out.float() if out.is_floating_point() else out
     finally:
         for held, key, tensor in own:
             held[key] = tensor

@@ -44,6 +44,8 @@ class Convolution(nn.Conv2d):
         size, padding, stride = how
         led = nn.functional.unfold(pixels, size, padding=padding, stride=stride)  # type: ignore[arg-type]
         taps = led.transpose(0, 1).flatten(1).contiguous()
-        if type(taps) is Tensor:  # what stands for a tensor while code is traced is no constant
+        # What stands for a tensor while code is traced is no constant; of one that was made in
+        # inference mode nobody can train.
+        if type(taps) is Tensor and not taps.is_inference():
             _TAPS[key] = taps
         return taps

@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers.federations import digits, method, run
 
-from leakbench.base.tree import flat
+from leakbench.base.tree import flat, tmap
 from leakbench.federation.evaluate import utility_scores
 from leakbench.federation.federation import Federation
 from leakbench.federation.net import Net
@@ -68,3 +68,33 @@ def test_what_comes_out_of_a_network_is_as_what_goes_in():
     full = Net(fed.module, fed.model)(x)
     assert out.dtype == full.dtype == torch.float32
     assert 0 < float((out - full).abs().max()) < 0.05 * float(full.abs().max())
+
+
+def test_a_network_of_tokens_says_no_whole_numbers():
+    module = torch.nn.Sequential(torch.nn.Embedding(5, 4), torch.nn.Linear(4, 3))
+    weights = {k: v.detach() for k, v in module.named_parameters()}
+    tokens = torch.tensor([0, 3, 4])
+    out, full = Net(module, weights, LOW)(tokens), Net(module, weights)(tokens)
+    assert out.dtype == torch.float32
+    assert torch.allclose(out, full, atol=0.05)
+    assert not torch.equal(out, out.round())
+
+
+@pytest.mark.parametrize("dtype", [HIGH, LOW])
+@pytest.mark.parametrize(("engine", "model"), [("threads", "resnet8"), ("stacked", "lenet")])
+def test_a_run_that_goes_on_has_the_same_bits(engine, model, dtype):
+    """Layouts and low precision leave nothing behind that a checkpoint does not hold."""
+    whole = federation(dtype, engine, model, steps=3)
+    begun = federation(dtype, engine, model, steps=3)
+    for fed, rounds in ((whole, 4), (begun, 2)):
+        fed.begin()
+        for _ in range(rounds):
+            fed.step()
+    saved = tmap(lambda t: t.contiguous().clone(), begun.snapshot())
+    again = federation(dtype, engine, model, steps=3)
+    again.restore(saved)
+    again.step()
+    again.step()
+    one, two = flat(whole.snapshot()), flat(again.snapshot())
+    assert all(torch.equal(one[k], two[k]) for k in one)
+    assert torch.equal(utility_scores(whole), utility_scores(again))

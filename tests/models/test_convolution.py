@@ -34,3 +34,13 @@ def test_a_large_image_is_torchs_own(monkeypatch):
     Convolution(1, 1, 3, padding=1)(torch.zeros(1, 1, side, side))
     Convolution(1, 1, 3, padding=1)(torch.zeros(1, 1, side - 1, side - 1))
     assert [tuple(shape[2:]) for shape in called] == [(side, side)]
+
+
+def test_who_calls_it_first_in_inference_mode_does_not_stop_the_training_of_others():
+    layer, x = Convolution(1, 1, 3, padding=1), torch.rand(2, 1, 3, 7)
+    with torch.inference_mode():
+        seen = layer(x)
+    out = layer(x)
+    out.sum().backward()
+    assert torch.equal(out.detach(), seen)
+    assert float(layer.weight.grad.abs().max()) > 0
