@@ -36,7 +36,7 @@ def faster(starts: Sequence[Tensor], weights: int) -> bool:
     measured).
     """
     alike = len(starts) > 1 and all(x.shape == starts[0].shape for x in starts)
-    return alike and (starts[0].is_cuda or starts[0].numel() + weights <= SMALL)
+    return alike and (not starts[0].is_cpu or starts[0].numel() + weights <= SMALL)
 
 
 def search(among: Callable[[Tensor], Fits], x0: Tensor, *, steps: int) -> Tensor:

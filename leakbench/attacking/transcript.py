@@ -303,15 +303,14 @@ class Transcript:
 
     @cached_property
     def _traffic(self) -> Traffic:
-        traffic, everybody = Traffic(set()), torch.arange(self.facts.clients)
+        traffic, everybody = Traffic(set()), range(self.facts.clients)
         for m in self.transcript:
             if m.sender == "server":
                 alone = m.receiver != "client/*"
-                to = torch.tensor([party(m.receiver)]) if alone else everybody
+                to = [party(m.receiver)] if alone else everybody
                 traffic.down(m.round, m.kind, to, m.payload, each=alone)
             else:
-                sender = torch.tensor([party(m.sender)])
-                traffic.up(m.round, m.kind, sender, m.payload, summed=False)
+                traffic.up(m.round, m.kind, [party(m.sender)], m.payload, summed=False)
         return traffic
 
     @property

@@ -86,7 +86,7 @@ class _Lazy(Sequence[Batch]):
 
 def plan(
     data: TaskData,
-    chosen: Tensor,
+    who: Sequence[int],
     *,
     seed: int,
     round: int,
@@ -96,14 +96,16 @@ def plan(
     epochs: int,
     augment: Augment | None = None,
 ) -> Plan:
-    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each client of ``chosen``.
+    """``steps`` steps (or ``epochs`` epochs) of ``batch`` examples for each of the clients ``who``.
 
     Each pass over a client's data is a fresh permutation. By steps, incomplete batches are left out
     (as long as every client has a complete one); by epochs they are used. ``augment``: a task's,
     for what the steps see.
     """
+    chosen = torch.tensor(who, device=data.counts.device)
     counts, width = data.counts[chosen], data.rows.shape[1]
-    least = int(counts.min())
+    sizes = [data.sizes[i] for i in who]
+    least = min(sizes)
     passes = epochs if not steps else -(-steps // max(least // batch, 1))
     dice = Rng(seed, "batch", chosen, torch.float64, round=round, phase=str(phase))
     orders = []
@@ -116,10 +118,10 @@ def plan(
         passed = [o[:, : full * batch].reshape(len(o), full, batch) for o in orders]
         return Plan(chosen, torch.cat(passed, 1)[:, :steps], [], dice, augment)
     ragged = []
-    for j, c in enumerate(counts.tolist()):
+    for j, c in enumerate(sizes):
         of_client = [b for o in orders for b in torch.split(o[j, :c], batch)]
         ragged.append(of_client[: steps or None])
-    sizes = {len(b) for of_client in ragged for b in of_client}
-    alike = len(sizes) == 1 and len(set(map(len, ragged))) == 1
+    widths = {len(b) for of_client in ragged for b in of_client}
+    alike = len(widths) == 1 and len(set(map(len, ragged))) == 1
     even = torch.stack([torch.stack(r) for r in ragged]) if alike else None
     return Plan(chosen, even, ragged, dice, augment)

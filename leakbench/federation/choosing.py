@@ -37,6 +37,6 @@ def choice(engine: Engine, module: nn.Module, plan: Plan, data: TaskData) -> Way
     weights = sum(v.numel() for v in module.parameters())
     if inputs <= INPUTS and weights <= WEIGHTS and not _convolves(module):
         return "stacked"
-    if plan.chosen.is_cuda or len(plan.chosen) < torch.get_num_threads():
+    if not plan.chosen.is_cpu or len(plan.chosen) < torch.get_num_threads():
         return "loop"
     return "threads"

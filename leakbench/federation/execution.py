@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -36,11 +36,19 @@ class Execution:
         self.fallbacks: dict[str, str] = {}
 
     def clients(
-        self, runner: PartyRunner, name: str, t: int, each: Tree, inbox: Tree, *, log: bool = False
+        self,
+        runner: PartyRunner,
+        name: str,
+        t: int,
+        who: Sequence[int],
+        each: Tree,
+        inbox: Tree,
+        *,
+        log: bool = False,
     ) -> Tree:
-        """Run the client function ``name`` of the clients ``each``; leaves are stacked over them.
+        """Run the client function ``name`` of the clients ``who``; leaves are stacked over them.
 
-        With ``log``, also the draws that each of them made.
+        ``each``: what they hold. With ``log``, also the draws that each of them made.
         """
 
         def one(e: Tree, data: Callable[[], Batch]) -> Tree:
@@ -48,14 +56,14 @@ class Execution:
             return {**runner.client(name, t, e, inbox, data, draws), "draws": draws or {}}
 
         def vectorised() -> Tree:
-            return each_row(lambda e: one(e, self._data_of_equals(e)), each)
+            return each_row(lambda e: one(e, self._data_of_equals(who, e)), each)
 
         if self.engine != "loop" and name not in self.method.one_by_one:
             out = self._tried(name, "vectorised", vectorised)
             if out is not None:
                 return out
         self.phases[name] = "one by one"
-        return stack([one(row(each, j), self.data_of(int(i))) for j, i in enumerate(each["index"])])
+        return stack([one(row(each, j), self.data_of(i)) for j, i in enumerate(who)])
 
     def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
         """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""
@@ -96,14 +104,14 @@ class Execution:
 
     def data_of(self, i: int) -> Callable[[], Batch]:
         """Client i's examples, made when they are asked for."""
-        rows = self.data.rows[i, : int(self.data.counts[i])]
+        rows = self.data.rows[i, : self.data.sizes[i]]
         return lambda: self.data.train.batch(rows)
 
-    def _data_of_equals(self, each: Tree) -> Callable[[], Batch]:
+    def _data_of_equals(self, who: Sequence[int], each: Tree) -> Callable[[], Batch]:
         """The same under vmap, where all clients have as many."""
 
         def get() -> Batch:
-            if int(self.data.counts.min()) != self.data.rows.shape[1]:
+            if min(self.data.sizes) != self.data.rows.shape[1]:
                 raise Ragged("clients have different numbers of examples")
             rows = self.data.rows[each["index"]]
             return self.data.train.batch(rows)

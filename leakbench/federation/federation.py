@@ -85,7 +85,7 @@ class Federation:
         columns = {k: tensors[k].expand(n, *tensors[k].shape).clone() for k in sorted(kept)}
         self._hold({"kept": columns})
         self.state: dict[str, Tree] = {}
-        self._open(self.everyone)
+        self._open()
         self.server(self.method.start_server)
         each = [row(self.holdings(self.everyone), i) for i in range(n)]
         inbox = {"model": self.model}
@@ -109,7 +109,7 @@ class Federation:
         self.fallbacks.update({f"{fn.__name__}/{what}": why for what, why in slower.items()})
         self.model, self.state = new["model"], new["state"]
         for kind, payload in sent.items():
-            self.traffic.down(self.t, kind, self.chosen, payload, each=kind in each)
+            self.traffic.down(self.t, kind, self.who, payload, each=kind in each)
             self.recorder.down(self, kind, payload, each=kind in each)
             here, there = self.inbox, self.each_inbox
             if kind in each:
@@ -141,7 +141,7 @@ class Federation:
         self._once(name)
         where = {"seed": self.seed, "round": self.t, "phase": self.phase}
         many = dict(zip(("steps", "epochs"), amount(m, steps, epochs), strict=True))
-        todo = plan(self.data, self.chosen, batch=m.batch, augment=self.augment, **many, **where)
+        todo = plan(self.data, self.who, batch=m.batch, augment=self.augment, **many, **where)
         each = self.holdings(self.chosen)
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":
@@ -160,7 +160,7 @@ class Federation:
 
     # how it is done -------------------------------------------------------------------------------
     def _run(self, runner: PartyRunner, name: str, each: Tree, *, log: bool = False) -> Tree:
-        return self.execution.clients(runner, name, self.t, each, self.inbox, log=log)
+        return self.execution.clients(runner, name, self.t, self.who, each, self.inbox, log=log)
 
     def draws(self, name: str, each: Tree) -> Tree:
         """What the clients ``each`` draw in ``name``, which is run again for it; stacked."""
@@ -183,7 +183,7 @@ class Federation:
 
     def _arrive(self, kind: str, payload: Tree) -> None:
         summed = kind in self.summed
-        self.traffic.up(self.t, kind, self.chosen, payload, summed=summed)
+        self.traffic.up(self.t, kind, self.who, payload, summed=summed)
         self.means.pop(kind, None)
         self.senders = self.chosen
         if self.share is None:  # nothing was trained in this round yet
@@ -209,7 +209,7 @@ class Federation:
         if mean:  # fused: single updates were never made
             self.senders = self.chosen
             self.means["update"] = mean
-            self.traffic.up(self.t, "update", self.chosen, mean, summed=summed, stacked=False)
+            self.traffic.up(self.t, "update", self.who, mean, summed=summed, stacked=False)
         elif update:
             self._arrive("update", update)
         if summed and "update" in self.means:
@@ -239,29 +239,29 @@ class Federation:
         """Client i's examples, made when they are asked for."""
         return self.execution.data_of(i)
 
-    def _open(self, who: Tensor) -> None:
-        """Nothing is left in anybody's inbox but what was sent to everybody before round 1."""
-        self.chosen, self.phase = who, 0
+    def _open(self, who: Sequence[int] | None = None) -> None:
+        """A round of the clients ``who``, of all if None.
+
+        Nothing is left in anybody's inbox but what was sent to everybody before round 1.
+        """
+        everyone = who is None or len(who) == len(self.everyone)
+        self.who = range(len(self.everyone)) if who is None else who
+        self.chosen = self.everyone if everyone else torch.tensor(who, device=self.device)
+        self.phase = 0
         self.ran: set[str] = set()
         self.inbox: dict[str, Tree] = dict(self.lasting)
         self.each_inbox: dict[str, Tree] = {}
         self.received: dict[str, Tree] = {}
         self.means: dict[str, Tree] = {}
-        self.senders = who[:0]
+        self.senders = self.chosen[:0]
         self.share = None
         self.local, self.losses = {}, None
         self.variances: dict[str, Tensor] = {}  # training -> mean variance of its local models
 
     # the run --------------------------------------------------------------------------------------
-    def _chosen(self) -> Tensor:
-        if round_size(self.method, self.facts.clients) == self.facts.clients:
-            return self.everyone
-        where = {"seed": self.seed, "t": self.t}
-        return select(self.method, self.facts.clients, **where, device=self.device)
-
     def begin(self) -> None:
         """Everything before round 1: round 0."""
-        self._open(self.everyone)
+        self._open()
         self.method.before(self)
         self.lasting = {k: v for k, v in self.inbox.items() if k != "model"}
         self.recorder.close(self)
@@ -269,14 +269,14 @@ class Federation:
     def step(self) -> None:
         """One round."""
         self.t += 1
-        self._open(self._chosen())
+        self._open(select(self.method, self.facts.clients, seed=self.seed, t=self.t))
         self.method.round(self)
         self.recorder.close(self)
 
     def end(self) -> None:
         """Everything after the last round R: round R + 1."""
         self.t += 1
-        self._open(self.everyone)
+        self._open()
         self.method.after(self)
         self.recorder.close(self)
 
@@ -294,7 +294,7 @@ class Federation:
         self.t, self.model = int(saved["t"]), saved.get("model", {})
         self.state, self.lasting = saved.get("server", {}), saved.get("lasting", {})
         self._hold(saved)
-        self._open(self.everyone)
+        self._open()
 
     # for the evaluator and the scorer, neither of which is a party --------------------------------
     def tables(self) -> Tree:

@@ -38,7 +38,7 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
     n = len(each["index"])
     received, trained = local.inbox.get("model", {}), local.runner.trained
     one = plan.first(data, slice(1)).x.numel()
-    size = n if each["index"].is_cuda else min(n, max(1, GROUP // max(one, 1)))
+    size = n if not each["index"].is_cpu else min(n, max(1, GROUP // max(one, 1)))
     common = {k: v.detach() for k, v in received.items() if k in trained}
     if size == 1:  # vmap does not know of layouts
         common = tmap(laid, common)

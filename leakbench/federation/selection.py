@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.federation.defense import Defense
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def round_size(method: Defense, clients: int) -> int:
@@ -17,14 +11,16 @@ def round_size(method: Defense, clients: int) -> int:
     return max(1, round(method.fraction * clients))
 
 
-def select(
-    method: Defense, clients: int, *, seed: int, t: int, device: torch.device | str
-) -> Tensor:
-    """The clients of round t (M,), ascending; round robin goes through one shuffled order."""
+def select(method: Defense, clients: int, *, seed: int, t: int) -> list[int]:
+    """The clients of round t, ascending; round robin goes through one shuffled order.
+
+    Drawn on the host: shapes depend on who takes part, and nobody may wait for a device.
+    """
     size = round_size(method, clients)
-    if method.select == "round_robin":
-        order = shared(seed, "select", device=device).permutation("clients", clients)
-        turn = torch.arange(size, device=device) + (t - 1) * size
-        return order[turn % clients].sort().values
-    order = shared(seed, "select", round=t, device=device).permutation("clients", clients)
-    return order[:size].sort().values
+    if size == clients:
+        return list(range(clients))
+    robin = method.select == "round_robin"
+    dice = shared(seed, "select") if robin else shared(seed, "select", round=t)
+    order: list[int] = dice.permutation("clients", clients).tolist()
+    first = (t - 1) * size if robin else 0
+    return sorted(order[(first + i) % clients] for i in range(size))

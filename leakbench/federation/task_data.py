@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leakbench.base.lazy import torch
@@ -111,6 +112,11 @@ class TaskData:
     # Tensors of the network by name, laid over those that are drawn before round 1; public.
     pretrained: Mapping[str, Tensor] = field(default_factory=dict)
 
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """``counts`` as numbers: shapes depend on them, and nobody may wait for a device."""
+        return tuple(self.counts.tolist())
+
     @property
     def tested(self) -> tuple[Tensor, ...]:
         """All that utility is measured on."""
@@ -125,7 +131,9 @@ class TaskData:
         pairs = None if self.pairs is None else self.pairs.to(device)
         weights = {k: v.to(device) for k, v in self.pretrained.items()}
         why = self.unofficial
-        return TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights)
+        moved = TaskData(train, test, aux, rows, counts, own, context, why, pairs, weights)
+        vars(moved)["sizes"] = self.sizes  # as they were on the host
+        return moved
 
 
 def in_gallery(shown: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.lazy import torch
@@ -29,10 +30,12 @@ class Traffic:
         # (kind, sender, receiver) -> [rounds, messages, bytes, last round]
         self.totals: dict[tuple[str, str, str], list[int]] = {}
 
-    def down(self, t: int, kind: str, receivers: Tensor, payload: Tree, *, each: bool) -> None:
+    def down(
+        self, t: int, kind: str, receivers: Sequence[int], payload: Tree, *, each: bool
+    ) -> None:
         """Server to clients: one broadcast, or ``each`` its own row."""
         n = len(receivers)
-        self._add(t, kind, torch.full((n,), SERVER), receivers.cpu())
+        self._add(t, kind, [SERVER] * n, receivers)
         to, messages = ("client", n) if each else ("client/*", 1)
         self._count(t, (kind, "server", to), messages, nbytes(payload))
 
@@ -40,7 +43,7 @@ class Traffic:
         self,
         t: int,
         kind: str,
-        senders: Tensor,
+        senders: Sequence[int],
         payload: Tree,
         *,
         summed: bool,
@@ -49,15 +52,15 @@ class Traffic:
         """Clients to the server, or ``summed`` to the aggregator, which sends one sum on."""
         n = len(senders)
         size = nbytes(payload) if stacked else n * nbytes(payload)
-        self._add(t, kind, senders.cpu(), torch.full((n,), AGGREGATOR if summed else SERVER))
+        self._add(t, kind, senders, [AGGREGATOR if summed else SERVER] * n)
         self._count(t, (kind, "client", "aggregator" if summed else "server"), n, size)
         if summed:
-            self._add(t, "sum", torch.tensor([AGGREGATOR]), torch.tensor([SERVER]))
+            self._add(t, "sum", [AGGREGATOR], [SERVER])
             self._count(t, ("sum", "aggregator", "server"), 1, size // n)
 
-    def _add(self, t: int, kind: str, senders: Tensor, receivers: Tensor) -> None:
-        rows = torch.stack([torch.full_like(senders, t), senders, receivers], 1).to(torch.int32)
-        self.rows.setdefault(kind, []).append(rows)
+    def _add(self, t: int, kind: str, senders: Sequence[int], receivers: Sequence[int]) -> None:
+        rows = torch.tensor([[t] * len(senders), senders, receivers], dtype=torch.int32)
+        self.rows.setdefault(kind, []).append(rows.T)
 
     def _count(self, t: int, key: tuple[str, str, str], messages: int, size: int) -> None:
         total = self.totals.setdefault(key, [0, 0, 0, -1])

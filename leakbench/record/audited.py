@@ -45,7 +45,7 @@ def lacking(policy: Policy, method: Defense, clients: int, rounds: int, seed: in
     stages = policy.stages(rounds)
     out: Gone = {}
     for stage, t in stages.items():
-        there = select(method, clients, seed=seed, t=t, device="cpu").tolist()
+        there = select(method, clients, seed=seed, t=t)
         for i in policy.clients:
             if i not in there:
                 out.setdefault(i, {})[stage] = t

@@ -55,7 +55,7 @@ def step_plan(task, data, chosen=(2, 5), **more):
         "epochs": 0,
         "augment": task.augment,
     } | more
-    return plan(data, torch.tensor(chosen), **how)
+    return plan(data, chosen, **how)
 
 
 @pytest.mark.parametrize("group", [2**18, 16 * 64 * 3, 1])

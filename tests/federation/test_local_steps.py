@@ -148,9 +148,7 @@ class TestTrainings:
             torch.tensor(counts),
             torch.zeros(2, dtype=torch.int64),
         )
-        todo = plan(
-            data, torch.arange(2), seed=0, round=1, phase=2, batch=8, steps=steps, epochs=epochs
-        )
+        todo = plan(data, range(2), seed=0, round=1, phase=2, batch=8, steps=steps, epochs=epochs)
         for j in range(2):
             want = [len(r) for r in todo.rows(j)]
             got = Training(2, "loss", steps, epochs).sizes(sum(want), 8)

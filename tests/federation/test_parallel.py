@@ -154,9 +154,7 @@ def test_the_way_is_chosen_by_sizes(data, monkeypatch):
     module = federation("fedavg").module
 
     def chosen(batch=8, clients=10, engine="parallel"):
-        todo = plan(
-            data, torch.arange(clients), seed=0, round=1, phase=1, batch=batch, steps=2, epochs=0
-        )
+        todo = plan(data, range(clients), seed=0, round=1, phase=1, batch=batch, steps=2, epochs=0)
         return choosing.choice(engine, module, todo, data)
 
     assert chosen() == "stacked"

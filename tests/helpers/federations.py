@@ -80,6 +80,7 @@ def federation(
     wrappers: Sequence[Any] = (),
     seed: int = 1,
     data: TaskData | None = None,
+    device: str = "cpu",
     **params: Any,
 ) -> Federation:
     """A federation in float64 that has run nothing."""
@@ -92,6 +93,7 @@ def federation(
         engine=engine,
         wrappers=wrappers,
         dtype=torch.float64,
+        device=device,
     )
 
 

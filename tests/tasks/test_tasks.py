@@ -204,7 +204,7 @@ def test_padding_repeats_the_first_row_and_is_never_used():
     data = TaskData(examples, examples, examples, rows, counts, torch.arange(4))
     for local in ({"steps": 7, "epochs": 0}, {"steps": 0, "epochs": 3}):
         for batch in (1, 2, 3, 4, 10):
-            todo = plan(data, torch.arange(4), seed=0, round=1, phase=2, batch=batch, **local)
+            todo = plan(data, range(4), seed=0, round=1, phase=2, batch=batch, **local)
             for c in range(4):
                 used = [int(r) for step in todo.rows(c) for r in step]
                 mine = rows[c, : int(counts[c])].tolist()
@@ -232,9 +232,7 @@ def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
     )
 
     def drawn(seed=0, round=1, phase=2):
-        todo = plan(
-            data, torch.arange(2), seed=seed, round=round, phase=phase, batch=5, steps=2, epochs=0
-        )
+        todo = plan(data, range(2), seed=seed, round=round, phase=phase, batch=5, steps=2, epochs=0)
         return [tuple(torch.cat(todo.rows(c)).tolist()) for c in range(2)]
 
     draws = [*drawn(), *drawn(seed=1), *drawn(round=2), *drawn(phase=3)]
@@ -249,10 +247,7 @@ def test_batches_differ_by_client_round_phase_and_seed_and_are_fair():
 def test_the_batch_of_a_client_does_not_depend_on_who_else_was_chosen():
     data = registry.load("tasks", "digits").build({}, "task").load()
     local = {"seed": 1, "round": 4, "phase": 2, "batch": 16, "steps": 1, "epochs": 0}
-    alone, among = (
-        plan(data, torch.tensor([7]), **local),
-        plan(data, torch.tensor([2, 7, 9]), **local),
-    )
+    alone, among = (plan(data, [7], **local), plan(data, [2, 7, 9], **local))
     assert torch.equal(alone.rows(0)[0], among.rows(1)[0])
 
 
