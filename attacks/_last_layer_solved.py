@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 KEY = "prototype"  # what methods call it among their private tensors
 FORM, LOOSE = 0.01, 0.5  # a step that is off by less has the form of the loss, or nearly so
+ROUNDED = 16.0  # or is off by less than so many roundings of what the client multiplied in
 SOME, NOISE = 1e-3, 0.02  # so much of it is noise; more, and it hides the form
 MIDDLE = 0.7  # of what a clipped step's length says
 EDGE = 1e-6  # so near to 1 and -1 are cosines at which the loss is asked for its pull
@@ -65,7 +66,8 @@ def solved(view: View, step: LayerStep, rng: torch.Generator) -> SolvedStep:
     plane = _last_layer_plane.plane(step, basis)
     fits = whole and rank > 0 and noise < NOISE and plane.misfit < LOOSE
     t, sure = _place(plane, step, pull)
-    sure = sure and fits and plane.misfit < FORM and noise < SOME
+    form = max(FORM, ROUNDED * torch.finfo(view.products).eps)
+    sure = sure and fits and plane.misfit < form and noise < SOME
     w = (1 - t * t) ** 0.5 * plane.across + t * plane.along
     return SolvedStep(_moved(view, replay, key, w, plane.along, training), fits, sure)
 

@@ -96,9 +96,9 @@ class FedMetric(Defense):
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         g = self._normed(net(batch.x))
         centre = me.state["prototype"] if self.centre == "round" else g.detach().mean(0)
-        each = euclidean(g, centre)  # Eq. 5
+        each = euclidean(g, centre, net.low)  # Eq. 5
         if self.variant != "pos":
-            away = euclidean(g[:, None], me.inbox["prototype"])  # (B, C)
+            away = euclidean(g[:, None], me.inbox["prototype"], net.low)  # (B, C)
             inside = (me.inbox["statistics"] - away).clamp(min=0) * others(me)
             negative = (inside.square() if self.squared else inside).sum(1)  # Eq. 6
             each = each + self.lam * negative  # Eq. 4
@@ -151,13 +151,17 @@ class FedMetric(Defense):
         return self._normed(torch.cat(parts))
 
 
-def euclidean(a: Tensor, b: Tensor) -> Tensor:
+def euclidean(a: Tensor, b: Tensor, products: torch.dtype | None = None) -> Tensor:
     """Euclidean distance along the last axis; where points coincide all its gradients are 0.
 
     They coincide up to rounding, else who has one example, and so its embedding for a centre, would
-    go a whole step in the direction that some processor's rounding has.
+    go a whole step in the direction that some processor's rounding has. ``products``: in which one
+    of the two was computed, where that is less precise.
     """
     square = (a - b).square().sum(-1)
     size = (a.detach().square() + b.detach().square()).sum(-1)
-    same = square <= size * (16 * torch.finfo(square.dtype).eps) ** 2
+    rounding = 16 * torch.finfo(square.dtype).eps
+    if products is not None:
+        rounding = 2 * torch.finfo(products).eps  # three times what networks were seen to make
+    same = square <= size * rounding**2
     return torch.where(same, 0.0, torch.where(same, 1.0, square).sqrt())

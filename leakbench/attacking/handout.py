@@ -23,7 +23,7 @@ from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.precision import kept
+from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
@@ -41,7 +41,7 @@ def write(view: View, spec: RunSpec, folder: Path) -> None:
         "threat": view.threat.parameters(),
         "round": view.round,
         "last": view.last,
-        "dtype": str(view.dtype).removeprefix("torch."),
+        "dtype": str(view.products).removeprefix("torch."),
         "facts": asdict(view._recording.facts),
     }
     if "method" in knows:
@@ -76,8 +76,12 @@ class Handout:
     @property
     def dtype(self) -> torch.dtype:
         """Of its floating-point tensors."""
-        dtype = kept(self.about["dtype"])
-        return dtype
+        return kept(self.about["dtype"])
+
+    @property
+    def products(self) -> torch.dtype:
+        """Of what local training multiplied in."""
+        return products(self.about["dtype"])
 
     @property
     def rounds(self) -> int:

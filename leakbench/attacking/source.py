@@ -30,6 +30,10 @@ class Source(Protocol):
         """Of its floating-point tensors."""
 
     @property
+    def products(self) -> torch.dtype:
+        """Of what local training multiplied in, where that is less precise."""
+
+    @property
     def rounds(self) -> int:
         """The last round."""
 

@@ -123,7 +123,7 @@ class Transcript:
         self._method = _method(loss, method, getattr(model, "training", True), fields)
         at = None if self._model is None else next(self._model.parameters())
         self.device = "cpu" if at is None else str(at.device)
-        self.dtype = torch.float32 if at is None else at.dtype
+        self.dtype = self.products = torch.float32 if at is None else at.dtype
         if not isinstance(shape, Sequence):
             raise UsageError(f"shape = {shape!r}: expected the shape of one input, as (1, 28, 28).")
         self._shape, self._clients, self._context = tuple(shape), clients, context

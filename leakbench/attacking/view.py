@@ -312,6 +312,11 @@ class View:
         return self._recording.dtype
 
     @property
+    def products(self) -> torch.dtype:
+        """In which local training multiplied: gradients are as precise as that."""
+        return self._recording.products
+
+    @property
     def device(self) -> str:
         """Where the messages' tensors lie."""
         return self._recording.device

@@ -396,7 +396,8 @@ def all_inside(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
             if path.parent not in followed:
                 followed[path.parent] = path.parent.resolve().is_relative_to(root)
             # In a folder that lies inside only a link, and `..`, lead out.
-            simple = followed[path.parent] and path.name != ".." and not path.is_symlink()
+            name_is_plain = path.name != ".." and "\0" not in name
+            simple = followed[path.parent] and name_is_plain and not path.is_symlink()
         except (OSError, RuntimeError):  # said by ``inside``
             simple = False
         out.append(path if simple else inside(folder, name))

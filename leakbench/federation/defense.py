@@ -181,7 +181,10 @@ class Defense(Spec):
         """Client, before local training: inbox into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor."""
+        """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor.
+
+        A function of its arguments alone: the losses of several clients may be computed at once.
+        """
         return fits(net, batch, me.facts).mean()
 
     def uplink(self, me: Client) -> Sent:

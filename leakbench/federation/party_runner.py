@@ -175,6 +175,7 @@ class PartyRunner:
     def finish(self, me: Client, weights: Tree, own: Tree, each: Tree) -> Tree:
         """Split a trained model into the update, which is sent, and what the client keeps."""
         received = me.inbox.get("model", {})
+        me.net, me.own = Net(self.module, weights), own  # what a wrapper sees
         moved = {k: v for k, v in received.items() if k not in self.frozen}
         update = {k: weights[k] - v for k, v in moved.items() if v.is_floating_point()}
         sent = self.wire({"update": update}, me, "train")["update"] if update else {}

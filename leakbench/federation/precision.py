@@ -19,6 +19,12 @@ def kept(name: str) -> torch.dtype:
     return split(getattr(torch, name))[0]
 
 
+def products(name: str) -> torch.dtype:
+    """The precision of the products of local training, and so of its gradients."""
+    full, low = split(getattr(torch, name))
+    return low or full
+
+
 def split(dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype | None]:
     """Of what is kept and sent; and of the products of local training, where it is another one."""
     return (torch.float32, dtype) if dtype == torch.bfloat16 else (dtype, None)

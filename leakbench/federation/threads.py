@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, row, stack
 from leakbench.federation.batches import Plan
@@ -31,7 +32,11 @@ class _Stopped(Exception):
 
 
 def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
-    """Train the clients ``each``; every leaf of the result is stacked over them."""
+    """Train the clients ``each``; every leaf of the result is stacked over them.
+
+    Raises:
+        MethodError: the loss draws from torch's own dice.
+    """
     stop, here = threading.Event(), threading.local()
 
     def one(j: int) -> Tree:
@@ -43,7 +48,7 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
         how: dict[str, Any] = {"channels_last": convolves(local.runner.module)}
         return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
 
-    many = max(1, torch.get_num_threads())
+    many, dice = max(1, torch.get_num_threads()), torch.get_rng_state()
     with ThreadPoolExecutor(many) as pool:
         try:
             made = list(pool.map(one, range(len(each["index"]))))
@@ -52,6 +57,11 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             raise
         finally:
             torch.set_num_threads(many)  # of threads that are started later, too
+    if not torch.equal(torch.get_rng_state(), dice):
+        raise MethodError(
+            f"{type(local.runner.method).__name__}.{local.name} drew from torch's own dice, whose"
+            " numbers here depend on which thread is first: draw from me.rng, or use --engine loop."
+        )
     return stack(made)
 
 

@@ -15,7 +15,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
-from leakbench.federation.precision import kept
+from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
@@ -52,6 +52,11 @@ class Recording:
     def dtype(self) -> torch.dtype:
         """Of the run's tensors."""
         return kept(self.spec.dtype)
+
+    @property
+    def products(self) -> torch.dtype:
+        """Of what local training multiplied in."""
+        return products(self.spec.dtype)
 
     @property
     def rounds(self) -> int:

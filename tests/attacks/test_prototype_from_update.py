@@ -104,6 +104,8 @@ def runs(tmp_path_factory):
             "fedgn", params={"sigma": 0.5}, wrappers=[("clip_noise", {"clip": 0.01, "noise": 0.0})]
         ),
         noisy=made("fedgn", params={"sigma": 0.5}, **noisy),
+        rounded=made("fedgn", params={"sigma": 0.5}, dtype="bfloat16"),
+        rounded_noisy=made("fedgn", params={"sigma": 0.5}, dtype="bfloat16", **noisy),
         summed=made("fedgn", params={"sigma": 0.5}, wrappers=[("secure_sum", {})]),
         fedmetric=made("fedmetric", rounds=4),
         alone=made("fedmetric", rounds=4, params={"variant": "pos", "normalised": False}),
@@ -158,10 +160,18 @@ def test_clipping_alone_hides_nothing_and_is_noticed(runs):
     assert sum(named for named, _ in right(runs["clipped"], made, 10).values()) >= 9
 
 
-def test_noise_on_updates_hides_the_prototype_and_nothing_is_accepted(runs):
-    made = guesses(runs["noisy"], 20)
+def test_the_roundings_of_bfloat16_hide_nothing_and_shake_no_confidence(runs):
+    folder = leakbench.attack(runs["rounded"], ATTACK, device="cpu").path
+    assert results(folder, "p_leak", "final")["value"] == 1
+    assert results(folder, "recovered", "final")["value"] >= 0.9
+    assert results(folder, "recovery_precision", "final")["value"] >= 0.9
+
+
+@pytest.mark.parametrize("run", ["noisy", "rounded_noisy"])
+def test_noise_on_updates_hides_the_prototype_and_nothing_is_accepted(runs, run):
+    made = guesses(runs[run], 20)
     assert not any(g.accepted for g in made)
-    found = right(runs["noisy"], made, 20)
+    found = right(runs[run], made, 20)
     assert sum(named for named, _ in found.values()) <= 5
     assert max(cosine for _, cosine in found.values()) < 0.8
 

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from helpers.federations import federation, run, uneven
+from helpers.federations import digits, federation, run, uneven
 from scipy import stats
 from torch import nn
 
@@ -626,6 +626,20 @@ def test_deepsvdd_is_trained_at_a_rate_that_suits_it_on_digits():
         found.append(float(utility_scores(fed).mean()))
     assert found[0] > 0.92
     assert found[0] > found[1] + 0.04
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("model", ["mlp", "lenet"])
+def test_who_has_one_example_has_it_for_a_centre_in_every_precision(model, dtype):
+    """The centre is made in float32, the loss's embeddings by products of bfloat16."""
+    task = type(digits())(model=model, width=8, dim=32)
+    kind = method("fedmetric", steps=1, lam=0.0)
+    alone = Federation(kind, task, uneven(task.load(), [1] * 10), dtype=dtype)
+    run(alone, 1)
+    assert float(alone.columns["state"]["radius"].max()) < 1e-5
+    two = Federation(kind, task, uneven(task.load(), [2] * 10), dtype=dtype)
+    run(two, 1)
+    assert float(two.columns["state"]["radius"].min()) > 0.05
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

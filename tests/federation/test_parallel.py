@@ -18,8 +18,9 @@ from helpers.federations import (
 )
 from torch import nn
 
-from leakbench import Defense
+from leakbench import Defense, Wrapper
 from leakbench.base.errors import MethodError
+from leakbench.base.tree import tmap
 from leakbench.federation import choosing
 from leakbench.federation.batches import plan
 from leakbench.federation.federation import Federation
@@ -116,6 +117,38 @@ def test_nothing_falls_back_in_single_precision(name, dtype):
             fed = run(Federation(kind, task, task.load(), dtype=dtype), 1)
             assert fed.phases["loss"] == how
             assert fed.fallbacks == {}
+
+
+class Looks(Wrapper):
+    """What it makes of an update depends on all that it can see of its client."""
+
+    def uplink(self, payload, me):
+        seen = (*me.net.weights.values(), *me.own.values())
+        size = sum(v.detach().abs().sum() for v in seen)
+        return tmap(lambda v: v * (1 + 0.01 * size), payload)
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fedhide"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wrapper_sees_the_trained_client(name, way):
+    how = {**EPOCHS, "wrappers": [Looks()]}
+    slow, fast = (run(federation(name, engine, **how), 2) for engine in ("loop", way))
+    assert fast.phases["loss"] == way
+    assert gap(slow, fast) < TOLERANCE
+    plain = run(federation(name, "loop", **EPOCHS), 2)
+    assert gap(slow, plain) > 1e-3
+
+
+class Dice(Defense):
+    """Draws from nobody's stream."""
+
+    def loss(self, net, batch, me):
+        return super().loss(net, batch, me) * torch.rand(())
+
+
+def test_torchs_own_dice_are_refused_where_threads_share_them():
+    with torch.random.fork_rng(), pytest.raises(MethodError, match=r"draw from me\.rng"):
+        run(federation(Dice(steps=3), "threads"), 1)
 
 
 class Crooked(Defense):
