@@ -21,7 +21,6 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from peers_setting import Desk, put, read, sgd
 
-
 client = ClientApp()
 
 
