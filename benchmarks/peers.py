@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 from peers_leakbench import BATCH, MARK, setting, spec
-from peers_setting import Setting, floats, put, write
+from peers_setting import Setting, put, write
 from processor_time import of_tree, processor
 from safetensors.torch import load_file
 
@@ -94,19 +94,43 @@ def started(name: str, folder: Path) -> Peer:
     return Peer(name, process, line, line.recv_bytes().decode())
 
 
-def measured(names: Sequence[str], folder: Path, rounds: int) -> list[Peer]:
-    """All contenders after ``rounds`` rounds, which they took in turns."""
-    peers = [started(name, folder) for name in names]
-    for t in range(rounds):
+def measured(
+    asked: argparse.Namespace, names: Sequence[str], folder: Path, rounds: int, dtype: str
+) -> tuple[list[Peer], Setting]:
+    """All contenders after ``rounds`` rounds, which they took in turns; and what they were given.
+
+    Raises:
+        SystemExit: one ended before its last round.
+    """
+    # The last measured round of a recorded run is its tenth part, which is audited.
+    of = spec(asked.task, asked.clients, asked.fraction, asked.batch, 10 * rounds, dtype)
+    given = setting(of, rounds, asked.threads)
+    folder.mkdir()
+    write(folder / "setting.safetensors", given)
+    told = {"spec": of.model_dump(), "threads": asked.threads, "measured": rounds}
+    (folder / MARK).write_text(json.dumps(told), "utf-8")
+    try:
+        peers = [started(name, folder) for name in names]
+        for t in range(rounds):
+            for peer in peers:
+                peer.round()
+            print(t + 1, *(f"{p.name} {p.wall[-1]:.2f}" for p in peers), flush=True)
         for peer in peers:
-            peer.round()
-        print(t + 1, *(f"{p.name} {p.wall[-1]:.2f}" for p in peers), flush=True)
+            peer.heard()
+            peer.line.close()
+    except BaseException:
+        for log in sorted(folder.glob("*.log")):
+            print(log.name, log.read_text("utf-8", "replace")[-3000:], file=sys.stderr)
+        raise
     for peer in peers:
-        peer.heard()
-    for peer in peers:
-        peer.line.close()
         peer.process.wait(60)
-    return peers
+    return peers, given
+
+
+def apart(folder: Path, name: str, other: str) -> float:
+    """The largest difference between two contenders' last weights."""
+    both = zip(weights_of(folder, name), weights_of(folder, other), strict=True)
+    return max(float((a - b).abs().max()) for a, b in both)
 
 
 @torch.no_grad()
@@ -114,7 +138,7 @@ def accuracy(given: Setting, weights: list[torch.Tensor]) -> float:
     net = given.network()
     put(net, weights)
     parts = zip(given.x_test.split(500), given.y_test.split(500), strict=True)
-    right = sum(int((net(floats(x)).argmax(1) == y).sum()) for x, y in parts)
+    right = sum(int((net(given.floats(x)).argmax(1) == y).sum()) for x, y in parts)
     return right / len(given.y_test)
 
 
@@ -134,13 +158,12 @@ def table(peers: Sequence[Peer], given: Setting, folder: Path) -> Iterator[str]:
     by_hand = weights_of(folder, first.name)
     moved = max(float((a - b).abs().max()) for a, b in zip(by_hand, given.start, strict=True))
     for peer in peers:
-        mine = weights_of(folder, peer.name)
-        apart = max(float((a - b).abs().max()) for a, b in zip(mine, by_hand, strict=True))
         cells = [f"{statistics.median(v[1:]):.2f}" for v in (peer.wall, peer.processor)]
         for own, other in ((peer.wall, first.wall), (peer.processor, first.processor)):
             ratios = [a / b for a, b in zip(own[1:], other[1:], strict=True)]
             cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
-        cells += [f"{accuracy(given, mine):.4f}", f"{apart:.1e}"]
+        cells += [f"{accuracy(given, weights_of(folder, peer.name)):.4f}"]
+        cells.append(f"{apart(folder, peer.name, first.name):.1e}")
         yield f"| {PEERS[peer.name][0]} | {' | '.join(cells)} |"
     yield ""
     yield f"Weights moved by up to {moved:.2f} in these rounds."
@@ -190,21 +213,17 @@ def main(argv: Sequence[str]) -> None:
     names = asked.peers.split(",")
     if set(names) - set(PEERS):
         parser.error(f"--peers: expected some of {', '.join(PEERS)}, not {asked.peers}")
-    # The last measured round of a recorded run is its tenth part, which is audited.
-    of = spec(asked.task, asked.clients, asked.fraction, asked.batch, 10 * asked.rounds)
-    given = setting(of, asked.rounds, asked.threads)
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        write(folder / "setting.safetensors", given)
-        told = {"spec": of.model_dump(), "threads": asked.threads, "measured": asked.rounds}
-        (folder / MARK).write_text(json.dumps(told), "utf-8")
-        try:
-            peers = measured(names, folder, asked.rounds)
-        except BaseException:
-            for log in sorted(folder.glob("*.log")):
-                print(log.name, log.read_text("utf-8", "replace")[-3000:], file=sys.stderr)
-            raise
+        folder = Path(made) / "float32"
+        peers, given = measured(asked, names, folder, asked.rounds, "float32")
         text = "\n".join(page(argv, peers, given, folder)) + "\n"
+        exact = [n for n in names if n != "pfl"]  # its updates are float32 whatever is asked
+        if len(exact) > 1:
+            folder = Path(made) / "float64"
+            measured(asked, exact, folder, 2, "float64")
+            most = {n: apart(folder, n, exact[0]) for n in exact[1:]}
+            told = ", ".join(f"{PEERS[n][0]} {v:.0e}" for n, v in most.items())
+            text += f"\nAfter two rounds in float64 weights differ from the first's by: {told}.\n"
     print(text)
     if asked.to:
         asked.to.parent.mkdir(parents=True, exist_ok=True)

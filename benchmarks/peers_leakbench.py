@@ -18,11 +18,11 @@ from leakbench.federation.selection import select
 from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import RunSpec, make_spec, parts
 
-BATCH, LR = 50, 0.05
+BATCH, LR = 50, 0.1
 MARK = "spec.json"  # in the setting's folder: the run, as leakbench spells it
 
 
-def spec(task: str, clients: int, fraction: float, batch: int, rounds: int) -> RunSpec:
+def spec(task: str, clients: int, fraction: float, batch: int, rounds: int, dtype: str) -> RunSpec:
     """FedAvg, one epoch of SGD in every client."""
     given = {"split": "iid", "clients": clients, "model": "cnn", "width": WIDTH}
     if task == "cifar10":
@@ -31,22 +31,22 @@ def spec(task: str, clients: int, fraction: float, batch: int, rounds: int) -> R
         given["mean_local_size"] = 100
     params = {"fraction": fraction, "epochs": 1, "steps": 0, "batch": batch, "lr": LR, "decay": 1.0}
     more = {"optimizer": "sgd"}
-    return make_spec(
-        "fedavg", task=task, params={**params, **more}, task_params=given, rounds=rounds
-    )
+    how = {"task": task, "task_params": given, "rounds": rounds, "dtype": dtype}
+    return make_spec("fedavg", params={**params, **more}, **how)
 
 
 def setting(of: RunSpec, rounds: int, threads: int) -> Setting:
     """What leakbench would do in the first ``rounds`` rounds: who takes part, and their batches."""
     made = parts(of)
-    fed = Federation(made.method, made.task, made.task.load(), seed=of.seed, engine="loop")
+    how = {"seed": of.seed, "engine": "loop", "dtype": getattr(torch, of.dtype)}
+    fed = Federation(made.method, made.task, made.task.load(), **how)
     method, where = made.method, {"seed": of.seed}
     chosen, rows = [], []
     for t in range(1, rounds + 1):
         who = select(method, fed.facts.clients, t=t, device="cpu", **where)
         # The server's word and what clients prepare come before the training.
-        how = {"batch": method.batch, "steps": method.steps, "epochs": method.epochs}
-        todo = plan(fed.data, who, round=t, phase=2, **how, **where)
+        amount = {"batch": method.batch, "steps": method.steps, "epochs": method.epochs}
+        todo = plan(fed.data, who, round=t, phase=2, **amount, **where)
         if todo.even is None:
             raise SystemExit("clients have different numbers of batches: choose others")
         chosen.append(who)
@@ -67,6 +67,7 @@ def main(folder: str, name: str, engine: str, recorded: str) -> None:
     if recorded == "recorded":
         recorder = Recorder(Path(folder) / "run" / name, of.rounds, of.record)
     how = {"seed": of.seed, "engine": engine, "recorder": recorder}
+    how["dtype"] = getattr(torch, of.dtype)
     fed = Federation(made.method, made.task, made.task.load(), **how)
     fed.begin()
     desk = Desk(folder, name, f"torch {torch.__version__}")

@@ -36,16 +36,23 @@ class Setting:
     def rounds(self) -> int:
         return len(self.chosen)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.start[0].dtype
+
     def network(self) -> nn.Sequential:
         """The network with its first weights."""
-        net = network(tuple(self.x.shape[1:]), len(self.start[-1]))
+        net = network(tuple(self.x.shape[1:]), len(self.start[-1])).to(self.dtype)
         put(net, self.start)
         return net
 
     def client(self, t: int, j: int) -> tuple[Tensor, Tensor]:
         """The batches of round t's j-th client, x (steps, batch, ...), y (steps, batch)."""
         rows = self.rows[t, j]
-        return floats(self.x[rows]), self.y[rows]
+        return self.floats(self.x[rows]), self.y[rows]
+
+    def floats(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
 
 
 def network(shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -66,10 +73,6 @@ def put(net: nn.Module, weights: list[Tensor]) -> None:
     with torch.no_grad():
         for parameter, value in zip(net.parameters(), weights, strict=True):
             parameter.copy_(value)
-
-
-def floats(x: Tensor) -> Tensor:
-    return x.float() / 255 if x.dtype == torch.uint8 else x.float()
 
 
 def sgd(net: nn.Module, x: Tensor, y: Tensor, lr: float) -> None:
@@ -114,6 +117,6 @@ class Desk:
 
     def end(self, weights: list[Tensor]) -> None:
         """After the last round."""
-        kept = {str(i): v.detach().float().contiguous() for i, v in enumerate(weights)}
+        kept = {str(i): v.detach().contiguous() for i, v in enumerate(weights)}
         save_file(kept, self.folder / f"{self.name}.safetensors")
         self.done()

@@ -21,7 +21,7 @@ from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
 from leakbench.federation.precision import split
-from leakbench.federation.selection import round_size, select
+from leakbench.federation.selection import robin, round_size, select
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
@@ -73,6 +73,7 @@ class Federation:
         self.share: Tensor | None = None  # (M,) weight of each sender in a mean
         self.local: dict[str, Tree] = {}  # the trained models, where the method reads them
         self.losses: Tensor | None = None  # (M,) of the newest training
+        self.robin: Tensor | None = None  # the order of a round robin
         self.t = 0
         self._start()
 
@@ -256,8 +257,10 @@ class Federation:
     def _chosen(self) -> Tensor:
         if round_size(self.method, self.facts.clients) == self.facts.clients:
             return self.everyone
-        where = {"seed": self.seed, "t": self.t}
-        return select(self.method, self.facts.clients, **where, device=self.device)
+        how: dict[str, Any] = {"seed": self.seed, "device": self.device}
+        if self.robin is None and self.method.select == "round_robin":
+            self.robin = robin(self.facts.clients, **how)
+        return select(self.method, self.facts.clients, t=self.t, order=self.robin, **how)
 
     def begin(self) -> None:
         """Everything before round 1: round 0."""

@@ -17,14 +17,28 @@ def round_size(method: Defense, clients: int) -> int:
     return max(1, round(method.fraction * clients))
 
 
+def robin(clients: int, *, seed: int, device: torch.device | str) -> Tensor:
+    """The one shuffled order that a round robin goes through, (clients,)."""
+    return shared(seed, "select", device=device).permutation("clients", clients)
+
+
 def select(
-    method: Defense, clients: int, *, seed: int, t: int, device: torch.device | str
+    method: Defense,
+    clients: int,
+    *,
+    seed: int,
+    t: int,
+    device: torch.device | str,
+    order: Tensor | None = None,
 ) -> Tensor:
-    """The clients of round t (M,), ascending; round robin goes through one shuffled order."""
+    """The clients of round t (M,), ascending; round robin goes through one shuffled order.
+
+    ``order``: that of ``robin``, where somebody keeps it; it is the same in every round.
+    """
     size = round_size(method, clients)
     if method.select == "round_robin":
-        order = shared(seed, "select", device=device).permutation("clients", clients)
+        order = robin(clients, seed=seed, device=device) if order is None else order
         turn = torch.arange(size, device=device) + (t - 1) * size
         return order[turn % clients].sort().values
-    order = shared(seed, "select", round=t, device=device).permutation("clients", clients)
-    return order[:size].sort().values
+    dice = shared(seed, "select", round=t, device=device)
+    return dice.some("clients", clients, size).sort().values
