@@ -79,6 +79,7 @@ def weighed(spec: RunSpec) -> tuple[int, int, int, int]:
             for sent in fed.traffic.totals.values():  # as if the rounds between had been
                 sent[0] = max(sent[0], min(t - 1, FIRST + 1))
             fed.step()
+            print(t, many[kind], size(folder) - before, flush=True)
             grown = size(folder) - before
             total += grown * many[kind]
             files += many[kind] if grown else 0
@@ -95,6 +96,7 @@ def recorded(cases: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     yield "| run | rounds | with a file | MiB of an audited one | MiB of the record | predicted |"
     yield "|---|---|---|---|---|---|"
     for title, given in cases:
+        print(title, flush=True)
         spec = make_spec(**given)
         total, before, files, audited = weighed(spec)
         sizes = [f"{n / 1024**2:.0f}" for n in (audited, total, before)]
