@@ -5,8 +5,9 @@ python benchmarks/growth.py [results/speed/growth.md] [--clients 10,100,1000,100
 Each line is a process of its own, forked, on one thread, with a recorder as ``leakbench train`` has
 it. Time is processor time of a round, the median of those after the first quarter, without the
 rounds in which more is recorded; "with audits" is the mean of all. Nothing is evaluated. Memory is
-the most that the process held at once, less what it held before the task was loaded. Images are made up: this is about what a round costs. ``--full`` also measures how large the records
-of full runs become (needs CIFAR-10 and CIFAR-100).
+the most that the process held at once, less what it held before the task was loaded. Images are
+made up: this is about what a round costs. ``--full`` also measures how large the records of full
+runs become (needs CIFAR-10 and CIFAR-100).
 """
 
 from __future__ import annotations
