@@ -34,7 +34,7 @@ from leakbench.federation.federation import Federation
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 
-PARTICIPANTS = 10
+PARTICIPANTS, LONG = 10, 20_000
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedavg": ("FedAvg, 5 steps", {"steps": 5, "batch": 8, "lr": 0.05}),
     "fedhide": ("FedHide, 1 step", {"k": 5, "batch": 8, "lr": 0.1, "own_lr": 1.0}),
@@ -42,14 +42,17 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def measure(name: str, clients: int, participants: int, rounds: int) -> dict[str, float]:
-    """One line, in this process."""
+def measure(
+    name: str, clients: int, participants: int, rounds: int, of: int = 0
+) -> dict[str, float]:
+    """One line, in this process: the first ``rounds`` rounds of a run of ``of``, or all."""
+    of = of or rounds
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     task = growing(clients, identities=name == "fedhide")
     kind = registry.load("defenses", name)
     method = kind(fraction=participants / clients, **METHODS[name][1])
     with tempfile.TemporaryDirectory() as folder:
-        recorder = Recorder(Path(folder), rounds, Policy())
+        recorder = Recorder(Path(folder), of, Policy())
         fed = Federation(method, task, task.load(), recorder=recorder)
         fed.begin()
         took = []
@@ -58,7 +61,7 @@ def measure(name: str, clients: int, participants: int, rounds: int) -> dict[str
             fed.step()
             took.append(time.process_time() - begun)
         # Audited rounds train some clients again: six in a run, whatever its length.
-        usual = [s for t, s in enumerate(took, 1) if not recorder.policy.surveys(t, rounds)]
+        usual = [s for t, s in enumerate(took, 1) if not recorder.policy.surveys(t, of)]
         usual = usual[len(usual) // 4 :] or took
         size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -78,7 +81,7 @@ def apart(*case: Any) -> dict[str, float]:
     return found
 
 
-def lines(cases: Sequence[tuple[str, int, int, int]], repeats: int) -> Iterator[str]:
+def lines(cases: Sequence[tuple[str, int, int, int]], repeats: int, of: int = 0) -> Iterator[str]:
     """The table of ``cases``: method, clients, participants, rounds. Repeats take turns."""
     yield (
         "| method | clients | participants | rounds | ms a round | ms a participant | with audits"
@@ -88,10 +91,12 @@ def lines(cases: Sequence[tuple[str, int, int, int]], repeats: int) -> Iterator[
     found: dict[tuple[str, int, int, int], list[dict[str, float]]] = {c: [] for c in cases}
     for _ in range(repeats):
         for case in cases:
-            found[case].append(apart(*case))
+            found[case].append(apart(*case, of))
     for case, many in found.items():
         name, clients, participants, rounds = case
-        best = {k: min(m[k] for m in many) for k in many[0]}
+        best = {}
+        for key in many[0]:
+            best[key] = min(m[key] for m in many)
         numbers = [best["ms"], best["ms"] / participants, best["all"] / participants]
         cells = [METHODS[name][0], f"{clients:,}", f"{participants:,}", f"{rounds:,}"]
         cells += [*(f"{v:.2f}" for v in numbers), f"{best['memory']:.0f}", f"{best['record']:.1f}"]
@@ -112,12 +117,15 @@ def page(asked: argparse.Namespace, argv: Sequence[str]) -> Iterator[str]:
     )
     few = min(PARTICIPANTS, clients[0])
     yield f"## Clients, {few} of them in a round\n"
-    yield from lines([(m, c, few, asked.rounds) for m in METHODS for c in clients], asked.repeats)
+    yield f"The first {asked.rounds} rounds of {LONG:,}, in most of which nothing is recorded.\n"
+    cases = [(m, c, few, asked.rounds) for m in METHODS for c in clients]
+    yield from lines(cases, asked.repeats, LONG)
     yield "\n## Participants\n"
     shares = [p for p in clients if p <= max(clients) // 100] or clients[:1]
     many = [(m, clients[-1], p, min(asked.rounds, 10)) for m in METHODS for p in shares]
-    yield from lines(many, 1)
+    yield from lines(many, 1, LONG)
     yield "\n## Rounds\n"
+    yield "Whole runs; the last 200 messages of each client are recorded.\n"
     long = [asked.rounds // 10, asked.rounds, asked.rounds * 10]
     yield from lines([(m, min(100, clients[-1]), few, r) for m in METHODS for r in long], 1)
     if asked.full:

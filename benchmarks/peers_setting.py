@@ -95,7 +95,8 @@ def write(path: Path, setting: Setting) -> None:
 @lru_cache(maxsize=1)
 def read(path: str) -> Setting:
     found = load_file(path)
-    start = [found.pop(f"start/{i}") for i in range(sum(k.startswith("start/") for k in found))]
+    many = sum(k.startswith("start/") for k in found)
+    start = [found.pop(f"start/{i}") for i in range(many)]
     lr, threads = float(found.pop("lr")), int(found.pop("threads"))
     return Setting(**found, start=start, lr=lr, threads=threads)
 
