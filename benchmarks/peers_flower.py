@@ -87,7 +87,9 @@ def main(folder: str, name: str) -> None:
         put(net, list(result.arrays.to_torch_state_dict().values()))
         desk.end(list(net.parameters()))
 
-    workers = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": setting.threads}}
+    # A cluster of its own, not one that somebody else has begun on this machine.
+    here = {"num_cpus": setting.threads, "address": "local"}
+    workers = {"client_resources": {"num_cpus": 1}, "init_args": here}
     nodes = int(setting.chosen.max()) + 1
     run_simulation(server, client, num_supernodes=nodes, backend_config=workers)
 

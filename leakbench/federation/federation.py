@@ -88,7 +88,8 @@ class Federation:
         self.state: dict[str, Tree] = {}
         self._open(self.everyone)
         self.server(self.method.start_server)
-        each = [row(self.holdings(self.everyone), i) for i in range(n)]
+        held = self.holdings(self.everyone)
+        each = [row(held, i) for i in range(n)]
         inbox = {"model": self.model}
         made = [
             self.runner.client("start", 0, e, inbox, self.data_of(i)) for i, e in enumerate(each)
