@@ -191,11 +191,12 @@ def page(
     yield from table(peers, given, folder)
     for peer in peers:
         if peer.name.endswith("recorded"):
-            usual = statistics.median(peer.wall[1:-1])
+            usual = statistics.median(peer.processor[1:-1])
             yield (
                 f"\nOf the recorded run's {given.rounds} rounds the first and the last are audited"
-                f" (five updates again and up to 80 probes): the last took {peer.wall[-1]:.2f} s"
-                f" where others took {usual:.2f}. A run has six of them."
+                " (five updates again and up to 80 probes): the last took"
+                f" {peer.processor[-1]:.2f} s of processor time where others took {usual:.2f}. A"
+                " run has six of them."
             )
 
 
