@@ -113,6 +113,12 @@ class Rng:
         """A permutation of n as indices (n,), int64."""
         return self._draw(name, lambda: self._unit(name, (n,)).argsort(-1))
 
+    def some(self, name: str, n: int, k: int) -> Tensor:
+        """The first k of the permutation of that name, (k,), int64; without sorting the others."""
+        return self._draw(
+            name, lambda: self._unit(name, (n,)).topk(k, largest=False, sorted=True).indices
+        )
+
     def beta(self, name: str, a: int, *shape: int) -> Tensor:
         """Beta(a, a) for a whole a: the middle one of 2a - 1 uniforms."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leakbench.base.errors import MethodError
@@ -12,17 +13,38 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-class ClientTensors(dict[str, Tree]):
-    """{"own" (private parameters), "state", "kept" (parts of the model): {name: (C, ...)}}."""
+class ClientTensors(Mapping[str, Tree]):
+    """{"own" (private parameters), "state", "kept" (parts of the model): {name: (C, ...)}}.
+
+    A round writes the rows of its clients in place: to copy ten thousand clients' tensors for ten
+    of them takes longer than their training. Whoever is given a column keeps it as it is, though:
+    the next round then writes into a copy.
+    """
 
     def __init__(self, method: Defense, clients: int, groups: Tree) -> None:
-        super().__init__(groups)
         self.method, self.clients = method, clients
+        self._groups: dict[str, Tree] = dict(groups)
+        self._unseen: set[tuple[str, str]] = set()  # columns that nobody else holds
+
+    def __getitem__(self, group: str) -> Tree:
+        self._unseen = {(g, name) for g, name in self._unseen if g != group}
+        return tmap(lambda v: v, self._groups[group])
+
+    def __setitem__(self, group: str, values: Tree) -> None:
+        self._groups[group] = values
+        self._unseen = {(g, name) for g, name in self._unseen if g != group}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def of(self, who: Tensor) -> Tree:
         """Those of the clients ``who`` (M,), (M, ...) each."""
-        everyone = len(who) == self.clients
-        return {k: tmap(lambda v: v if everyone else v[who], v) for k, v in self.items()}
+        if len(who) == self.clients:
+            return dict(self)
+        return {group: tmap(lambda v: v[who], values) for group, values in self._groups.items()}
 
     def write(self, who: Tensor, new: Tree) -> None:
         """Replace the tensors ``new``, (M, ...) each, of the clients ``who``.
@@ -31,7 +53,7 @@ class ClientTensors(dict[str, Tree]):
             MethodError: a name is new.
         """
         for group, values in new.items():
-            column = self[group]
+            column = self._groups[group]
             for name, value in values.items():
                 if name not in column:
                     what = f"{type(self.method).__name__}: {group}[{name!r}]"
@@ -40,8 +62,12 @@ class ClientTensors(dict[str, Tree]):
                     )
                 if len(who) == self.clients:
                     column[name] = value
+                    self._unseen.discard((group, name))
+                elif (group, name) in self._unseen:
+                    tmap(lambda c, v: c.index_copy_(0, who, v), column[name], value)
                 else:
                     column[name] = tmap(lambda c, v: c.index_copy(0, who, v), column[name], value)
+                    self._unseen.add((group, name))
 
 
 def kept_names(method: Defense, module: nn.Module) -> set[str]:

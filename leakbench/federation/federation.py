@@ -21,7 +21,7 @@ from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
 from leakbench.federation.precision import split
-from leakbench.federation.selection import round_size, select
+from leakbench.federation.selection import robin, round_size, select
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
@@ -73,6 +73,8 @@ class Federation:
         self.share: Tensor | None = None  # (M,) weight of each sender in a mean
         self.local: dict[str, Tree] = {}  # the trained models, where the method reads them
         self.losses: Tensor | None = None  # (M,) of the newest training
+        robins = method.select == "round_robin"
+        self.robin = robin(self.facts.clients, seed=seed) if robins else []
         self.t = 0
         self._start()
 
@@ -87,7 +89,8 @@ class Federation:
         self.state: dict[str, Tree] = {}
         self._open()
         self.server(self.method.start_server)
-        each = [row(self.holdings(self.everyone), i) for i in range(n)]
+        held = self.holdings(self.everyone)
+        each = [row(held, i) for i in range(n)]
         inbox = {"model": self.model}
         made = [
             self.runner.client("start", 0, e, inbox, self.data_of(i)) for i, e in enumerate(each)
@@ -259,6 +262,10 @@ class Federation:
         self.variances: dict[str, Tensor] = {}  # training -> mean variance of its local models
 
     # the run --------------------------------------------------------------------------------------
+    def _chosen(self) -> list[int]:
+        how = {"seed": self.seed, "t": self.t}
+        return select(self.method, self.facts.clients, order=self.robin, **how)
+
     def begin(self) -> None:
         """Everything before round 1: round 0."""
         self._open()
@@ -269,7 +276,7 @@ class Federation:
     def step(self) -> None:
         """One round."""
         self.t += 1
-        self._open(select(self.method, self.facts.clients, seed=self.seed, t=self.t))
+        self._open(self._chosen())
         self.method.round(self)
         self.recorder.close(self)
 

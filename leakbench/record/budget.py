@@ -75,7 +75,7 @@ def _audited(policy: Policy, fed: Federation, rounds: int, chosen: int) -> int:
     doubled = 2 if any("update" in w.kinds for w in fed.wrappers) else 1
     sent = [n for (kind, _, _), n in fed.traffic.totals.items() if kind == "update" and n[0]]
     phases = max((messages // (times * chosen) for times, messages, *_ in sent), default=1)
-    own = nbytes(fed.columns) // len(fed.everyone)
+    own = nbytes(dict(fed.columns)) // len(fed.everyone)
     numbers = fed.data.train.stored[0].numel()
     inputs = numbers * torch.finfo(fed.dtype).bits // 8
     mean_count = int(fed.data.counts.double().mean())
