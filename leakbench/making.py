@@ -26,8 +26,8 @@ from leakbench.judging.wording import plural
 from leakbench.record import folders, todays
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.naming import distinct
-from leakbench.record.placing import put
 from leakbench.record.recording import Recording
+from leakbench.record.returning import put_back
 from leakbench.record.runspec import RunSpec, make_spec, parts
 from leakbench.record.sending import Sending
 from leakbench.results.names import setting_names
@@ -198,7 +198,7 @@ class _Attacks:
             if not there.complete:
                 asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
                 name = f"{choice.title} on {setting}, seed {run.seed}"
-                at: dict[str, Any] = {"where": str(run.path), "folder": run.path, "put": put}
+                at: dict[str, Any] = {"where": str(run.path), "folder": run.path, "put": put_back}
                 self.jobs.append(
                     FolderJob(name, pipeline.attack, asked, back=f"attacks/{made}", **at)
                 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import logging
 import math
 import os
@@ -72,7 +73,9 @@ def connected(address: str) -> Iterator[Any]:
         for s, handler in handlers.items():
             signal.signal(s, handler)
     try:
-        yield ray
+        # Of lost nodes Ray tells pages, on stdout, where results go; we tell a line, on stderr.
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield ray
     finally:
         ray.shutdown()
 

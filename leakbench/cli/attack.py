@@ -95,8 +95,8 @@ class _Plan:
         from leakbench import pipeline
         from leakbench.attacking import choices
         from leakbench.attacking.guessing import folder_of
-        from leakbench.record.placing import put
         from leakbench.record.recording import Recording
+        from leakbench.record.returning import put_back
 
         if not run.done:
             self.console.warn(
@@ -121,7 +121,7 @@ class _Plan:
                 "where": str(run.path),
                 "folder": run.path,
                 "back": f"attacks/{made}",
-                "put": put,
+                "put": put_back,
             }
             self.todo.append(FolderJob(name, pipeline.attack, asked, seconds, **at))
 
