@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from uuid import uuid4
 
 from leakbench.base import plugins, provenance, sources
 from leakbench.base.errors import UsageError
@@ -119,8 +120,17 @@ def sees(folder: str, marks: dict[str, str]) -> bool:
         return False
 
 
+def new_mark() -> str:
+    """The name of a file by which a worker knows that it sees our disk; whose it is stands in it."""
+    return f"{_marks()}{os.getpid()}-{uuid4().hex}"
+
+
+def _marks() -> str:
+    return f".leakbench-ray-{hashlib.sha256(name().encode()).hexdigest()[:12]}-"
+
+
 def mark(folder: Path, name: str) -> None:
-    """Leave a mark in it.
+    """Leave a mark in it; those that killed processes of this machine left go.
 
     Raises:
         UsageError: it cannot be written.
@@ -128,7 +138,20 @@ def mark(folder: Path, name: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
+        for path in folder.glob(f"{_marks()}*"):
+            if not _lives(path.name.removeprefix(_marks()).partition("-")[0]):
+                path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot write {folder}: {error.strerror or error}. Choose another folder."
         ) from None
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

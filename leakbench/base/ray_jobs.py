@@ -58,7 +58,7 @@ def run(
     end = time.monotonic() + budget
     todo = [_whole(job) for job in jobs]
     around = {str(j.around) for j in todo if isinstance(j, FolderJob)}
-    marks = {folder: f".leakbench-ray-{uuid4().hex}" for folder in sorted(around)}
+    marks = {folder: nodes.new_mark() for folder in sorted(around)}
     with ray_cluster.connected(address) as ray:
         try:
             for folder, name in marks.items():

@@ -63,3 +63,18 @@ def dreams(x, *, progress):
     sys.stdout.write(f"{os.getpid()}\n")
     sys.stdout.flush()
     time.sleep(600)
+
+
+def speaks(x, *, progress):
+    """Says something to people."""
+    sys.stderr.write(f"{x} was said\n")
+    return x
+
+
+def waits(folder, name, *, progress):
+    """Leaves a file of its parent's number, and is done as soon as `go` lies there."""
+    with open(f"{folder}/{name}", "a") as file:
+        file.write(f"{os.getppid()}\n")
+    while not os.path.exists(f"{folder}/go"):
+        time.sleep(0.05)
+    return name
