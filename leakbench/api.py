@@ -85,11 +85,12 @@ def plugin(path: str | Path) -> None:
     ``UtilityMetric``, named after the file. It is what `--plugin` does.
 
     Raises:
-        UsageError: there is no such file or folder, or it is no Python file.
+        UsageError: there is no such file or folder, or the file holds no method that can be
+            imported; of a folder such a file is named on stderr and left out.
     """
-    from leakbench.base import plugins
+    from leakbench.base import registry
 
-    plugins.use(path)
+    registry.plug(path)
 
 
 def load(path: str | Path) -> Run:
@@ -133,8 +134,11 @@ def train(
         wrappers: (name, parameters), applied in order.
         rounds: communication rounds; the task's own number if None.
         seed: of everything random in the run.
-        engine: auto, loop or fused.
-        dtype: float32 or float64.
+        engine: how a round's clients train: auto, loop (one by one, the plain reference), fused
+            (one step of all at once), parallel (many steps of many at once), or one of its ways,
+            stacked or threads.
+        dtype: float32, float64, or bfloat16: the products of local training in it, weights,
+            messages and sums in float32.
         record: standard or all.
         device: auto, cpu or cuda.
         out: the folder that holds run folders.

@@ -32,8 +32,10 @@ def folder() -> Path:
     return user_config_path("leakbench") / "plugins"
 
 
-def use(path: str | Path) -> None:
+def use(path: str | Path) -> Path:
     """Look for methods in the file or folder ``path``, too, here and in processes started later.
+
+    Returns where it is.
 
     Raises:
         UsageError: there is no such file or folder, or it is no Python file.
@@ -51,6 +53,7 @@ def use(path: str | Path) -> None:
     known = [p for p in os.environ.get(VARIABLE, "").split(os.pathsep) if p]
     if place not in known:
         os.environ[VARIABLE] = os.pathsep.join([*known, place])
+    return given
 
 
 def files() -> dict[str, Path]:

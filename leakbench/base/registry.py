@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -76,6 +77,33 @@ def _of_leakbench(name: str) -> ModuleType:
     return package
 
 
+def plug(path: str | Path) -> None:
+    """Find the methods of a file or folder, too, here and in processes started later.
+
+    Of a folder what cannot be imported is left out; a file was named for the one method in it.
+
+    Raises:
+        UsageError: there is none such, or the file holds no method that can be imported.
+    """
+    before = os.environ.get(plugins.VARIABLE)
+    place = plugins.use(path)
+    if place.is_dir():
+        return
+    try:
+        (cls,) = _classes(f"{plugins.ONE}{place.stem}")
+        if _kind(cls) is None:
+            raise UsageError(
+                f"the class {cls.__name__} in {place} is no method: derive it from one of"
+                f" {', '.join(_ROOTS)}."
+            )
+    except UsageError:
+        if before is None:
+            del os.environ[plugins.VARIABLE]
+        else:
+            os.environ[plugins.VARIABLE] = before
+        raise
+
+
 def leave_out(why: UsageError) -> None:
     """Say once that something of somebody's own is left out; the others go on."""
     text = f"left out: {why}"
@@ -98,8 +126,13 @@ def _points(
 @lru_cache(maxsize=64)
 def _files(folders: tuple[str, ...], _when: tuple[int, ...]) -> tuple[str, ...]:
     """The public modules in a package's folders."""
-    found = [module for module in pkgutil.iter_modules(folders) if not module.ispkg]
-    return tuple(module.name for module in found if not module.name.startswith("_"))
+    found = [
+        module.name
+        for folder in folders
+        for module in pkgutil.iter_modules([folder])
+        if not module.ispkg and not Path(folder, f"{module.name}.py").is_fifo()
+    ]  # to import a pipe might never end
+    return tuple(name for name in dict.fromkeys(found) if not name.startswith("_"))
 
 
 def _changed(folders: Iterable[str]) -> tuple[int, ...]:

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from leakbench.base import plugins
+from leakbench.base import registry
 
 
 def _use(paths: list[str]) -> list[str]:
     for path in paths:
-        plugins.use(path)
+        registry.plug(path)
     return paths
 
 

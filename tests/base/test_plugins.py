@@ -132,20 +132,22 @@ def test_a_folder_is_listed_without_importing_torch(tmp_path):
     assert "Shy: a client sends its prototype" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
-        ("def broken(:\n", "SyntaxError"),
-        ("X = 1\n", "must define exactly one public class"),
-        ("import sys\nsys.exit(0)\n", "SystemExit"),
-    ],
-)
-def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, text, why):
+BROKEN = [
+    ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
+    ("def broken(:\n", "SyntaxError"),
+    ("X = 1\n", "must define exactly one public class"),
+    ("import sys\nsys.exit(0)\n", "SystemExit"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), BROKEN)
+def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, monkeypatch, text, why):
+    """By the environment: nobody typed it for this command."""
     path = tmp_path / "torn.py"
     path.write_text(text)
+    monkeypatch.setenv(plugins.VARIABLE, str(path))
     for _ in range(2):
-        assert cli.run(["list", "attacks", "--plugin", str(path)]) == 0
+        assert cli.run(["list", "attacks"]) == 0
     said = capsys.readouterr()
     assert "prototype_leakage" in said.out
     (line,) = said.err.splitlines()  # once, not once a question
@@ -154,6 +156,40 @@ def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, text, why):
     assert why in line
     with pytest.raises(UnknownName, match="unknown defense 'torn'"):
         registry.load("defenses", "torn")
+
+
+NO_METHOD = (
+    "from leakbench.base.spec import Spec\n\n\nclass Torn(Spec):\n    pass\n",
+    "the class Torn",
+)
+
+
+@pytest.mark.parametrize(("text", "why"), [*BROKEN, NO_METHOD])
+def test_a_broken_file_that_was_typed_stops_the_command(tmp_path, capsys, text, why):
+    """Else an attack that was asked for would be missing, and the exit code say that all is well.
+
+    It is forgotten again, so that who goes on in Python has no ruin in the way.
+    """
+    path = tmp_path / "torn.py"
+    path.write_text(text)
+    assert cli.run(["list", "attacks", "--plugin", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert why in line
+    with pytest.raises(UsageError, match="torn"):
+        leakbench.plugin(path)
+    assert str(path) not in os.environ[plugins.VARIABLE]
+    assert "prototype_leakage" in registry.names("attacks")
+
+
+def test_a_pipe_in_a_folder_of_methods_is_passed_over(tmp_path):
+    place = tmp_path / "mine" / "attacks"
+    place.mkdir(parents=True)
+    os.mkfifo(place / "waiting.py")
+    (place / "last.py").write_text(LAST)
+    leakbench.plugin(place.parent)
+    assert "last" in registry.names("attacks")
+    assert "waiting" not in registry.names("attacks")
 
 
 def test_a_broken_one_in_a_folder_does_not_stop_the_attacks(tmp_path, capsys):
