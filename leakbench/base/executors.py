@@ -46,7 +46,9 @@ class Executor:
                 "--device cuda on Ray needs a share of a GPU for each job: add --gpus 1, or less"
                 " where several fit on one."
             )
-        return ("cuda" if self.gpus else "cpu") if wanted == "auto" else wanted
+        if wanted == "auto":
+            return "cuda" if self.gpus else "cpu"
+        return wanted
 
     def planned_on(self, wanted: str) -> str:
         """The device on which this machine itself reads runs to plan what jobs do."""

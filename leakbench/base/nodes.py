@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
@@ -62,6 +64,17 @@ def _plugins() -> Iterator[tuple[str, str]]:
     for path in named():
         yield path, _digest(Path(path))
     yield OWN, _digest(plugins.folder())
+    for point in _packages():
+        spec = find_spec(point)
+        for folder in (spec.submodule_search_locations if spec else None) or []:
+            yield f"{point} (a package)", _digest(Path(folder))
+
+
+def _packages() -> list[str]:
+    """The installed packages that bring plugins of their own."""
+    return sorted(
+        {p.module for kind in plugins.KINDS for p in entry_points(group=f"leakbench.{kind}")}
+    )
 
 
 def named() -> list[str]:
@@ -100,14 +113,14 @@ def unlike(ours: NodeCode, theirs: NodeCode) -> str:
                 f"node {theirs.node} has {what} {found}, and {ours.node} has {version}: install the"
                 " same there, and begin Ray anew."
             )
-    for plugin, digest in ours.plugins.items():
-        found = theirs.plugins.get(plugin, "")
+    for plugin in sorted({*ours.plugins, *theirs.plugins}):
+        digest, found = ours.plugins.get(plugin, ""), theirs.plugins.get(plugin, "")
         if found != digest:
             how = "in another version" if found else "not"
             how = "though it is not here" if not digest else how
             return (
                 f"node {theirs.node} has the plugin {plugin} {how}: put it where every node sees"
-                f" the same file, and name that one with --plugin (this is {ours.node})."
+                f" the same file, or install the same package (this is {ours.node})."
             )
     return ""
 
@@ -121,7 +134,7 @@ def sees(folder: str, marks: dict[str, str]) -> bool:
 
 
 def new_mark() -> str:
-    """The name of a file by which a worker knows that it sees our disk; whose it is stands in it."""
+    """The name of a file by which a worker knows that it sees our disk; it says whose it is."""
     return f"{_marks()}{os.getpid()}-{uuid4().hex}"
 
 
@@ -130,7 +143,7 @@ def _marks() -> str:
 
 
 def mark(folder: Path, name: str) -> None:
-    """Leave a mark in it; those that killed processes of this machine left go.
+    """Leave a mark in it; what killed processes of this machine left goes, folders too.
 
     Raises:
         UsageError: it cannot be written.
@@ -139,7 +152,11 @@ def mark(folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
         for path in folder.glob(f"{_marks()}*"):
-            if not _lives(path.name.removeprefix(_marks()).partition("-")[0]):
+            if _lives(path.name.removeprefix(_marks()).partition("-")[0]):
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(

@@ -155,12 +155,22 @@ def place(job: FolderJob, fresh: Path, brought: Brought) -> str:
                 " kept."
             )
         if brought.whole:
+            if job.needs is None and of_run(job.folder) == listed:
+                _carry(job.folder / "attacks", fresh / "attacks")
             _sync(fresh, brought.sums)
             job.put(fresh, job.folder)
         else:
             for name in brought.sums:
                 (fresh / name).replace(job.folder / name)
     return ""
+
+
+def _carry(old: Path, fresh: Path) -> None:
+    """Attacks that somebody else made meanwhile on the same run go along."""
+    for path in sorted(old.glob("[!.]*")):
+        if not (fresh / path.name).exists():
+            fresh.mkdir(exist_ok=True)
+            path.rename(fresh / path.name)
 
 
 def _digest(folder: Path) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.jobs import Job
@@ -73,8 +74,8 @@ def speaks(x, *, progress):
 
 def waits(folder, name, *, progress):
     """Leaves a file of its parent's number, and is done as soon as `go` lies there."""
-    with open(f"{folder}/{name}", "a") as file:
+    with Path(folder, name).open("a") as file:
         file.write(f"{os.getppid()}\n")
-    while not os.path.exists(f"{folder}/go"):
+    while not Path(folder, "go").exists():
         time.sleep(0.05)
     return name
