@@ -48,8 +48,8 @@ def names(job: FolderJob) -> list[str]:
 
 def _visible(folder: Path) -> list[str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    found = [p.relative_to(folder) for p in files]
-    return [p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts)]
+    found = ["/" + p.relative_to(folder).as_posix() for p in files]
+    return [name[1:] for name in found if "/." not in name]
 
 
 def pieces(folder: Path, of: Iterable[str]) -> Iterator[Piece]:

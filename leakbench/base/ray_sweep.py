@@ -20,7 +20,7 @@ from leakbench.base.folder_job import FolderJob
 from leakbench.base.interrupts import heed
 from leakbench.base.jobs import Job, Outcome, Tell
 from leakbench.base.ray_task import NewsBox, task
-from leakbench.base.ray_transport import Going, Sent
+from leakbench.base.ray_transport import Going, SentFolders
 from leakbench.base.ray_worker import Ended, TaskOrder
 
 TRIES = 4  # of a job whose node or process was lost
@@ -58,7 +58,7 @@ class Sweep:
     def run(self) -> list[Outcome]:
         """Give out, listen, put in place."""
         ray, self.todo = self.ray, deque(range(len(self.jobs)))
-        self.busy, self.sent = dict[Any, Going](), Sent(ray)
+        self.busy, self.sent = dict[Any, Going](), SentFolders(ray)
         # Beside us: what is told is told for as long as somebody is here to hear it.
         here = ray.get_runtime_context().get_node_id()
         how = {"num_cpus": 0, "max_restarts": -1, "runtime_env": ray_cluster.runtime_env()}

@@ -16,7 +16,7 @@ from leakbench.base.ray_worker import Ended
 
 
 @dataclass
-class Sent:
+class SentFolders:
     """References to the pieces of folders, kept for as long as a job needs them."""
 
     ray: Any
