@@ -198,19 +198,4 @@ class Sweep:
         with suppress(Exception, KeyboardInterrupt):
             for stream in self.busy:
                 self.ray.cancel(stream, force=False, recursive=False)
-            end = time.monotonic() + GRACE
-            left = list(self.busy)
-            while left and time.monotonic() < end:
-                ready, left = self.ray.wait(left, num_returns=1, timeout=LOOK)
-                left += [s for s in ready if not _over(self.ray, s)]
-
-
-def _over(ray: Any, stream: Any) -> bool:
-    """Does it say nothing more?"""
-    try:
-        ray.get(next(stream))
-    except StopIteration:
-        return True
-    except ray.exceptions.RayError:
-        return True
-    return False
+            self.ray.wait(list(self.busy), num_returns=len(self.busy), timeout=GRACE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import tempfile
 import time
 import traceback
@@ -137,6 +138,8 @@ def _prepare(order: TaskOrder) -> None:
     import torch
 
     terminal.prepare()
+    # A cluster that was begun in the background of a script ignores it, and Ray cancels by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(order.threads)
     if order.deterministic or torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(order.deterministic)
