@@ -116,11 +116,14 @@ def unlike(ours: NodeCode, theirs: NodeCode) -> str:
     for plugin in sorted({*ours.plugins, *theirs.plugins}):
         digest, found = ours.plugins.get(plugin, ""), theirs.plugins.get(plugin, "")
         if found != digest:
-            how = "in another version" if found else "not"
-            how = "though it is not here" if not digest else how
+            how = f"has the plugin {plugin} in another version"
+            if not found:
+                how = f"lacks the plugin {plugin}"
+            elif not digest:
+                how = f"has the plugin {plugin}, which is not here"
             return (
-                f"node {theirs.node} has the plugin {plugin} {how}: put it where every node sees"
-                f" the same file, or install the same package (this is {ours.node})."
+                f"node {theirs.node} {how}: put it where every node sees the same file, or install"
+                f" the same package (this is {ours.node})."
             )
     return ""
 

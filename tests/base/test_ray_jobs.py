@@ -158,7 +158,7 @@ def test_a_plugin_that_a_node_lacks_and_a_share_that_none_has_are_refused(
     with pytest.raises(UsageError, match=r"no node of the cluster has 1 CPUs and 0.5 GPUs"):
         executor(f"ray:{cluster[0]}", gpus=0.5).run(jobs(double, 1))
     monkeypatch.setenv("LEAKBENCH_PLUGINS", "/proc/self/cwd/mine.py")
-    with pytest.raises(UsageError, match=r"has the plugin /proc/self/cwd/mine.py not: put it"):
+    with pytest.raises(UsageError, match=r"lacks the plugin /proc/self/cwd/mine.py: put it"):
         ray.run(jobs(double, 1))
 
 
