@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from leakbench.base.interrupts import SIGNALS, heed
 from leakbench.base.printable_text import one_line
 
 LOCAL = "local"
+KNOCK = 10.0  # seconds in which a cluster must take a connection
 ANSWER = 120.0  # seconds a node may take to begin a process and say what it has
 # Ray reads these when it is imported. `uv run` shall not be repeated on every node, a job without
 # GPUs is told so by its device, and nothing is reported to anybody.
@@ -107,13 +109,16 @@ def _init(ray: Any, address: str) -> None:
     how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == LOCAL:
         how["include_dashboard"] = False
+    which = os.environ.get("RAY_ADDRESS", "this machine") if address == "auto" else address
     try:
+        host, _, port = which.rpartition(":")
+        if port.isdecimal():  # Ray itself tries for two minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
         with warnings.catch_warnings(), contextlib.chdir("/"):
             warnings.simplefilter("ignore")
             ray.init(address=address, **how)
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+    except (ConnectionError, RuntimeError, ValueError, OSError, OverflowError) as error:
         heed()
-        which = os.environ.get("RAY_ADDRESS", "this machine") if address == "auto" else address
         raise UsageError(
             f"no Ray cluster answers at {which} ({one_line(str(error))[:200]}): begin one with ray"
             " start, or leave the address away."

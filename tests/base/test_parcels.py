@@ -92,11 +92,14 @@ def test_attacks_that_somebody_else_made_meanwhile_stay(tmp_path):
 
 @pytest.mark.parametrize("what", ["a byte on the way", "a file that run.json lists"])
 def test_what_is_damaged_takes_nobodys_place(tmp_path, what):
-    run, fresh = make_run(tmp_path / "run", "half", "interrupted"), make_run(tmp_path / ".fresh")
+    run = make_run(tmp_path / "run", "half", "interrupted")
+    fresh = make_run(tmp_path / ".fresh", attacks=("one",))
     told = brought(fresh, base(run))
-    (fresh / "result").write_text("wrong")
     if what.startswith("a file"):
+        (fresh / "result").write_text("wrong")
         told = brought(fresh, base(run))
+    else:
+        (fresh / "attacks" / "one" / "guess").write_text("wrong")
     with pytest.raises(BrokenFile):
         parcels.place(job(tmp_path), fresh, told)
     assert (run / "result").read_text() == "half"
