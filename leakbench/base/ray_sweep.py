@@ -198,4 +198,5 @@ class Sweep:
         with suppress(Exception, KeyboardInterrupt):
             for stream in self.busy:
                 self.ray.cancel(stream, force=False, recursive=False)
-            self.ray.wait(list(self.busy), num_returns=len(self.busy), timeout=GRACE)
+            over = [stream.completed() for stream in self.busy]
+            self.ray.wait(over, num_returns=len(over), timeout=GRACE)

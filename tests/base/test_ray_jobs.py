@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ray_cluster as clusters
-from helpers.jobs import double, fault, jobs, many, pid, speaks, waits, wrong
+from helpers.jobs import double, fault, jobs, lasts, many, pid, speaks, waits, wrong
 
 from leakbench import pipeline
 from leakbench.attacking import choices
@@ -147,6 +147,16 @@ def test_runs_and_attacks_are_the_same_bytes_as_here(
     assert [o.value.skipped for o in again] == [True, True]
     assert {p: p.stat().st_mtime_ns for p in before} == before
     folders.load(out / spec_of(0).folder()).check()
+
+
+@slow
+def test_an_interruption_ends_the_jobs_in_order(ray, tmp_path):
+    def tell(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ray.run(jobs(lasts, str(tmp_path)), tell=tell)
+    assert (tmp_path / "interrupted").exists()
 
 
 @slow

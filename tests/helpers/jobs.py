@@ -72,6 +72,17 @@ def speaks(x, *, progress):
     return x
 
 
+def lasts(folder, *, progress):
+    """Is not done before somebody interrupts it, which it then notes."""
+    progress(0, 1, "begin")
+    try:
+        while True:
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        Path(folder, "interrupted").touch()
+        raise
+
+
 def waits(folder, name, *, progress):
     """Leaves a file of its parent's number, and is done as soon as `go` lies there."""
     with Path(folder, name).open("a") as file:

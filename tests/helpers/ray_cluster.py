@@ -15,8 +15,9 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 # Its standard input is closed when the test ends, however it ends.
 CODE = """
-import sys, warnings
+import signal, sys, warnings
 warnings.simplefilter("ignore")
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
 from ray.cluster_utils import Cluster
 node = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
