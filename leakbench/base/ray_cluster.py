@@ -101,7 +101,7 @@ def _connect(ray: Any, address: str) -> None:
                 raise
     _init(ray, LOCAL)
     cores = ray.cluster_resources().get("CPU", 0)
-    terminal.say(f"no Ray cluster was found, so one is begun here, of {cores:g} cores")
+    terminal.say(f"a Ray cluster of {cores:g} cores is begun here, for this command alone")
 
 
 def _init(ray: Any, address: str) -> None:

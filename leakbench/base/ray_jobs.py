@@ -63,7 +63,7 @@ def run(
             blind = {theirs.node for theirs, unseen in answers if unseen}
             if blind:
                 terminal.say(
-                    f"{', '.join(sorted(blind))} does not see {', '.join(sorted(around))}: what is"
+                    f"not seen by {', '.join(sorted(blind))}: {', '.join(sorted(around))}; what is"
                     " made there is brought back"
                 )
             order = TaskOrder(ours, marks, cpus, _deterministic())
