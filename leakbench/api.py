@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -404,6 +403,9 @@ def ci(
     out: str | Path = "runs",
     device: str = "auto",
     jobs: int = 1,
+    on: str = "here",
+    cpus: int | None = None,
+    gpus: float | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> CheckResult:
     """Make what is missing of these runs and attacks with the installed code, and check them.
@@ -424,6 +426,9 @@ def ci(
         device: auto, cpu or cuda.
         jobs: runs or attacks at a time; more than one in processes of their own, so that a script
             asks for them below ``if __name__ == "__main__"``.
+        on: here, or ray, ray:ADDRESS: a cluster of many machines.
+        cpus: of each run or attack there, and its threads.
+        gpus: of each there, as in 0.25.
         say: is told in a line each what was kept, what was made, and why.
 
     Raises:
@@ -431,7 +436,7 @@ def ci(
         BrokenFile: an artifact or the baseline is damaged.
     """
     from leakbench import making, spending
-    from leakbench.base.jobs import run
+    from leakbench.base.executors import executor
     from leakbench.gate.outcome import concluded
     from leakbench.results.tables import collect
 
@@ -440,7 +445,8 @@ def ci(
     def checked(found: Sequence[Run]) -> CheckResult:
         return check(collect(found), allow_new=allow_new, **gated)
 
-    do = partial(run, workers=jobs)
+    there = executor(on, jobs, cpus, gpus)
+    do, device = there.run, there.device(device)
     made = making.make(making.wanted_runs(specs), Path(out), device, do=do, say=say)
     result, more = spending.spend(made.runs, checked, spend, do=do, say=say)
     failed = [*made.failed, *more.failed]

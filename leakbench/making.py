@@ -20,13 +20,16 @@ from leakbench.attacking.guessing import folder_of
 from leakbench.attacking.standing import standing
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
+from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
 from leakbench.record import folders, todays
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.naming import distinct
 from leakbench.record.recording import Recording
+from leakbench.record.returning import put_back
 from leakbench.record.runspec import RunSpec, make_spec, parts
+from leakbench.record.sending import Sending
 from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 
@@ -90,9 +93,11 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     """
     where, called = provenance.device(device), labels([w.spec for w in wanted])
     settings = [called[w.spec.identity()] for w in wanted]
-    jobs = []
+    jobs, sending = [], Sending(out)
     for name, w in zip(settings, wanted, strict=True):
-        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained, (w.spec, str(out), where)))
+        asked: tuple[Any, ...] = (w.spec, str(out), where)
+        at = sending.of(w.spec)
+        jobs.append(FolderJob(f"{name}, seed {w.spec.seed}", trained, asked, **at))
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
     _tell([(s, t.what, t.why, w.spec.seed) for s, w, t in there], say)
@@ -186,13 +191,17 @@ class _Attacks:
             if long:
                 self.told.append((setting, f"{choice.title} is not run", long, run.seed))
                 continue
-            counted.add(folder_of(recording, choice.name, choice.attack).name)
+            made = folder_of(recording, choice.name, choice.attack).name
+            counted.add(made)
             what = f"{choice.title} {'reused' if there.complete else 'is made'}"
             self.told.append((setting, what, there.why.removesuffix(": run again"), run.seed))
             if not there.complete:
                 asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
                 name = f"{choice.title} on {setting}, seed {run.seed}"
-                self.jobs.append(Job(name, pipeline.attack, asked))
+                at: dict[str, Any] = {"where": str(run.path), "folder": run.path, "put": put_back}
+                self.jobs.append(
+                    FolderJob(name, pipeline.attack, asked, back=f"attacks/{made}", **at)
+                )
         return CountedRun(run.path, run.meta, frozenset(counted))
 
     def _chosen(self, wanted: WantedRun) -> Sequence[ReadyAttack]:

@@ -10,9 +10,22 @@ from typing import Annotated
 
 import typer
 
+from leakbench.base.executors import HERE, executor
 from leakbench.cli import app_gate as _gate
 from leakbench.cli import completion
-from leakbench.cli.arguments import AsJson, Attacks, Device, Jobs, Quiet, Runs, Settings, Verbose
+from leakbench.cli.arguments import (
+    AsJson,
+    Attacks,
+    Cpus,
+    Device,
+    Gpus,
+    Jobs,
+    On,
+    Quiet,
+    Runs,
+    Settings,
+    Verbose,
+)
 from leakbench.cli.command_line import CommandLine
 from leakbench.cli.console import Console
 
@@ -109,6 +122,9 @@ def train(
         ),
     ] = None,
     jobs: Jobs = 1,
+    on: On = HERE,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Only deterministic kernels.")
     ] = False,
@@ -145,7 +161,7 @@ def train(
         plan,
         out,
         device=device,
-        jobs=jobs,
+        executor=executor(on, jobs, cpus, gpus),
         deterministic=deterministic,
         restart=restart,
         mixed=mixed,
@@ -175,6 +191,9 @@ def attack(
     ] = None,
     device: Device = "auto",
     jobs: Jobs = 1,
+    on: On = HERE,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -190,7 +209,7 @@ def attack(
         isolated=isolated,
         budget=budget,
         device=device,
-        jobs=jobs,
+        executor=executor(on, jobs, cpus, gpus),
         console=Console(quiet, verbose),
         as_json=as_json,
     )
@@ -365,6 +384,9 @@ def reproduce(
         ),
     ] = [],  # noqa: B006
     jobs: Jobs = 1,
+    on: On = HERE,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     device: Device = "auto",
     out: Annotated[
         Path, typer.Option("-o", "--out", help="Where tables, figures and excerpts go.")
@@ -392,7 +414,7 @@ def reproduce(
         scale,
         seeds=seeds,
         only=only,
-        jobs=jobs,
+        executor=executor(on, jobs, cpus, gpus),
         device=device,
         out=out,
         runs=runs,

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from leakbench.cli.arguments import AsJson, Device, Jobs, Quiet, Runs, Verbose
+from leakbench.base.executors import HERE, executor
+from leakbench.cli.arguments import AsJson, Cpus, Device, Gpus, Jobs, On, Quiet, Runs, Verbose
 from leakbench.cli.console import Console
 
 Update = Annotated[bool, typer.Option("--update", help="Write the new baseline.")]
@@ -65,6 +66,9 @@ def check(
     undecided: Undecided = None,
     spend: Spend = None,
     jobs: Jobs = 1,
+    on: On = HERE,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     junit: Junit = None,
     summary: Summary = None,
     sarif: Sarif = None,
@@ -90,7 +94,8 @@ def check(
         spend=spend,
         outputs=CheckOutputs(as_json, quiet, verbose, junit, summary, sarif),
     )
-    return _check.run(run, asked, jobs=jobs, console=Console(quiet, verbose))
+    there = executor(on, jobs, cpus, gpus)
+    return _check.run(run, asked, executor=there, console=Console(quiet, verbose))
 
 
 def ci(
@@ -110,6 +115,9 @@ def ci(
     seeds: Seeds = None,
     device: Device = "auto",
     jobs: Jobs = 1,
+    on: On = HERE,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of run folders.")] = Path(
         "runs"
     ),
@@ -140,7 +148,10 @@ def ci(
         outputs=CheckOutputs(as_json, quiet, verbose, junit, summary, sarif),
     )
     console = Console(quiet, verbose)
-    return _ci.run(spec, asked, seeds=seeds, device=device, jobs=jobs, out=out, console=console)
+    there = executor(on, jobs, cpus, gpus)
+    return _ci.run(
+        spec, asked, seeds=seeds, device=device, executor=there, out=out, console=console
+    )
 
 
 def _whole(text: str | None) -> tuple[int, ...]:

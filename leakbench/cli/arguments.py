@@ -19,6 +19,17 @@ Settings = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="WHERE", help="here, or ray, ray:ADDRESS: a cluster of many machines."
+    ),
+]
+Cpus = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --on ray: cores, and threads, of each; 1 unless given."),
+]
+Gpus = Annotated[float | None, typer.Option(min=0, help="With --on ray: GPUs of each, as in 0.25.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON.")]

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.base.executors import Executor
+from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import keys
 from leakbench.cli.commands import SOME_FAILED, do_all, exit_code, show
@@ -30,7 +32,7 @@ def attack(
     isolated: bool,
     budget: float | None,
     device: str,
-    jobs: int,
+    executor: Executor,
     console: Console,
     as_json: bool,
 ) -> int:
@@ -46,7 +48,8 @@ def attack(
     found = folders.find(names)
     plan = _Plan(
         console,
-        provenance.device(device),
+        provenance.device(executor.planned_on(device)),
+        executor.device(device),
         chosen=_choices(keys.names(attacks), given),
         force=force,
         isolated=isolated,
@@ -56,8 +59,8 @@ def attack(
     # Named by their places: of two copies of a run the jobs have the same names.
     cheap = sorted(range(len(plan.todo)), key=lambda i: plan.todo[i].seconds)
     todo = [plan.todo[i] for i in cheap]
-    plan.tell(todo, len(found), jobs, budget)
-    done = do_all(todo, jobs, console, math.inf if budget is None else 60 * budget)
+    plan.tell(todo, len(found), executor.workers, budget)
+    done = do_all(todo, executor, console, math.inf if budget is None else 60 * budget)
     left_out = [job for job, o in zip(todo, done, strict=True) if o.left_out]
     if left_out:
         took = duration(sum(job.seconds for job in left_out))
@@ -80,7 +83,8 @@ class _Plan:
     """What is to be done, and what is said of it before."""
 
     console: Console
-    device: Any
+    device: str  # on which runs are read here
+    attacked_on: str
     chosen: Sequence[Any]  # the attacks that were named; none: all that fit
     force: bool
     isolated: bool
@@ -90,7 +94,9 @@ class _Plan:
         """The attacks on one run."""
         from leakbench import pipeline
         from leakbench.attacking import choices
+        from leakbench.attacking.guessing import folder_of
         from leakbench.record.recording import Recording
+        from leakbench.record.returning import put_back
 
         if not run.done:
             self.console.warn(
@@ -109,8 +115,15 @@ class _Plan:
                 )
                 continue
             given_to = (str(run.path), choice.name, choice.attack.parameters())
-            asked = (*given_to, self.device, self.force, self.isolated)
-            self.todo.append(Job(name, pipeline.attack, asked, seconds))
+            asked = (*given_to, self.attacked_on, self.force, self.isolated)
+            made = folder_of(recording, choice.name, choice.attack).name
+            at: dict[str, Any] = {
+                "where": str(run.path),
+                "folder": run.path,
+                "back": f"attacks/{made}",
+                "put": put_back,
+            }
+            self.todo.append(FolderJob(name, pipeline.attack, asked, seconds, **at))
 
     def _seconds(self, choice: Any, recording: Any) -> float:
         """How long it is predicted to take; nothing where its results are there and stand."""
@@ -184,7 +197,7 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
                 todo.append(Job(f"{folder.name} on {run.id}", pipeline.score, saved))
     if not todo:
         raise UsageError("no saved guesses were found there. Run leakbench attack first.")
-    done = do_all(todo, 1, console)
+    done = do_all(todo, Executor(), console)
     numbers([o for o in done if not o.error], as_json)
     return exit_code(done, console)
 

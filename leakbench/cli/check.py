@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakbench.base.errors import UsageError
+from leakbench.base.executors import Executor
 from leakbench.base.jobs import Job, Outcome
-from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import commands
 from leakbench.cli.check_cases import Undecided
 from leakbench.cli.check_output import CheckOutputs, show
@@ -109,7 +109,7 @@ class Gate:
             )
 
 
-def run(names: Sequence[str], asked: Asked, *, jobs: int, console: Console) -> int:
+def run(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:
     """`leakbench check RUN...`."""
     from leakbench.record import folders
 
@@ -117,14 +117,14 @@ def run(names: Sequence[str], asked: Asked, *, jobs: int, console: Console) -> i
     found = folders.find(names)
     if asked.update:
         return update(found, asked, console)
-    return checked(found, asked, jobs=jobs, console=console)
+    return checked(found, asked, executor=executor, console=console)
 
 
 def checked(
     runs: Sequence[Run],
     asked: Asked,
     *,
-    jobs: int,
+    executor: Executor,
     console: Console,
     failed: Sequence[Outcome] = (),
 ) -> int:
@@ -136,7 +136,7 @@ def checked(
     if asked.spend:
         from leakbench import spending
 
-        how = partial(do, workers=jobs, console=console)
+        how = partial(do, executor=executor, console=console)
         result, made = spending.spend(runs, gate.check, asked.spend, do=how, say=console.say)
         every += made.failed
     else:
@@ -173,10 +173,10 @@ def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
     return result.exit_code
 
 
-def do(todo: Sequence[Job], *, workers: int, console: Console) -> list[Outcome]:
+def do(todo: Sequence[Job], *, executor: Executor, console: Console) -> list[Outcome]:
     """Do the jobs, with a bar for each."""
     with console.progress(len(todo)) as tell:
-        return run_jobs(todo, workers=workers, tell=tell)
+        return executor.run(todo, tell=tell)
 
 
 def _cannot_tell() -> int:

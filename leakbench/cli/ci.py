@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import PartFailed, UsageError, suggestion
+from leakbench.base.executors import Executor
 from leakbench.cli import check, commands, keys, options
 from leakbench.cli.check import Asked
 from leakbench.cli.console import Console
@@ -32,7 +33,7 @@ def run(
     *,
     seeds: str | None = None,
     device: str,
-    jobs: int,
+    executor: Executor,
     out: Path,
     console: Console,
 ) -> int:
@@ -50,10 +51,12 @@ def run(
         plan.seeds = keys.seeds(seeds)
     asked = settled(asked, plan.ci, path)
     wanted = making.wanted_runs(plan.specs())
-    do = partial(check.do, workers=jobs, console=console)
-    made = making.make(wanted, out, device, do=do, say=console.say)
+    do = partial(check.do, executor=executor, console=console)
+    made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:
-        return check.checked(made.runs, asked, jobs=jobs, console=console, failed=made.failed)
+        return check.checked(
+            made.runs, asked, executor=executor, console=console, failed=made.failed
+        )
     if made.failed:
         commands.exit_code(made.failed, console)
         console.warn("leakbench: the baseline was not written, for it would lack what failed.")

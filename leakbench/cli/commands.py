@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.executors import Executor
+from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
-from leakbench.base.jobs import run as run_jobs
 from leakbench.cli import summary
 from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.cli.options import TrainPlan
@@ -24,7 +25,7 @@ def train(
     out: Path,
     *,
     device: str,
-    jobs: int,
+    executor: Executor,
     deterministic: bool,
     restart: bool,
     mixed: bool,
@@ -39,8 +40,10 @@ def train(
     from leakbench.base import provenance
     from leakbench.record import budget, columns, folders, naming
     from leakbench.record.runspec import make_spec, parts
+    from leakbench.record.sending import Sending
 
-    provenance.device(device)
+    device = executor.device(device)
+    provenance.device(executor.planned_on(device))
     if restart and mixed:
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
     if deterministic:
@@ -55,8 +58,11 @@ def train(
         made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
-    todo = [Job(s.folder(), one, (s, str(out), device)) for s in specs]
-    done = do_all(todo, jobs, console)
+    todo, sending = [], Sending(out)
+    for s in specs:
+        at = sending.of(s, restart=restart)
+        todo.append(FolderJob(s.folder(), one, (s, str(out), device), **at))
+    done = do_all(todo, executor, console)
     rows = []
     for outcome in done:
         if outcome.error:
@@ -163,11 +169,11 @@ def exit_code(done: Sequence[Outcome], console: Console) -> int:
 
 
 def do_all(
-    todo: Sequence[Job], workers: int, console: Console, budget: float = math.inf
+    todo: Sequence[Job], executor: Executor, console: Console, budget: float = math.inf
 ) -> list[Outcome]:
     """What became of the jobs that were begun: those that end within ``budget`` seconds."""
     with console.progress(len(todo), {job.name: job.seconds for job in todo}) as tell:
-        return run_jobs(todo, workers=workers, tell=tell, budget=budget)
+        return executor.run(todo, tell=tell, budget=budget)
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:

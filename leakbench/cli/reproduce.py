@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import PartFailed
-from leakbench.base.jobs import run as run_jobs
+from leakbench.base.executors import Executor
 from leakbench.cli import commands, keys
 from leakbench.cli.console import Console, emit, emit_json, table
 
@@ -79,7 +79,7 @@ def run(
     *,
     seeds: str | None,
     only: Sequence[str],
-    jobs: int,
+    executor: Executor,
     device: str,
     out: Path,
     runs: Path,
@@ -91,7 +91,8 @@ def run(
     from leakbench.base import provenance
     from leakbench.reproduce import catalogue, figures, kept, make, plan, rows, write
 
-    where = provenance.device(device)
+    device = executor.device(device)
+    where = provenance.device(device) if executor.here else device
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
@@ -101,7 +102,7 @@ def run(
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
-        done = run_jobs(todo, workers=jobs, tell=tell)
+        done = executor.run(todo, tell=tell)
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)

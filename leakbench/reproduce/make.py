@@ -13,7 +13,8 @@ from typing import Any
 from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.base.errors import BrokenFile, LeakbenchError
-from leakbench.base.jobs import Job, Progress
+from leakbench.base.folder_job import FolderJob
+from leakbench.base.jobs import Progress
 from leakbench.record import folders
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
@@ -33,7 +34,7 @@ class MadeRun:
     failed: tuple[str, ...]  # attacks that failed, and why
 
 
-def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
+def jobs(planned: Sequence[Planned], out: str, device: str) -> list[FolderJob]:
     """A job per run that is wanted and can be made; a run that two cases share is made once."""
     todo: dict[str, tuple[RunSpec, Attacks]] = {}
     for p in planned:
@@ -41,9 +42,11 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
             before = todo.get(spec.folder(), (spec, ()))[1]
             more = [a for a in p.attacks if a not in before]
             todo[spec.folder()] = spec, (*before, *more)
-    return [
-        Job(name, whole, (spec, out, attacks, device)) for name, (spec, attacks) in todo.items()
-    ]
+    made = []
+    for name, (spec, attacks) in todo.items():
+        at: dict[str, Any] = {"where": out, "folder": Path(out) / name}
+        made.append(FolderJob(name, whole, (spec, out, attacks, device), **at))
+    return made
 
 
 def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: Progress) -> MadeRun:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from leakbench.base.errors import BrokenFile, MethodError, UsageError
 from leakbench.base.jobs import Job
@@ -63,3 +64,29 @@ def dreams(x, *, progress):
     sys.stdout.write(f"{os.getpid()}\n")
     sys.stdout.flush()
     time.sleep(600)
+
+
+def speaks(x, *, progress):
+    """Says something to people."""
+    sys.stderr.write(f"{x} was said\n")
+    return x
+
+
+def lasts(folder, *, progress):
+    """Is not done before somebody interrupts it, which it then notes."""
+    progress(0, 1, "begin")
+    try:
+        while True:
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        Path(folder, "interrupted").touch()
+        raise
+
+
+def waits(folder, name, *, progress):
+    """Leaves a file of its parent's number, and is done as soon as `go` lies there."""
+    with Path(folder, name).open("a") as file:
+        file.write(f"{os.getppid()}\n")
+    while not Path(folder, "go").exists():
+        time.sleep(0.05)
+    return name

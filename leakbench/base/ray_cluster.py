@@ -1,0 +1,200 @@
+"""The connection to a Ray cluster, and whether its nodes are fit for our jobs.
+
+Ray is an extra: it is imported here alone, once it was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import logging
+import math
+import os
+import signal
+import socket
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from leakbench.base import nodes, terminal
+from leakbench.base.errors import UsageError
+from leakbench.base.interrupts import SIGNALS, heed
+from leakbench.base.printable_text import one_line
+
+LOCAL = "local"
+KNOCK = 10.0  # seconds in which a cluster must take a connection
+ANSWER = 120.0  # seconds a node may take to begin a process and say what it has
+# Ray reads these when it is imported. `uv run` shall not be repeated on every node, a job without
+# GPUs is told so by its device, and nothing is reported to anybody.
+_QUIET = {
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def imported() -> Any:
+    """The package ray.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    for variable, value in _QUIET.items():
+        os.environ.setdefault(variable, value)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError(
+            f"--on ray needs the package ray ({error}): pip install 'leakbench[ray]', here and on"
+            " every node."
+        ) from None
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected for as long as this lasts; a connection that was there before is kept.
+
+    Without an ``address`` the one in RAY_ADDRESS counts, else a cluster that was begun on this
+    machine, else one is begun, which ends with this process.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no cluster at that address.
+    """
+    ray = imported()
+    if ray.is_initialized():
+        yield ray
+        return
+    handlers = {s: signal.getsignal(s) for s in SIGNALS} if _main_thread() else {}
+    try:
+        _connect(ray, address)
+    finally:
+        for s, handler in handlers.items():
+            signal.signal(s, handler)
+    try:
+        # Of lost nodes Ray tells pages, on stdout, where results go; we tell a line, on stderr.
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield ray
+    finally:
+        ray.shutdown()
+
+
+def _main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _connect(ray: Any, address: str) -> None:
+    if address and address not in (LOCAL, "auto"):
+        _init(ray, address)
+        return
+    if address != LOCAL:
+        try:
+            _init(ray, "auto")
+            return
+        except UsageError:
+            if address or os.environ.get("RAY_ADDRESS"):
+                raise
+    _init(ray, LOCAL)
+    cores = ray.cluster_resources().get("CPU", 0)
+    terminal.say(f"a Ray cluster of {cores:g} cores is begun here, for this command alone")
+
+
+def _init(ray: Any, address: str) -> None:
+    """Connect from a neutral folder: Ray would put ours before the packages of its workers."""
+    how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == LOCAL:
+        how["include_dashboard"] = False
+    which = os.environ.get("RAY_ADDRESS", "this machine") if address == "auto" else address
+    try:
+        host, _, port = which.rpartition(":")
+        if port.isdecimal():  # Ray itself tries for two minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+        with warnings.catch_warnings(), contextlib.chdir("/"):
+            warnings.simplefilter("ignore")
+            ray.init(address=address, **how)
+    except (ConnectionError, RuntimeError, ValueError, OSError, OverflowError) as error:
+        heed()
+        raise UsageError(
+            f"no Ray cluster answers at {which} ({one_line(str(error))[:200]}): begin one with ray"
+            " start, or leave the address away."
+        ) from None
+
+
+def alive(ray: Any) -> list[dict[str, Any]]:
+    """The nodes that are there."""
+    return [n for n in ray.nodes() if n["Alive"]]
+
+
+def slots(node: Mapping[str, Any], cpus: int, gpus: float) -> int:
+    """How many jobs a node has room for."""
+    has = node["Resources"]
+    room = has.get("CPU", 0.0) / cpus
+    if gpus >= 1:
+        room = min(room, has.get("GPU", 0.0) / gpus)
+    elif gpus:  # no job has a share of two
+        room = min(room, has.get("GPU", 0.0) * math.floor(1 / gpus + 1e-9))
+    return int(room)
+
+
+def fit(ray: Any, cpus: int, gpus: float) -> list[dict[str, Any]]:
+    """The nodes that have room for a job.
+
+    Raises:
+        UsageError: none has.
+    """
+    there = alive(ray)
+    found = [n for n in there if slots(n, cpus, gpus)]
+    if not found:
+        have = []
+        for n in there:
+            of = n["Resources"]
+            have.append(
+                f"{n['NodeManagerHostname']}: {of.get('CPU', 0):g} and {of.get('GPU', 0):g}"
+            )
+        raise UsageError(
+            f"no node of the cluster has {cpus} CPUs and {gpus:g} GPUs for one job (CPUs and GPUs"
+            f" of each: {'; '.join(have)}). Give other --cpus and --gpus, or add a node."
+        )
+    return found
+
+
+def everywhere(ray: Any, ask: Any, found: list[dict[str, Any]], *given: Any) -> list[Any]:
+    """What ``ask`` returns on each of these nodes.
+
+    Raises:
+        UsageError: a node cannot do it.
+    """
+    task = ray.remote(ask)
+    asked = {}
+    for node in found:
+        how = {"num_cpus": 0, "max_retries": 0, "runtime_env": runtime_env()}
+        how["scheduling_strategy"] = on_node(node["NodeID"])
+        asked[node["NodeManagerHostname"]] = task.options(**how).remote(*given)
+    out = []
+    for name, answer in asked.items():
+        try:
+            out.append(ray.get(answer, timeout=ANSWER))
+        except ray.exceptions.RayError as error:
+            heed()
+            why = one_line(str(error).strip().splitlines()[-1])[:300]
+            raise UsageError(
+                f"node {name} cannot run leakbench ({why}): install the same leakbench there, with"
+                " the same Python, and begin Ray from that environment."
+            ) from None
+    return out
+
+
+def on_node(node: str) -> Any:
+    """There and nowhere else."""
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def runtime_env() -> dict[str, Any]:
+    """What workers are started with: our plugins and data, and no module of a working folder."""
+    return {"env_vars": {**nodes.environment(), "PYTHONSAFEPATH": "1"}}
