@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.reproduce import fits, row
-from leakbench.reproduce.fits import Fits
+from leakbench.reproduce import fitting, row
+from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import Rivals, number, rivals, share, spelled, worst
 from leakbench.scoring import flags
 
-FITS = "fits.csv"  # beside the tables
+FITTING = "fitting.csv"  # beside the tables
 SCALES = ("small", "smoke")
 TITLES = {
     "fedhide": "FedHide: hiding a prototype among its neighbours",
@@ -44,9 +44,9 @@ READ = """\
 strongest tried* the best of all attacks on the same question in this table, in shares, dB or
 whatever the measure has, with a 95 % interval, and *not run* where nobody did more than the paper.
 *Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden:
-an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits where
-the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks that
-measure the same and fit what the method sends, or other settings that have a number in another
+an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits
+where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
+that measure the same and fit what the method sends, or other settings that have a number in another
 table. *To know* are the [flags](../formats.md#flags) of these rows. No row is at the paper's scale;
 each table says what differs. What was tried is a lower bound: others may find more.
 """
@@ -59,10 +59,10 @@ a blind guess is too weak, or has too few clients, to judge; *more than a blind 
 that its interval lies beyond the blind guess's number. A dead run learnt nothing, so what it leaks
 says nothing. *Not tried* names attacks that measure the same and fit what the method sends, told
 from two rounds of it on `digits`, or other settings that have a number in another table; on some
-of these cases they have one, on other records, in the [findings](../findings.md). *To know* are the [flags](../formats.md#flags) of the number: a probe is
-a message that nobody sends, oracles were told the truth. Where several tables have a case, the one
-that speaks worst of it stands here. None is at the papers' scale, and data that stand in for a
-paper's say nothing of its numbers.
+of these cases they have one, on other records, in the [findings](../findings.md). *To know* are the
+[flags](../formats.md#flags) of the number: a probe is a message that nobody sends, oracles were
+told the truth. Where several tables have a case, the one that speaks worst of it stands here. None
+is at the papers' scale, and data that stand in for a paper's say nothing of its numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """
@@ -78,7 +78,7 @@ def pages(results: Path) -> dict[str, str]:
         BrokenFile: a table is damaged.
     """
     rows = [r for path in tables(results) for r in row.read(path)]
-    known = fits.read(results / FITS)
+    known = fitting.read(results / FITTING)
     out = {"index.md": index(rows, known)}
     for paper in TITLES:
         mine = [r for r in rows if paper_of(r.recipe) == paper]

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from leakbench.attacking import Attack
 from leakbench.base import registry
-from leakbench.reproduce.fits import Fits, way
+from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.row import Row
 
 PAPER = "paper"

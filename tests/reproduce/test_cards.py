@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.reproduce import cards, fits, row
+from leakbench.reproduce import cards, fitting, row
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import rivals, rung, share, spelled, worst
 
@@ -186,11 +186,16 @@ def test_flags_of_a_number_stand_beside_it(made, rows):
             first = q.best
             (line,) = [
                 x
-                for x in cells(made[f"{paper}.md"], *names(q), first.task, f"`{first.metric}`")
+                for x in cells(made[f"{paper}.md"], *names(q), place(first), f"`{first.metric}`")
                 if f"[{first.recipe}, {first.scale}]" in x[-1] and x[7:9] == sides(first)
             ]
             told = {*line[10].split(", ")} - {"-"}
             assert {f.replace("_", " ") for f in first.flags - {"dead_run"}} <= told
+
+
+def place(r: Row) -> str:
+    other = not r.dataset.startswith(r.task)
+    return f"{r.task} for {r.dataset}" if other else r.dataset
 
 
 def names(q) -> list[str]:
@@ -198,7 +203,11 @@ def names(q) -> list[str]:
 
 
 def sides(r: Row) -> list[str]:
-    return ["-" if x is None else f"{x:.3g}" for x in (r.floor, r.control)]
+    return ["-" if x is None else short(x) for x in (r.floor, r.control)]
+
+
+def short(x: float) -> str:
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
 
 
 def test_what_a_dead_run_leaks_is_not_told(made):
@@ -336,7 +345,7 @@ def test_what_does_not_fit_is_not_named(made):
 
 def _fitting() -> dict[tuple[str, str, str], set[str]]:
     out: dict[tuple[str, str, str], set[str]] = {}
-    with (RESULTS / "fits.csv").open(encoding="utf-8", newline="") as file:
+    with (RESULTS / "fitting.csv").open(encoding="utf-8", newline="") as file:
         for r in csv.DictReader(file):
             for metric in r["metrics"].split("|"):
                 out.setdefault((r["method"], r["params"], metric), set()).add(r["attack"])
@@ -347,7 +356,7 @@ FITTING = _fitting()
 
 
 def test_it_is_known_of_every_attacked_method_what_fits(rows):
-    assert set(fits.ways(rows)) == set(fits.read(RESULTS / cards.FITS))
+    assert set(fitting.ways(rows)) == set(fitting.read(RESULTS / cards.FITTING))
 
 
 @pytest.mark.parametrize(
@@ -358,9 +367,9 @@ def test_it_is_known_of_every_attacked_method_what_fits(rows):
     ],
 )
 def test_what_fits_is_what_two_rounds_say(method):
-    known = fits.read(RESULTS / cards.FITS)
+    known = fitting.read(RESULTS / cards.FITTING)
     mine = {way: fit for way, fit in known.items() if way[0] == method}
-    assert {way: fits.fitting(*way) for way in mine} == mine
+    assert {way: fitting.attacks(*way) for way in mine} == mine
 
 
 @pytest.mark.parametrize("paper", cards.TITLES)

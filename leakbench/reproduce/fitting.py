@@ -36,13 +36,17 @@ def ways(rows: Sequence[Row]) -> list[Way]:
     return sorted({way(r) for r in rows if r.attack and r.ours})
 
 
-def fitting(method: str, words: str) -> dict[str, frozenset[str]]:
+def attacks(method: str, words: str) -> dict[str, frozenset[str]]:
     """The attacks that fit it in one of the settings that are run where none is named."""
     spec = runspec.make_spec(method, params=json.loads(words), rounds=ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(folders.load(train(spec, Path(folder), device="cpu").path))
         found = [c for c in choices.variants() if not c.obstacle(recording)]
-    return {c.name: frozenset(m.name for m in c.attack.metrics) for c in found}
+    return {c.name: _metrics(c) for c in found}
+
+
+def _metrics(choice: choices.ReadyAttack) -> frozenset[str]:
+    return frozenset(m.name for m in choice.attack.metrics)
 
 
 def write(path: Path, known: Fits) -> None:

@@ -1,6 +1,6 @@
-"""results/fits.csv: which attacks fit each method in a committed table, by training two rounds.
+"""results/fitting.csv: which attacks fit each method in a committed table, by training two rounds.
 
-python benchmarks/fits.py [RESULTS]      minutes; benchmarks/cards.py then names what was not tried
+python benchmarks/fitting.py [RESULTS]      minutes; benchmarks/cards.py then names what was not tried
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.reproduce import cards, fits, row
+from leakbench.reproduce import cards, fitting, row
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,8 +18,8 @@ def main(words: Sequence[str]) -> int:
     """Write the table."""
     results = Path(words[0]) if words else ROOT / "results"
     rows = [r for path in cards.tables(results) for r in row.read(path)]
-    known = {way: fits.fitting(*way) for way in fits.ways(rows)}
-    fits.write(results / cards.FITS, known)
+    known = {way: fitting.attacks(*way) for way in fitting.ways(rows)}
+    fitting.write(results / cards.FITTING, known)
     return 0
 
 
