@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor, nn
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 Network = Literal["linear", "relu"]
 HIDDEN = {"linear": (16, 16, 16), "relu": (64, 32)}
@@ -111,13 +114,15 @@ def _layers(
         if len(y) > BATCH:
             some = torch.randint(len(y), (BATCH,), generator=rng).to(x.device)
         optimizer.zero_grad()
-        loss = nn.functional.binary_cross_entropy_with_logits(net(x[some])[:, 0], y[some])
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x[some])[:, 0], y[some])
         torch.autograd.backward(loss)
         optimizer.step()
         if step % LOOK:
             continue
         with torch.no_grad():
-            now = float(nn.functional.binary_cross_entropy_with_logits(net(x_back)[:, 0], y_back))
+            now = float(
+                torch.nn.functional.binary_cross_entropy_with_logits(net(x_back)[:, 0], y_back)
+            )
         since += 1
         if now < best:
             best, kept, since = now, [p.detach().clone() for p in net.parameters()], 0
@@ -136,18 +141,18 @@ def _moved(pairs: SamplePairs) -> Tensor:
     return size.topk(min(KEPT, len(size))).indices.sort().values
 
 
-def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> nn.Sequential:
+def _network(sizes: list[int], relu: bool, rng: torch.Generator) -> torch.nn.Sequential:
     """Layers whose numbers come from ``rng`` alone, each keeping the size of what goes through."""
-    layers: list[nn.Module] = []
+    layers: list[torch.nn.Module] = []
     for i, (inside, out) in enumerate(pairwise(sizes)):
         # Torch's own start would throw the global dice.
-        layer = nn.Linear(inside, out, device="meta").to_empty(device="cpu")
+        layer = torch.nn.Linear(inside, out, device="meta").to_empty(device="cpu")
         bound = ((6 if relu else 3) / inside) ** 0.5
         with torch.no_grad():
             layer.weight.copy_((2 * torch.rand(out, inside, generator=rng) - 1) * bound)
             layer.bias.zero_()
-        layers += [layer, nn.ReLU()] if relu and i < len(sizes) - 2 else [layer]
-    return nn.Sequential(*layers)
+        layers += [layer, torch.nn.ReLU()] if relu and i < len(sizes) - 2 else [layer]
+    return torch.nn.Sequential(*layers)
 
 
 def _filter(pairs: SamplePairs) -> Callable[[Tensor], Tensor]:
@@ -169,7 +174,9 @@ def _filter(pairs: SamplePairs) -> Callable[[Tensor], Tensor]:
         out = x @ w
         steep = MARGIN / (out.std(correction=0) + 1e-12)
         w, zero = w * steep, out.mean() * steep
-        loss = float(nn.functional.binary_cross_entropy_with_logits(x_back @ w - zero, y_back))
+        loss = float(
+            torch.nn.functional.binary_cross_entropy_with_logits(x_back @ w - zero, y_back)
+        )
         found.append((loss, w, zero))
     _, best, zero = min(found, key=lambda f: f[0])
     return lambda v: v @ best - zero

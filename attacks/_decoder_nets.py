@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WIDTH = 32  # channels, as in Table 5
 # Weights that a position of the inputs meets in each network, and in those trained beside it.
@@ -28,7 +31,7 @@ def operations(network: str) -> int:
 
 def table5(
     features: Sequence[int], inputs: Sequence[int], rng: torch.Generator, *, relu: bool
-) -> nn.Sequential:
+) -> torch.nn.Sequential:
     """Features (n, *features) -> (n, *inputs), both (channels, height, breadth).
 
     Four layers of 32 channels: 1x1; transposed 3x3 with stride 2, which doubles the sides; 3x3 with
@@ -41,62 +44,42 @@ def table5(
     Numbers come from ``rng`` alone.
     """
     first = _first(features, inputs)
-    up = nn.ConvTranspose2d(WIDTH, WIDTH, 3, stride=2, padding=1, output_padding=1, device="meta")
-    down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
-    last = nn.Conv2d(WIDTH, inputs[0], 1, device="meta")
-    between = [nn.ReLU()] if relu else []
-    return _started(nn.Sequential(first, *between, up, *between, down, *between, last), rng)
+    up = torch.nn.ConvTranspose2d(
+        WIDTH, WIDTH, 3, stride=2, padding=1, output_padding=1, device="meta"
+    )
+    down = torch.nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
+    last = torch.nn.Conv2d(WIDTH, inputs[0], 1, device="meta")
+    between = [torch.nn.ReLU()] if relu else []
+    return _started(torch.nn.Sequential(first, *between, up, *between, down, *between, last), rng)
 
 
-class Halves(nn.Module):
-    """x (n, 32, H, W) plus what two convolutions at half the sides make of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.Conv2d(WIDTH, WIDTH, 3, stride=2, padding=1, device="meta")
-        self.inner = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The smaller maps are upsampled to x's sides, each place copied."""
-        small = self.inner(self.down(x).relu()).relu()
-        return x + nn.functional.interpolate(small, size=x.shape[2:])
-
-
-class Shortcut(nn.Module):
-    """x (n, 32, H, W) plus what two 3x3 convolutions make of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
-        self.two = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, device="meta")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same sides."""
-        out: Tensor = x + self.two(self.one(x).relu())
-        return out
-
-
-def deep(features: Sequence[int], inputs: Sequence[int], rng: torch.Generator) -> nn.Sequential:
+def deep(
+    features: Sequence[int], inputs: Sequence[int], rng: torch.Generator
+) -> torch.nn.Sequential:
     """Features (n, *features) -> (n, *inputs): about nine convolutions with shortcuts.
 
     The first layer is that of ``table5``; then two pairs of 3x3 convolutions with shortcuts around
     one pair at half the sides, and a last 3x3. Numbers come from ``rng`` alone.
     """
-    last = nn.Conv2d(WIDTH, inputs[0], 3, padding=1, device="meta")
+    from attacks._decoder_blocks import Halves, Shortcut
+
+    last = torch.nn.Conv2d(WIDTH, inputs[0], 3, padding=1, device="meta")
     first = _first(features, inputs)
-    return _started(nn.Sequential(first, Shortcut(), Halves(), Shortcut(), last), rng)
+    return _started(
+        torch.nn.Sequential(first, Shortcut(WIDTH), Halves(WIDTH), Shortcut(WIDTH), last), rng
+    )
 
 
-def _first(features: Sequence[int], inputs: Sequence[int]) -> nn.Module:
+def _first(features: Sequence[int], inputs: Sequence[int]) -> torch.nn.Module:
     """The layer from the features' channels and sides to 32 channels of the inputs' sides."""
     sides = list(zip(features[1:], inputs[1:], strict=True))
     if all(a == b for a, b in sides):
-        return nn.Conv2d(features[0], WIDTH, 1, device="meta")
+        return torch.nn.Conv2d(features[0], WIDTH, 1, device="meta")
     kernels, strides, pads = zip(*(side(a, b) for a, b in sides), strict=True)
-    return nn.ConvTranspose2d(features[0], WIDTH, kernels, strides, pads, device="meta")
+    return torch.nn.ConvTranspose2d(features[0], WIDTH, kernels, strides, pads, device="meta")
 
 
-def _started(net: nn.Sequential, rng: torch.Generator) -> nn.Sequential:
+def _started(net: torch.nn.Sequential, rng: torch.Generator) -> torch.nn.Sequential:
     """The network with numbers."""
     net.to_empty(device="cpu")  # torch's own start would throw the global dice
     for layer in net.modules():
@@ -119,12 +102,12 @@ def side(features: int, inputs: int) -> tuple[int, int, int]:
     return rest + 2 * pad, stride, pad
 
 
-def _start(layer: nn.Module, rng: torch.Generator) -> None:
+def _start(layer: torch.nn.Module, rng: torch.Generator) -> None:
     """Uniform weights with variance 1/3 over the taps of a channel, as torch has it; biases 0.
 
     Larger ones (He et al. 2015) fit the auxiliary data as well, and the clients' half as well.
     """
-    if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+    if isinstance(layer, torch.nn.Conv2d | torch.nn.ConvTranspose2d):
         bound = layer.weight[0].numel() ** -0.5
         with torch.no_grad():
             layer.weight.copy_((2 * torch.rand(layer.weight.shape, generator=rng) - 1) * bound)
@@ -141,5 +124,5 @@ def unlike_edges(guess: Tensor, x: Tensor) -> Tensor:
     for _ in range(SCALES):
         steps = [off.diff(dim=d) for d in (2, 3) if off.shape[d] > 1]
         parts += [step.square().mean() for step in steps]
-        off = nn.functional.avg_pool2d(off, [min(2, s) for s in off.shape[2:]])
+        off = torch.nn.functional.avg_pool2d(off, [min(2, s) for s in off.shape[2:]])
     return torch.stack(parts).sum() if parts else off.new_zeros(())

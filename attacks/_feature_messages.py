@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _decoders, _shared_inputs
 from attacks._decoder_nets import operations
@@ -19,9 +17,13 @@ from attacks._decoders import Known, TrainedDecoder
 from attacks._shared_layer import layer
 from attacks._strangers import strangers
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import Net, kept_names
 from leakbench.metrics import RECONSTRUCTION
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 256  # auxiliary examples at once
 SPEED = 4e10  # operations in a second of two cores, for `seconds`

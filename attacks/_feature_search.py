@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 INNER = 50  # conjugate gradients in a step, at most
 SETTLED = 1e-10  # of the first residual's square: rounding

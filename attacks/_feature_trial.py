@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._decoders import TrainedDecoder, beats
 from attacks._feature_messages import Extractor
 from attacks._feature_search import Reached, search
+from leakbench.base import torch
 from leakbench.federation import Examples
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TRIED = 32  # held-out examples on which the search is tried, at most
 CHUNK = 64  # searches side by side

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from scipy.optimize import nnls
-from torch import Tensor
 
 from leakbench.attacking import Replay, View
-from leakbench.base import MethodError, Tree
+from leakbench.base import MethodError, Tree, torch
 from leakbench.federation import Batch, Examples, trainings
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 256  # images of one forward pass
 HEAVY = 100.0  # weight of "the shares sum to 1" beside the equations
@@ -44,6 +45,8 @@ def fitted(rise: Tensor, slopes: Tensor) -> tuple[Tensor, float]:
 
     ``slopes`` (K, K), row y: what ``rise`` is of examples of class y alone.
     """
+    from scipy.optimize import nnls
+
     k = len(rise)
     left = np.vstack([slopes.double().numpy().T, np.full(k, HEAVY)])
     found, far = nnls(left, np.append(rise.double().numpy(), HEAVY), maxiter=30 * k)

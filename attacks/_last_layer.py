@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from leakbench import models
 from leakbench.attacking import Replay, View
+from leakbench.base import torch
 from leakbench.federation import Batch, trainings
-from leakbench.models import last_layer
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOISE = 64  # images of noise that the received network is shown
 SAME = 1e-5  # lengths of updates that differ by less, relatively, are one
@@ -61,12 +62,12 @@ def sent(view: View) -> list[Message]:
 
 def step(view: View, m: Message) -> LayerStep | None:
     """The last layer's step in an update; None where its model was not kept, or has another end."""
-    name, layer = last_layer(view.module)
-    models = view.messages("model", sender="server", round=m.round, last_layer=True)
-    keys = [k for k in (f"{name}.weight", f"{name}.bias") if models and k in models[-1].payload]
+    name, layer = models.last_layer(view.module)
+    sent = view.messages("model", sender="server", round=m.round, last_layer=True)
+    keys = [k for k in (f"{name}.weight", f"{name}.bias") if sent and k in sent[-1].payload]
     if layer is None or not keys or keys[0] not in m.payload:
         return None
-    received = models[-1].payload
+    received = sent[-1].payload
     usual = _usual(view, name, received)
     start, moved = _columns(received, keys, received), _columns(m.payload, keys, received)
     if len(keys) > 1 and keys[1] not in m.payload:

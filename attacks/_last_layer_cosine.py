@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._last_layer_plane import Plane
+from leakbench.base import torch
 
-Pull = Callable[[Tensor], Tensor]  # phi: (k,) cosines to (k,)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Pull = Callable[[Tensor], Tensor]  # phi: (k,) cosines to (k,)
+
 DEGREE = 4  # of the polynomial that stands for phi
 FITS = 0.02  # relative error of the moments that is let pass
 LEAST = -0.5  # cosines below are not looked for: of two that fit the larger is taken

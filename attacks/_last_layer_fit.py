@@ -6,14 +6,17 @@ inputs of the layer and the centre are sought that together make the step.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks import _last_layer
 from attacks._last_layer import LayerStep
 from attacks._last_layer_plane import inputs
 from attacks._lbfgs import minimise
 from leakbench.attacking import Replay
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IMAGES = 8  # that stand for the batch
 RANK = 6  # directions of the layer's input in which they differ, at most

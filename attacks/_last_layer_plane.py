@@ -10,11 +10,13 @@ reaches of it is of rank one and gives u, and that M is symmetric gives w, but f
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._last_layer import LayerStep
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLEAR = 3.0  # a singular value that is so many times the middle one is no rounding error
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks import _last_layer, _last_layer_plane
 from attacks._last_layer import LayerStep
-from attacks._last_layer_cosine import Pull, of_many, of_one
+from attacks._last_layer_cosine import of_many, of_one
 from attacks._last_layer_fit import centre
 from attacks._last_layer_plane import Plane
 from leakbench.attacking import Replay, View
+from leakbench.base import torch
 from leakbench.federation import Training, trainings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks._last_layer_cosine import Pull
 
 KEY = "prototype"  # what methods call it among their private tensors
 FORM, LOOSE = 0.01, 0.5  # a step that is off by less has the form of the loss, or nearly so

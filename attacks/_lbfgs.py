@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
-from torch import Tensor
+
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def minimise(
     Raises:
         ValueError: ``x0`` is not a vector, or ``f`` or its gradient is not finite there.
     """
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
+
     if x0.ndim != 1:
         raise ValueError(f"expected a starting vector (n,), got {tuple(x0.shape)}. Flatten it.")
     at = x0.cpu().double().numpy()

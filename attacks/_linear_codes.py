@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 CERTAIN = 1e6  # of a bit that is known, where the others are at most 1 sure
 _BINS = 512  # steps in which a deficit is counted

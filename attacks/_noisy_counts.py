@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 SHARES = 12  # of the classes that are there, from half of one class to all
 HEIGHTS = 14  # of their mean count, from a twentieth to twice the largest, or the noise if larger

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench import models
+from leakbench.base import torch
 
-from leakbench.models import of_layer
+if TYPE_CHECKING:
+    from torch import Tensor
 
 APART = 30.0  # times: so much more than the next must the outputs of a client's classes move
 
@@ -24,7 +26,7 @@ def moved(update: Mapping[str, Tensor], layer: str, classes: int) -> Tensor:
     """
     rows = [
         v.double().cpu().reshape(classes, -1)
-        for v in of_layer(layer, update).values()
+        for v in models.of_layer(layer, update).values()
         if v.ndim and len(v) == classes
     ]
     if not rows:

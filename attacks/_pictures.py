@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Embed = Callable[[Tensor], Tensor]  # (n, *shape) to (n, dim)
+
 
 CHUNK = 256  # images at once
 KNOWN = 2000  # auxiliary images that the components are of, at most
 FLAT = 1e-3  # of the largest deviation: components below it are left out
 RATE = 0.1  # of Adam, in standard deviations of a component
 PIXEL_RATE = 0.03  # the same, of pixels between 0 and 1
-
-Embed = Callable[[Tensor], Tensor]  # (n, *shape) to (n, dim)
 
 
 class PictureSettings(Protocol):

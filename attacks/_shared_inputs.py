@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._decoders import class_means
+from leakbench.base import torch
 from leakbench.federation import Examples
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDING = 1e-4  # beyond [0, 1]: of half precision
 ALIKE = 2.0  # times the mean squares of the attacker's own examples, up or down

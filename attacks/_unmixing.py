@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from leakbench import unit
+from leakbench.base import torch
 
-STRENGTHS = torch.logspace(-8, 2, 16, dtype=torch.float64)  # of the ridges a search starts from
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STRENGTHS = (-8, 2, 16)  # of the ridges a search starts from: 16 of 1e-8 to 1e2
 WIDTH, STEPS, SWAPS = 16, 40, 4  # sets expanded at once, how often, rows exchanged for how many
 KEPT = 20 * WIDTH  # sets that wait to be expanded
 TIE = 1e-12  # nearest rows may be as near as others, up to rounding
@@ -129,7 +130,8 @@ class Mixed:
         """
         (values, axes), middle = self.bank.spectrum, self.bank.middle
         own, sent = axes.T @ self.bank.rows[self.own], axes.T @ self.sent
-        damped = 1 / (values + STRENGTHS[:, None])  # (strengths, dim)
+        strengths = torch.logspace(*STRENGTHS, dtype=torch.float64)
+        damped = 1 / (values + strengths[:, None])  # (strengths, dim)
         solved = damped * sent
         # The own row is taken out again by Sherman and Morrison's formula.
         share = (solved @ own) / (1 - (damped * own) @ own).clamp(min=1e-12)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._unmixing import Bank
 from leakbench import View
+from leakbench.base import torch
 from leakbench.federation import SERVER, party
 
-Proxies = Mapping[int, Mapping[int, Tensor]]  # round -> client -> what it sent
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Proxies = Mapping[int, Mapping[int, Tensor]]  # round -> client -> what it sent
 
 
 def sent(view: View) -> dict[int, dict[int, Tensor]]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._unmixing import Bank, Mixed, search
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STEPS = 3  # of a look whether a bank fits a message
 

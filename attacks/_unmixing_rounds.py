@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from attacks._unmixing import STEPS, Mixed, Preimage, search
 from leakbench import unit
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BRIEF = 10  # steps of a first look
 HOPELESS = 0.1  # share of clients solved at first sight, below which no longer search is tried

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from leakbench.attacking import Outline, View
+from leakbench.base import torch
 from leakbench.federation import Defense, Facts, Training, trainings
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rows = tuple[tuple[int, ...], ...]
 

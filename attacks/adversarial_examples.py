@@ -5,17 +5,19 @@ The server inverts a client's own model, and the result lies beside the client's
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _updates
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import Batch, Net
 from leakbench.metrics import EXAMPLES
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AdversarialExamples(Attack):

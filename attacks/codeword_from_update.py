@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _linear_codes
+from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import kept_names
 from leakbench.metrics import CODEWORD_BITS, P_LEAK, RECOVERED, RECOVERY_PRECISION
-from leakbench.models import last_layer
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # The share of updates that say nothing whose codeword would be taken for right.
 SURE = 1e-6
@@ -78,7 +80,7 @@ class CodewordFromUpdate(Attack):
         method = run.method
         if not isinstance(method, Coded):
             return "its clients have no codewords"
-        name, last = last_layer(run.module())
+        name, last = models.last_layer(run.module())
         if last is None or last.out_features != method.generator().shape[1]:
             return "the network does not end in a linear layer with an output for each bit"
         if f"{name}.weight".lstrip(".") in kept_names(method, run.module()):
@@ -86,7 +88,7 @@ class CodewordFromUpdate(Attack):
         return ""
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        name, _ = last_layer(view.module)
+        name, _ = models.last_layer(view.module)
         sent: dict[str, list[Tensor]] = {}
         for m in self._sent(view):
             step = m.payload[f"{name}.weight" if name else "weight"]

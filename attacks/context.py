@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _classifiers
 from attacks._classifiers import Classifier
 from attacks._shared_layer import layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
-from leakbench.base import MethodError
+from leakbench.base import MethodError, torch
 from leakbench.data import paste
 from leakbench.federation import Net
 from leakbench.metrics import CONTEXT_ACCURACY, SAMPLES_TO_90
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SENT = ("data", "mean_data", "features")
 GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)  # of the attacker's samples
@@ -278,9 +279,9 @@ class Way:
         marked = torch.cat([self._passed(paste(p, kind)) for p in parts])
         return clear, marked
 
-    @torch.no_grad()
     def _passed(self, x: Tensor) -> Tensor:
         """(groups, size, ...) -> (groups, d)."""
         if self.net is None:
             raise MethodError("no model to pass samples through.")
-        return self.net(x.mean(1)).flatten(1).float()
+        with torch.no_grad():
+            return self.net(x.mean(1)).flatten(1).float()

@@ -6,16 +6,18 @@ FLea (KDD 2024), Appendix D.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks._decoders import TrainedDecoder
 from attacks._feature_messages import FromFeatures, Made
 from leakbench.attacking import Guess, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,20 @@ Levenberg-Marquardt through the extractor, from a decoder's guess.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from attacks import _feature_search
 from attacks._feature_messages import FromFeatures, Made
 from attacks._feature_trial import TRIED, Noise, Trial, searched, tried
 from leakbench.attacking import Guess, Outline, View
+from leakbench.base import torch
 from leakbench.federation import Net
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SPEED = 1e10  # operations of the search in a second of two cores, for `seconds`
 # Of the variance of features: what a search leaves unexplained though the true inputs leave
@@ -64,6 +65,8 @@ class FeatureInversion(FromFeatures):
     iterations: int = Field(10, ge=1, le=200, description="Levenberg-Marquardt steps, at most")
 
     def seconds(self, run: Outline) -> float:
+        from torch.utils.flop_counter import FlopCounterMode
+
         layer = str(getattr(run.method, "layer", "input"))
         if layer == "input":
             return super().seconds(run)

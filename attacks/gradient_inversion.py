@@ -6,11 +6,9 @@ Zhu et al. 2019; Geiping et al. 2020.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _updates
 from attacks._inversion import blindly, breaching, check, cost, engines, priors
@@ -18,6 +16,7 @@ from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
+from leakbench.base import torch
 from leakbench.federation import Defense
 from leakbench.metrics import (
     INVERSION_PRECISION,
@@ -27,6 +26,9 @@ from leakbench.metrics import (
     RECONSTRUCTION,
 )
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 VANISHED = 1e-8  # norm of an update that holds nothing
 

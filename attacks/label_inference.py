@@ -5,21 +5,23 @@ Read straight off the label message, or off its update's output biases.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _label_shares, _updates
 from attacks._noisy_counts import most_likely
 from attacks._output_moves import moved
 from attacks._strangers import frequencies
+from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
+from leakbench.base import torch
 from leakbench.federation import kept_names, trainings
 from leakbench.metrics import LABEL_OVERLAP, LABEL_SET
-from leakbench.models import last_layer, of_layer
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What the loss behind an update may have read, and how many steps it took.
 REPLAYED = (
@@ -140,14 +142,14 @@ class LabelInference(Attack):
             return why
         if self._told:
             return self._untold(run)
-        name, last = last_layer(run.module())
+        name, last = models.last_layer(run.module())
         outputs, classes = run.method.outputs, run.facts.classes
         if outputs != "logits" or last is None or last.out_features != classes:
             return (
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
             )
-        shared = {*of_layer(name, dict(run.module().named_parameters()))}
+        shared = {*models.of_layer(name, dict(run.module().named_parameters()))}
         shared -= kept_names(run.method, run.module())
         if self.source == "moved":
             return "" if shared else f"nothing of the last layer ({name}) is shared"
@@ -217,7 +219,7 @@ class LabelInference(Attack):
             if counts is None:
                 return Guess(m.sender, view.round, failed=NO_LABELS)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
-        layer = last_layer(view.module)[0]
+        layer = models.last_layer(view.module)[0]
         if self.source == "moved":
             even = moved(m.payload, layer, view.facts.classes)
             if not bool(even.any()):

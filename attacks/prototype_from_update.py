@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _last_layer
 from attacks._last_layer_solved import KEY, solved
+from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECOVERED, RECOVERY_PRECISION
-from leakbench.models import last_layer
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PrototypeFromUpdate(Attack):
@@ -61,7 +63,7 @@ class PrototypeFromUpdate(Attack):
         if not run.method.distance:
             return "its loss compares embeddings with no prototype"
         why = super().obstacle(run)
-        if not why and last_layer(run.module())[1] is None:
+        if not why and models.last_layer(run.module())[1] is None:
             return "the network does not end in a linear layer"
         return why
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _pictures
 from attacks.prototype_averaging import PrototypeAveraging
@@ -15,8 +13,12 @@ from attacks.prototype_from_update import PrototypeFromUpdate
 from attacks.prototype_leakage import PrototypeLeakage
 from attacks.prototype_unmixing import PrototypeUnmixing
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
+from leakbench.base import torch
 from leakbench.federation import Net, unit
 from leakbench.metrics import PICTURE_NAMES, PICTURE_PSNR
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # How prototypes are recovered: another attack, which reads what it declares.
 SOURCES: dict[str, type[Attack]] = {

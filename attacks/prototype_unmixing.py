@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from attacks import _unmixing_banks as banks
 from attacks import _unmixing_settings as settings
@@ -17,8 +15,12 @@ from attacks._unmixing_curious import Turns
 from attacks._unmixing_rounds import Unmixed, unmixed
 from leakbench import Guess, Metric, View
 from leakbench.attacking import Outline
+from leakbench.base import torch
 from leakbench.federation import party
 from leakbench.metrics import P_LEAK, PROTOTYPE_COSINE, RECOVERED, RECOVERY_PRECISION
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TURNS = 5  # rounds of its own from which a client learns in what order the others send
 LENGTH = 1e-4  # a message's length differs from 1 by no more, unless it was changed on its way

@@ -153,7 +153,7 @@ class FedAA(ElevenEpochs):
         net = server.net()
         sets = self._sets(server, net, models) if self.identifier or self.fine_tune else []
         if self.fine_tune:
-            models = [self.tuned(net, m, _others(sets, k)) for k, m in enumerate(models)]
+            models = self._tuned(server, net, models, sets)
         mean: dict[str, Tensor] = server.average(models)
         server.model = {**server.model, **mean}
         if not self.identifier:
@@ -210,16 +210,40 @@ class FedAA(ElevenEpochs):
         x = x.clamp(0, 1) if self.clip else x
         return [Batch(*both) for both in zip(x, y, strict=True)]
 
-    def tuned(self, net: Net, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Eq. 5: ``tune_steps`` steps of SGD on ``batch``, the other clients' examples."""
+    def tuned(
+        self, net: Net, weights: dict[str, Tensor], batch: Batch, *, together: bool = False
+    ) -> dict[str, Tensor]:
+        """Eq. 5: ``tune_steps`` steps of SGD on ``batch``, the other clients' examples.
+
+        ``together``: M models (M, ...), each on its row of the batch.
+        """
+
+        def mean(e: Tree) -> Tensor:
+            return self.fits(net, e["x"], e["y"], weights=e["weights"]).mean()
+
         parameters = {k for k, _ in net.module.named_parameters()}
         for _ in range(self.tune_steps):
             leaves = {k: v.detach().requires_grad_() for k, v in weights.items() if k in parameters}
-            value = self.fits(net, batch.x, batch.y, weights={**weights, **leaves}).mean()
+            rows = {"x": batch.x, "y": batch.y, "weights": {**weights, **leaves}}
+            value = each_row(mean, rows).sum() if together else mean(rows)
             grads = dict(zip(leaves, torch.autograd.grad(value, [*leaves.values()]), strict=True))
             moved = {k: v.detach() - self.tune_lr * grads[k] for k, v in leaves.items()}
             weights = {**weights, **moved}
         return weights
+
+    def _tuned(
+        self, server: Server, net: Net, models: list[dict[str, Tensor]], sets: list[Batch]
+    ) -> list[dict[str, Tensor]]:
+        """Every sender's model after Eq. 5; all at once where that is faster."""
+        rest = [_others(sets, k) for k in range(len(models))]
+        if _lockstep.faster([b.x for b in rest], sum(v.numel() for v in models[0].values())):
+            try:
+                x, y = torch.stack([b.x for b in rest]), torch.stack([b.y for b in rest])
+                tuned = self.tuned(net, stack(models), Batch(x, y), together=True)
+                return [row(tuned, k) for k in range(len(models))]
+            except RuntimeError as error:  # vmap refused the network: one by one, or the real error
+                server.fallbacks["tuned"] = str(error).splitlines()[0]
+        return [self.tuned(net, m, b) for m, b in zip(models, rest, strict=True)]
 
     def _sets(self, server: Server, net: Net, models: list[dict[str, Tensor]]) -> list[Batch]:
         """What each sender's label names become; all senders' at once where that is faster."""

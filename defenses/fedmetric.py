@@ -152,7 +152,12 @@ class FedMetric(Defense):
 
 
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance along the last axis; where points coincide all its gradients are 0."""
+    """Euclidean distance along the last axis; where points coincide all its gradients are 0.
+
+    They coincide up to rounding, else who has one example, and so its embedding for a centre, would
+    go a whole step in the direction that some processor's rounding has.
+    """
     square = (a - b).square().sum(-1)
-    same = square == 0
+    size = (a.detach().square() + b.detach().square()).sum(-1)
+    same = square <= size * (16 * torch.finfo(square.dtype).eps) ** 2
     return torch.where(same, 0.0, torch.where(same, 1.0, square).sqrt())

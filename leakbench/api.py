@@ -135,8 +135,11 @@ def train(
         wrappers: (name, parameters), applied in order.
         rounds: communication rounds; the task's own number if None.
         seed: of everything random in the run.
-        engine: auto, loop or fused.
-        dtype: float32 or float64.
+        engine: how a round's clients train: auto, loop (one by one, the plain reference), fused
+            (one step of all at once), parallel (many steps of many at once), or one of its ways,
+            stacked or threads.
+        dtype: float32, float64, or bfloat16: the products of local training in it, weights,
+            messages and sums in float32.
         record: standard or all.
         device: auto, cpu or cuda.
         out: the folder that holds run folders.

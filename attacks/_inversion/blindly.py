@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import cycle
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._inversion import labels as class_labels
 from attacks._inversion.victims import prototype
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ANY_CLASS = -1  # of an image whose label is not known
 

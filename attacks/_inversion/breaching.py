@@ -8,19 +8,18 @@ inputs are taken as they are. Where the searches end is measured by our own stac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Protocol
 
 from attacks._inversion import package
 from attacks._inversion.ends import measured
-from attacks._inversion.packaged import VictimLoss, told
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
 from leakbench.attacking import Outline
-from leakbench.base import UsageError
+from leakbench.base import UsageError, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ANALYTIC = "analytic"
 PATTERNED = ("modern",)  # those that start from a pattern
@@ -77,20 +76,20 @@ def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
     return ""
 
 
-def first_linear(module: nn.Module, shape: Sequence[int]) -> str:
+def first_linear(module: torch.nn.Module, shape: Sequence[int]) -> str:
     """The name of the linear layer with a bias that reads the image itself; empty if none does."""
     at = next(module.parameters())
     x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
     read: list[str] = []
 
-    def follow(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def see(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def follow(name: str) -> Callable[[torch.nn.Module, tuple[Tensor, ...]], None]:
+        def see(layer: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
             if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
                 read.append(name)
 
         return see
 
-    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, torch.nn.Linear)]
     hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
     was = {m: m.training for m in module.modules()}
     try:
@@ -108,6 +107,8 @@ def _searched(
     victim: Victim, how: PackageSettings, dice: torch.Generator, count: Callable[[], None]
 ) -> Tensor:
     """Where one search of one victim ends, (B, C, H, W)."""
+    from attacks._inversion.packaged import VictimLoss, told
+
     shape, device = victim.shape, victim.replay(torch.float32).device
     if how.package in PATTERNED:
         start = patterned(shape, dice)

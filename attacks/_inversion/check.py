@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from scipy.optimize import linear_sum_assignment
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._inversion.signed_adam import FALL
 from attacks._inversion.stack import Stack, length
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Measured by benchmarks/inversion_check.py, see results/inversion-check.md.
 OPEN = 0.2  # the share of the images that may be open, for a guess to be believed
@@ -159,6 +160,8 @@ def _as_likely(one: Candidate, best: Candidate) -> bool:
 
 def apart(a: Tensor, b: Tensor, *, signal: bool) -> float:
     """Mean squared difference of two batches (B, ...) that may be in another order."""
+    from scipy.optimize import linear_sum_assignment
+
     if not signal:
         a, b = a.clamp(0, 1), b.clamp(0, 1)
     table = (a[:, None] - b[None]).square().flatten(2).mean(2)

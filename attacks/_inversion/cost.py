@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
 from attacks import _updates
 from attacks._inversion import labels as class_labels
 from attacks._inversion import priors
 from attacks._inversion.victims import Settings
 from leakbench.attacking import Outline
+from leakbench.base import torch
 
 # Of a step besides its operations, how many times the net's operations it makes, and how many of
 # these two cores make in a second.
@@ -34,6 +32,8 @@ class CostSettings(Settings, Protocol):
 
 def seconds(run: Outline, how: CostSettings) -> float:
     """Of one update and its control, on two cores."""
+    from torch.utils.flop_counter import FlopCounterMode
+
     taken = _updates.fewest(run, probe=False) if how.message == "update" else 1
     images = run.method.batch * taken if how.message == "update" else 1
     with FlopCounterMode(display=False) as counter, torch.no_grad():

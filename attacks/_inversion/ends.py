@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
 from attacks._inversion.victims import Candidate, Victim
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def measured(

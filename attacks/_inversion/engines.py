@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from attacks._inversion import lbfgs, priors, signed_adam
 from attacks._inversion.check import apart
@@ -15,7 +13,11 @@ from attacks._inversion.ends import measured
 from attacks._inversion.stack import Stack, stacked
 from attacks._inversion.variation import weight
 from attacks._inversion.victims import Candidate, Settings, Victim
+from leakbench.base import torch
 from leakbench.federation import Examples
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Victims side by side, by what a step differentiates: benchmarks/inversion.py measures it. Fixed
 # numbers and no measurement of the moment, so that a run's guesses do not depend on its clock.
@@ -27,7 +29,7 @@ MATCHED = 1e-4  # mismatch below which a search has settled
 EXACT = 1e-8  # mismatch that single precision's rounding explains
 # While polishing: the prior's weight, and the share of the steps that it lasts.
 FALLS = ((signed_adam.FALL, 0.5), (signed_adam.FALL / 20, 0.25), (0.0, 0.25))
-ROUGH = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.MaxPool2d, nn.MaxPool1d)
+ROUGH = ("ReLU", "LeakyReLU", "ReLU6", "MaxPool2d", "MaxPool1d")  # of torch.nn
 
 Tell = Callable[[float], None]
 
@@ -93,7 +95,8 @@ def search(
 def smooth(victim: Victim) -> bool:
     """Has the net no kinks? Then second derivatives help."""
     module = victim.replay(torch.float32).module
-    return not any(isinstance(m, ROUGH) for m in module.modules())
+    rough = tuple(getattr(torch.nn, name) for name in ROUGH)
+    return not any(isinstance(m, rough) for m in module.modules())
 
 
 def _few(victim: Victim) -> bool:

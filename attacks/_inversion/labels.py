@@ -14,19 +14,18 @@ that were raised are taken, in proportion, and what is solved for comes second.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
-
-import torch
-from torch import Tensor
-from torch.func import functional_call
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from attacks import _label_shares
 from attacks._strangers import frequencies
 from attacks._updates import Behind
+from leakbench import models
 from leakbench.attacking import Outline, Replay, View
-from leakbench.base import MethodError
+from leakbench.base import MethodError, torch
 from leakbench.federation import Batch, Net, kept_names
-from leakbench.models import last_layer, of_layer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TURNS = 10  # of features, predictions and shares; nothing changes after
 TRIED = 4  # label vectors of labels=solved
@@ -48,7 +47,7 @@ def obstacle(run: Outline) -> str:
     """
     if run.method.outputs != "logits":
         return ""
-    name, last = last_layer(run.module())
+    name, last = models.last_layer(run.module())
     if last is None or last.out_features != run.facts.classes:
         return (
             "the network does not end in a linear layer of class logits, so labels cannot be"
@@ -112,9 +111,9 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
 
     At the weights received, on noise and random labels, with private inputs as guessed.
     """
-    name, _ = last_layer(replay.module)
+    name, _ = models.last_layer(replay.module)
     model = replay.inbox["model"]
-    own = of_layer(name, {k: v for k, v in model.items() if k in replay.trained})
+    own = models.of_layer(name, {k: v for k, v in model.items() if k in replay.trained})
     x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
     y = torch.randint(replay.facts.classes, (NOISE,), generator=rng).to(replay.device)
     batch = Batch(x.to(replay.blank.x), y)
@@ -134,7 +133,7 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
 
 def _raised(replay: Replay) -> Tensor:
     """(K,) float64 on the CPU: the classes that the update raised, in proportion."""
-    name, _ = last_layer(replay.module)
+    name, _ = models.last_layer(replay.module)
     seen = {k: v.double().cpu() for k, v in replay.observed().items()}
     rows = seen[f"{name}.weight"].flatten(1)
     fall = -seen.get(f"{name}.bias", rows.sum(1))
@@ -149,7 +148,7 @@ def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
     followed through the last layer alone. A step of Adam tells signs: there a share is one over the
     number of the classes that were raised.
     """
-    name, _ = last_layer(replay.module)
+    name, _ = models.last_layer(replay.module)
     steps = len(replay.rows)
     seen = {k: v.double().cpu() / steps for k, v in replay.observed().items()}
     rows, bias = seen[f"{name}.weight"].flatten(1), seen.get(f"{name}.bias")
@@ -279,6 +278,8 @@ def _usual(replay: Replay, name: str, rng: torch.Generator) -> Tensor:
     )
     x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
     with torch.no_grad():
-        functional_call(replay.module, dict(replay.inbox["model"]), (x.to(replay.blank.x),))
+        torch.func.functional_call(
+            replay.module, dict(replay.inbox["model"]), (x.to(replay.blank.x),)
+        )
     hook.remove()
     return seen[0].flatten(1).mean(0).double().cpu()

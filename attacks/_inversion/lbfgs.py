@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
 from attacks._lbfgs import Solution, minimise
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MEMORY = 100  # pairs; as many as there are unknowns, or joint recovery stalls
 EXACT = 1e-11  # float32 updates hold no more

@@ -29,18 +29,20 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from leakbench.base import torch
 
-from attacks._inversion.packaged import Features
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attacks._inversion.packaged import Features
 
 WARM = 5  # the share of the steps, one in so many, in which a rate may rise
 
 
 def solve(
-    module: nn.Module,
+    module: torch.nn.Module,
     gradient: Sequence[Tensor],
     start: Tensor,
     config: Any,
@@ -105,7 +107,7 @@ def configured(attack: str, *, steps: int, variation: float, channels: int) -> A
     return config
 
 
-def prepared(module: nn.Module, config: Any, like: Tensor, features: Features | None) -> Any:
+def prepared(module: torch.nn.Module, config: Any, like: Tensor, features: Features | None) -> Any:
     """The package's attacker, its regularisers mended for images as ``like`` (B, C, H, W)."""
     from breaching.attacks import prepare_attack
     from breaching.attacks.auxiliaries.regularizers import FeatureRegularization, TotalVariation
@@ -113,7 +115,7 @@ def prepared(module: nn.Module, config: Any, like: Tensor, features: Features | 
     config.impl.dtype = str(like.dtype).removeprefix("torch.")
     place = {"dtype": like.dtype, "device": like.device}
     attacker = prepare_attack(module, _output, config, place)
-    kept: list[nn.Module] = []
+    kept: list[torch.nn.Module] = []
     for regularizer in attacker.regularizers:
         if isinstance(regularizer, TotalVariation):
             many = like.shape[1] * (2 if regularizer.double_opponents else 1)
@@ -143,7 +145,7 @@ def _output(output: Tensor, labels: Tensor) -> Tensor:
     return output
 
 
-def _exchanged(module: nn.Module, gradient: list[Tensor], start: Tensor) -> tuple[Any, Any]:
+def _exchanged(module: torch.nn.Module, gradient: list[Tensor], start: Tensor) -> tuple[Any, Any]:
     """What the server sent and what the user shared, in the package's forms."""
     from omegaconf import OmegaConf
 

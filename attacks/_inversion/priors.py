@@ -8,14 +8,15 @@ compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import torch
-from torch import Tensor
-from torch.func import vmap
+from typing import TYPE_CHECKING
 
 from attacks._inversion.stack import Stack, length
 from attacks._inversion.victims import Victim
+from leakbench.base import torch
 from leakbench.federation import Batch, Examples
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COUNT = 800  # batches of auxiliary images whose gradients are computed
 SIDE_BY_SIDE = 32  # of these
@@ -90,8 +91,10 @@ class _Reader:
         with torch.no_grad():
             for some in torch.split(batches, together):
                 alone = len(some) == 1
-                made = {k: v[None] for k, v in one(some[0]).items()} if alone else vmap(one)(some)
-                parts.append(self._read(made))
+                if alone:
+                    parts.append(self._read({k: v[None] for k, v in one(some[0]).items()}))
+                else:
+                    parts.append(self._read(torch.func.vmap(one)(some)))
         return [torch.cat(same) for same in zip(*parts, strict=True)]
 
     def _read(self, made: Mapping[str, Tensor]) -> list[Tensor]:

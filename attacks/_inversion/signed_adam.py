@@ -13,12 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attacks._inversion.stack import Stack
 from attacks._inversion.variation import variation
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RATE = 0.1  # of a pixel's range
 NEAR_RATE = 0.03  # from a start that is near the images already

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import torch
-from torch import Tensor
-from torch.func import vmap
+from typing import TYPE_CHECKING
 
 from attacks._inversion.victims import Victim
-from leakbench.base import Tree
+from leakbench.base import Tree, torch
 from leakbench.federation import Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Stack:
@@ -51,7 +51,7 @@ class Stack:
             there = self.first.at(place)
             return there.compared(there.gradient(Batch(images, y), private))
 
-        found = vmap(one)(self._each, x, self.labels, inputs)
+        found = torch.func.vmap(one)(self._each, x, self.labels, inputs)
         return dict(found)
 
     def mismatch(self, x: Tensor, free: Mapping[str, Tensor]) -> Tensor:

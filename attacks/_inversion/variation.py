@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TYPE_CHECKING
+
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIDE = 32  # pixels; a coarser image changes more from one pixel to the next
 
@@ -20,8 +23,8 @@ def variation(x: Tensor) -> Tensor:
         first, second, third = x.unbind(2)
         opponents = torch.stack([first - second, first - third, second - third], 2)
         x = torch.cat([x, opponents], 2)
-    down = F.pad(x[..., 1:, :] - x[..., :-1, :], (0, 0, 0, 1))
-    across = F.pad(x[..., 1:] - x[..., :-1], (0, 1))
+    down = torch.nn.functional.pad(x[..., 1:, :] - x[..., :-1, :], (0, 0, 0, 1))
+    across = torch.nn.functional.pad(x[..., 1:] - x[..., :-1], (0, 1))
     lengths = (down.square() + across.square() + 1e-8).sqrt()
     return lengths.flatten(1).mean(1)
 

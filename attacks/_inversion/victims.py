@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from attacks._updates import Behind
 from leakbench.attacking import Replay, View
+from leakbench.base import torch
 from leakbench.federation import Batch, party
 from leakbench.record import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PROTOTYPE = "prototype"  # what methods call it among their private tensors
 

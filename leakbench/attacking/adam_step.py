@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from leakbench.base.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EPSILON = 1e-8  # of leakbench.federation.optimizer
 SURE = 8.0  # roundings that a distance from the sign must be, or it counts as unknown

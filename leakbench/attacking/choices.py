@@ -58,31 +58,55 @@ def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
     return [build(name, dict(v)) for name, attack in found.items() for v in attack.variants]
 
 
-def planned(recording: Recording, known: Sequence[ReadyAttack] | None = None) -> list[ReadyAttack]:
+def planned(recording: Recording) -> list[ReadyAttack]:
     """The attacks that `leakbench attack` runs where none is named.
 
-    These are the run's own list, or every one that fits. ``known``: all ``variants``, for who asks
-    about many runs.
+    These are the run's own list, or every one that fits.
     """
     own = recording.spec.attacks
     if own:
         return [build(a.name, a.params) for a in own]
-    return [c for c in known or variants() if not c.obstacle(recording)]
+    return [c for c in variants() if not c.obstacle(recording)]
 
 
-def fitting(run: Run, known: Sequence[ReadyAttack] | None = None) -> list[str]:
-    """Names of the attacks that fit what this run shared; ``known``: all ``variants``."""
-    recording = Recording(run)
-    return sorted({c.name for c in planned(recording, known) if not c.obstacle(recording)})
+def fitting(run: Run) -> list[str]:
+    """Names of the attacks that fit what this run shared."""
+    return Fits().fitting(run)
 
 
-def unfit(run: Run, known: Sequence[ReadyAttack] | None = None) -> dict[str, str]:
-    """{attack: why it does not fit}, of those that fit this run in none of their settings.
+def unfit(run: Run) -> dict[str, str]:
+    """{attack: why it does not fit}, of those that fit this run in none of their settings."""
+    return Fits().unfit(run)
 
-    ``known``: all ``variants``.
+
+class Fits:
+    """Which attacks fit what each of many runs shared.
+
+    Attacks are looked up once; of the run that was asked about last it is known which fit.
     """
-    recording = Recording(run)
-    why: dict[str, list[str]] = {}
-    for c in known or variants():
-        why.setdefault(c.name, []).append(c.obstacle(recording))
-    return {name: reasons[0] for name, reasons in why.items() if all(reasons)}
+
+    def __init__(self) -> None:
+        self._known = variants()
+        self._last: tuple[Run, list[tuple[ReadyAttack, str]]] | None = None
+
+    def fitting(self, run: Run) -> list[str]:
+        """Names of the attacks that fit what ``run`` shared: of its own list, where it has one."""
+        recording = Recording(run)
+        own = recording.spec.attacks
+        if own:
+            made = [build(a.name, a.params) for a in own]
+            return sorted({c.name for c in made if not c.obstacle(recording)})
+        return sorted({c.name for c, why in self._asked(run) if not why})
+
+    def unfit(self, run: Run) -> dict[str, str]:
+        """{attack: why it does not fit}, of those that fit ``run`` in none of their settings."""
+        reasons: dict[str, list[str]] = {}
+        for c, why in self._asked(run):
+            reasons.setdefault(c.name, []).append(why)
+        return {name: found[0] for name, found in reasons.items() if all(found)}
+
+    def _asked(self, run: Run) -> list[tuple[ReadyAttack, str]]:
+        if self._last is None or self._last[0] is not run:
+            recording = Recording(run)
+            self._last = run, [(c, c.obstacle(recording)) for c in self._known]
+        return self._last[1]

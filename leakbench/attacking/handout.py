@@ -23,6 +23,7 @@ from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
+from leakbench.federation.precision import kept
 from leakbench.federation.task_data import Examples
 from leakbench.record.messages import Message, read_messages, write_messages
 from leakbench.record.runspec import RunSpec
@@ -75,7 +76,7 @@ class Handout:
     @property
     def dtype(self) -> torch.dtype:
         """Of its floating-point tensors."""
-        dtype: torch.dtype = getattr(torch, self.about["dtype"])
+        dtype = kept(self.about["dtype"])
         return dtype
 
     @property

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking import adam_step
 from leakbench.attacking.adam_step import AdamStep
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
+from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
@@ -25,6 +23,9 @@ from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
 from leakbench.federation.traffic import party
 from leakbench.record.messages import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class _Private(dict[str, Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ DEEPEST = 60  # objects and lists in each other
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _QUOTED = re.compile("'+[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NESTED = (dict, list)
 # Half of a surrogate pair, as JSON may spell it: no text, and no file could hold it.
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -73,9 +76,46 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def pack_json(value: Any) -> bytes:
-    """Sorted JSON without NaN."""
-    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    """Sorted JSON without NaN, a line for every value."""
+    try:
+        text = _indented(value, "\n")
+    except (_Unusual, RecursionError):
+        text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
     return (text + "\n").encode()
+
+
+class _Unusual(Exception):
+    """A value that ``json`` alone knows how to write, or refuses."""
+
+
+def _indented(value: Any, line: str) -> str:
+    """What ``json.dumps`` gives with an indent of 1, which Python's encoder takes long for.
+
+    ``line``: a line end with the spaces before ``value``.
+
+    Raises:
+        _Unusual: there is a value, or a key, that is not plainly JSON's.
+    """
+    kind = type(value)
+    if kind is str:
+        return encode_basestring_ascii(value)
+    if value is None or kind is bool:
+        return {None: "null", True: "true", False: "false"}[value]
+    if kind is int or (kind is float and math.isfinite(value)):
+        return repr(value)
+    inner = f"{line} "
+    if kind is dict:
+        if not all(type(k) is str for k in value):
+            raise _Unusual
+        held = [
+            f"{encode_basestring_ascii(k)}: {_indented(value[k], inner)}" for k in sorted(value)
+        ]
+        ends = "{}"
+    elif kind is list or kind is tuple:
+        held, ends = [_indented(v, inner) for v in value], "[]"
+    else:
+        raise _Unusual
+    return f"{ends[0]}{inner}{f',{inner}'.join(held)}{line}{ends[1]}" if held else ends
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -190,20 +230,22 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     plain(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            header = reader.fieldnames or []
+            text = file.read()
+        header, *lines = csv.reader(io.StringIO(text, newline="")) if text else [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
+    rows = [line for line in lines if line]
     lacking = [c for c in columns if c not in header]
-    if lacking or any(None in r or None in r.values() for r in rows):
+    if lacking or any(len(row) != len(header) for row in rows):
         why = f"no column {lacking[0]}" if lacking else "a line is cut"
         raise BrokenFile(f"{path} is damaged ({why}). Make it again.")
-    return [_unquoted(r) for r in rows]
+    if "'" in text:
+        rows = [_unquoted(row) for row in rows]
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def _unquoted(row: dict[str, str]) -> dict[str, str]:
-    return {k: v[1:] if _QUOTED.match(v) else v for k, v in row.items()}
+def _unquoted(row: Sequence[str]) -> list[str]:
+    return [v[1:] if _QUOTED.match(v) else v for v in row]
 
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
@@ -340,6 +382,27 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def all_inside(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """``inside`` for many names; a folder that several lie in is followed once.
+
+    Raises:
+        BrokenFile: as for ``inside``.
+    """
+    root, followed = folder.resolve(), dict[Path, bool]()
+    out = []
+    for name in names:
+        path = folder / name
+        try:
+            if path.parent not in followed:
+                followed[path.parent] = path.parent.resolve().is_relative_to(root)
+            # In a folder that lies inside only a link, and `..`, lead out.
+            simple = followed[path.parent] and path.name != ".." and not path.is_symlink()
+        except (OSError, RuntimeError):  # said by ``inside``
+            simple = False
+        out.append(path if simple else inside(folder, name))
+    return tuple(out)
+
+
 def _parsed(text: str) -> Any:
     """JSON without NaN and without half characters, which no other file could hold."""
     value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
@@ -352,16 +415,13 @@ def _parsed(text: str) -> Any:
 
 def _deep(value: Any) -> bool:
     """Is it nested deeper than anything that is ever written?"""
-    level = [[value]]
+    level = [value] if isinstance(value, _NESTED) else []
     for _ in range(DEEPEST + 1):
-        level = [_held(v) for inner in level for v in inner if isinstance(v, dict | list)]
         if not level:
             return False
+        held = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [v for inner in held for v in inner if isinstance(v, _NESTED)]
     return True
-
-
-def _held(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value
 
 
 def _finite(text: str) -> float:

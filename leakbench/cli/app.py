@@ -96,9 +96,11 @@ def train(
         typer.Option(min=1, help="Communication rounds; the task's own number unless given."),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="7, 0-2 or 0,4,7.")] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, loop or fused.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="auto, loop, fused, parallel, stacked or threads.")
+    ] = None,
     device: Device = "auto",
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")] = None,
     record: Annotated[str | None, typer.Option(metavar="POLICY", help="standard or all.")] = None,
     called: Annotated[
         str | None,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+    Floats = NDArray[np.float64]
+else:  # every task knows of the scale, and what there is is listed without numpy
+    import lazy_loader
+
+    np = lazy_loader.load("numpy")
 
 SPAN = 80.0  # dB below the loudest cell, below which nothing is told apart
 UNIT = SPAN / 4  # dB of a unit of the scale

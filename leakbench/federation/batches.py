@@ -32,6 +32,10 @@ class Plan:
         """The steps of the j-th chosen client."""
         return self.ragged[j] if self.even is None else list(self.even[j])
 
+    def sizes(self, j: int) -> list[int]:
+        """How many examples each of them has."""
+        return [len(rows) for rows in self.rows(j)]
+
     def batches(self, data: TaskData, j: int) -> Sequence[Batch]:
         """The same, as examples, augmented; each is made when it is asked for, as all are large."""
         return _Lazy(self.rows(j), lambda rows, s: self._batch(data, rows, self.chosen[j], s))
@@ -41,6 +45,17 @@ class Plan:
         if self.even is None:
             raise ValueError("clients' steps differ: take them one by one")
         return self._batch(data, self.even[some, 0], self.chosen[some], 0)
+
+    def step(self, data: TaskData, some: list[int], s: int) -> Batch:
+        """Step ``s`` of the chosen clients ``some``, x (m, B, ...), y (m, B).
+
+        All of them have a step of this number, and of one size.
+        """
+        if self.even is not None:
+            rows = self.even[:, s] if len(some) == len(self.even) else self.even[some, s]
+        else:
+            rows = torch.stack([self.ragged[j][s] for j in some])
+        return self._batch(data, rows, self.chosen[some], s)
 
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
         batch = data.train.batch(rows)

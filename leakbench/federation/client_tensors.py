@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from leakbench.base.errors import MethodError
 from leakbench.base.tree import Tree, tmap
 from leakbench.federation.defense import Defense
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class ClientTensors(dict[str, Tree]):

@@ -9,11 +9,15 @@ from torch import Tensor
 from leakbench.base.tree import Tree, each_row, row, stack
 from leakbench.federation import engines
 from leakbench.federation.batches import Plan
+from leakbench.federation.choosing import WAYS, choice
 from leakbench.federation.defense import Defense
 from leakbench.federation.engines import Engine, LocalTraining
+from leakbench.federation.fused import fused
 from leakbench.federation.parties import Batch
 from leakbench.federation.party_runner import PartyRunner
+from leakbench.federation.stacked import stacked
 from leakbench.federation.task_data import TaskData
+from leakbench.federation.threads import threads
 
 
 class Ragged(RuntimeError):
@@ -55,17 +59,25 @@ class Execution:
 
     def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
         """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""
+        name, data = local.name, self.data
         one_step = plan.even is not None and plan.even.shape[1] == 1
         if self.engine == "fused" and one_step:
-
-            def fused() -> Tree:
-                return engines.fused(local, each, plan, share, self.data)
-
-            out = self._tried(local.name, "fused", fused)
+            out = self._tried(name, "fused", lambda: fused(local, each, plan, share, data))
             if out is not None:
                 return out
-        self.phases[local.name] = "loop"
-        return engines.loop(local, each, plan, self.data)
+        # A run that goes on goes on as it began.
+        way = self.phases.get(name)
+        if way not in WAYS:
+            way = choice(self.engine, local.runner.module, plan, data)
+        if way == "stacked":
+            out = self._tried(name, way, lambda: stacked(local, each, plan, data))
+            if out is not None:
+                return out
+        if way == "threads":
+            self.phases[name] = way
+            return threads(local, each, plan, data)
+        self.phases[name] = "loop"
+        return engines.loop(local, each, plan, data)
 
     def _tried(self, name: str, how: str, run: Callable[[], Tree]) -> Tree | None:
         """What ``run`` returns, or None where vmap refuses it or has.

@@ -20,6 +20,7 @@ from leakbench.federation.local_steps import amount
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
+from leakbench.federation.precision import split
 from leakbench.federation.selection import round_size, select
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import TaskData
@@ -46,16 +47,17 @@ class Federation:
         recorder: Observer[Federation] | None = None,
     ) -> None:
         self.method, self.task, self.seed, self.wrappers = method, task, seed, tuple(wrappers)
-        self.dtype, self.device = dtype, torch.device(device)
+        self.dtype, self.low = split(dtype)
+        self.device = torch.device(device)
         self.engine = engines.resolve(engine, method, self.wrappers)
         self.facts = task.facts(method)
-        self.data = data.to(self.device, dtype)
+        self.data = data.to(self.device, self.dtype)
         self.augment = task.augment if type(task).augment is not Task.augment else None
         module = method.module(task.module(self.facts), self.facts)
-        self.module = module.to(self.device, dtype).eval()
+        self.module = module.to(self.device, self.dtype).eval()
         name, _ = last_layer(self.module)
         self.last_layer = tuple(of_layer(name, dict(self.module.named_parameters())))
-        self.runner = PartyRunner(method, self.wrappers, self.module, self.facts, seed, dtype)
+        self.runner = self._runner(method, self.wrappers)
         self.execution = Execution(self.engine, method, self.data)
         self.phases, self.fallbacks = self.execution.phases, self.execution.fallbacks
         self.recorder: Observer[Federation] = recorder or Observer()
@@ -166,13 +168,15 @@ class Federation:
 
     def undefended(self, name: str, each: Tree) -> Tree:
         """What they would send in ``name`` with nothing hidden and no wrappers; stacked."""
-        method = self.method.undefended()
-        runner = PartyRunner(method, (), self.module, self.facts, self.seed, self.dtype)
-        return self._run(runner, name, each)["sent"]
+        return self._run(self._runner(self.method.undefended(), ()), name, each)["sent"]
 
     def bare_runner(self) -> PartyRunner:
         """What trains as the clients do, without any wrapper."""
-        return PartyRunner(self.method, (), self.module, self.facts, self.seed, self.dtype)
+        return self._runner(self.method, ())
+
+    def _runner(self, method: Defense, wrappers: Sequence[Wrapper]) -> PartyRunner:
+        how = (self.module, self.facts, self.seed, self.dtype, self.low)
+        return PartyRunner(method, wrappers, *how)
 
     def _named(self, function: str) -> str:
         return f"{type(self.method).__name__}.{function}"

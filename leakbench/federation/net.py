@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -35,15 +36,22 @@ def training(module: nn.Module, on: bool) -> Iterator[None]:
 
 
 def called(
-    module: nn.Module, weights: Mapping[str, Tensor], x: Tensor, how: dict[str, Any]
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    x: Tensor,
+    how: dict[str, Any],
+    low: torch.dtype | None = None,
 ) -> Tensor:
     """What the module makes of x with these weights, cut or asked as ``how`` says.
+
+    ``low``: the precision of its products; what comes out is of float32, as weights then are.
 
     Raises:
         MethodError: a tensor on the way of x is not among the weights. Torch would take the
             module's own, random, and nobody would notice.
     """
-    missing = [k for k in module.state_dict(keep_vars=True) if k not in weights]
+    places = _places(module)
+    missing = [name for name, needed, *_ in places if needed and name not in weights]
     if missing:
         way = _way(module, how)
         missing = [k for k in missing if k.startswith(way)]
@@ -52,7 +60,39 @@ def called(
             f"the network was called without {len(missing)} of its tensors ({missing[0]}, say):"
             " give it weights for every stage that x passes through."
         )
-    return torch.func.functional_call(module, dict(weights), (x,), how)
+    # As torch.func.functional_call, which for small networks takes as long as the network.
+    own = [(held, key, held[key]) for *_, held, key in places]
+    try:
+        for name, _, held, key in places:
+            held[key] = weights.get(name, held[key])
+        if low is None:
+            return module(x, **how)
+        with torch.autocast(x.device.type, low, cache_enabled=False):
+            out: Tensor = module(x, **how)
+        return out.float() if out.is_floating_point() else out
+    finally:
+        for held, key, tensor in own:
+            held[key] = tensor
+
+
+def _places(module: nn.Module, at: str = "") -> list[tuple[str, bool, dict[str, Any], str]]:
+    """Where the module keeps its tensors: (full name, is it part of a state, the dict, the key)."""
+    out: list[tuple[str, bool, dict[str, Any], str]] = []
+    for held in (module._parameters, module._buffers):
+        for key, tensor in held.items():
+            if tensor is not None:
+                needed = key not in module._non_persistent_buffers_set
+                out.append((at + key, needed, held, key))
+    for name, part in module._modules.items():
+        if part is not None:
+            out += _places(part, f"{at}{name}.")
+    return out
+
+
+@lru_cache
+def _cut(forward: Callable[..., Any]) -> bool:
+    """Can such a network be called in part?"""
+    return "stop" in signature(forward).parameters
 
 
 def _way(module: nn.Module, how: dict[str, Any]) -> tuple[str, ...]:
@@ -69,11 +109,14 @@ def _way(module: nn.Module, how: dict[str, Any]) -> tuple[str, ...]:
 class Net:
     """The public architecture with some weights.
 
-    ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it after a stage.
+    ``net(x, stop="conv1")`` and ``net(f, start="conv1")`` cut it after a stage. ``low``: the
+    precision of its products, where that is not the weights'.
     """
 
-    def __init__(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        self.module, self.weights = module, weights
+    def __init__(
+        self, module: nn.Module, weights: Mapping[str, Tensor], low: torch.dtype | None = None
+    ) -> None:
+        self.module, self.weights, self.low = module, weights, low
 
     def __call__(
         self,
@@ -91,7 +134,7 @@ class Net:
         """
         # A network that is not made of stages takes x alone.
         cut = {k: v for k, v in (("start", start), ("stop", stop)) if v is not None}
-        if cut and "stop" not in signature(self.module.forward).parameters:
+        if cut and not _cut(type(self.module).forward):
             raise MethodError(
                 "the network is not made of stages, so it cannot be cut: make it of"
                 " leakbench.models.Stages."
@@ -103,10 +146,10 @@ class Net:
         self, x: Tensor, how: dict[str, Any], weights: Mapping[str, Tensor] | None
     ) -> Tensor:
         if weights is None:
-            return called(self.module, self.weights, x, how)
+            return called(self.module, self.weights, x, how, self.low)
         # Else BatchNorm would write into the other model's buffers.
         with training(self.module, False):
-            return called(self.module, {**self.weights, **weights}, x, how)
+            return called(self.module, {**self.weights, **weights}, x, how, self.low)
 
     def side(self, name: str, z: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """What the head ``name`` beside the stages makes of z (B, ...).
@@ -122,7 +165,8 @@ class Net:
                 f"the network has no head {name!r} beside its stages: the method's module() puts"
                 " it there with Stages.put_aside."
             )
-        return called(self.module, {**self.weights, **(weights or {})}, z, {"side": name})
+        laid = {**self.weights, **(weights or {})}
+        return called(self.module, laid, z, {"side": name}, self.low)
 
     def decode(self, x: Tensor) -> Tensor:
         """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""

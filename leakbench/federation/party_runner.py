@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
-from leakbench.base.tree import Tree, flat
+from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense, Wrapper
+from leakbench.federation.layout import laid, laid_batch, plain
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Server
@@ -53,9 +54,11 @@ class PartyRunner:
         facts: Facts,
         seed: int,
         dtype: torch.dtype,
+        low: torch.dtype | None = None,
     ) -> None:
         self.method, self.wrappers, self.module = method, tuple(wrappers), module
         self.facts, self.seed, self.dtype = facts, seed, dtype
+        self.low = low  # the precision of a local training's products, where it is not ``dtype``
         self.trained = {k for k, v in module.named_parameters() if v.requires_grad}
         self.frozen = {k for k, _ in module.named_parameters()} - self.trained
 
@@ -138,14 +141,17 @@ class PartyRunner:
         *,
         path: str = "",
         log: dict[str, Tensor] | None = None,
+        channels_last: bool = False,
     ) -> Tree:
         """The reference: one client, a copy of the model, one step after another.
 
-        ``path`` tells a probe's dice apart.
+        ``path`` tells a probe's dice apart. ``channels_last``: in memory, see ``layout``.
         """
         me = self.me(t, each, shared)
         me.rng.log = log
         rng, weights = me.rng, {k: v.clone() for k, v in me.net.weights.items()}
+        if channels_last:
+            weights = tmap(laid, weights)
         leaves = named({k: v for k, v in weights.items() if k in self.trained}, me.own)
         optimizer, losses = Optimizer(self.method, t, self.module), []
         with training(self.module, True):
@@ -153,12 +159,14 @@ class PartyRunner:
                 leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
                 weights.update(group("model", leaves))
                 me.own = group("own", leaves)
-                me.net, me.rng = Net(self.module, weights), rng.at(name + path, s)
+                me.net, me.rng = Net(self.module, weights, self.low), rng.at(name + path, s)
+                batch = laid_batch(batch) if channels_last else batch
                 loss = getattr(self.method, name)(me.net, batch, me)
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())
         weights = {k: v.detach() for k, v in {**weights, **group("model", leaves)}.items()}
+        weights = plain(weights)
         own = {k: v.detach() for k, v in group("own", leaves).items()}
         me.rng = rng.at(name + path)
         mean = torch.stack(losses).mean() if losses else torch.zeros((), dtype=self.dtype)

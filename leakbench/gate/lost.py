@@ -45,8 +45,8 @@ def _attacks(
     dropped: set[str],
 ) -> str:
     """Which attack entered then, and does not now."""
-    asked = [r for r in there.values() if _asked(r) == _asked(then) and not r.joins]
-    ran = {r.attacked_by for r in here.values() if _asked(r) == _asked(then)}
+    asked = [r for r in _alike(then, there) if not r.joins]
+    ran = {r.attacked_by for r in _alike(then, here)}
     entered = _entered(now)
     for attack in sorted(_must_enter(then, asked, ran) - dropped):
         row = next((r.name for r in asked if r.attacked_by == attack), then.name)
@@ -99,6 +99,12 @@ def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> str:
         return ""
     listed = ", ".join(map(str, lacking))
     return f"seed {listed} is in the baseline and was trained now, but not attacked: attack it"
+
+
+def _alike(then: GateRow, rows: Mapping[str, GateRow]) -> list[GateRow]:
+    """Those that ask the same question."""
+    near = (r for r in rows.values() if r.metric == then.metric and r.probe == then.probe)
+    return [r for r in near if _asked(r) == _asked(then)]
 
 
 def _asked(r: GateRow) -> tuple[object, ...]:

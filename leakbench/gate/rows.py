@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.files import SCHEMA, digest, inside
+from leakbench.base.files import SCHEMA, all_inside, digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.row import UTILITY, GateRow
@@ -64,7 +64,7 @@ class _Truth:
     def __init__(self, run: Run) -> None:
         own = {name: sha for name, sha in run.meta["files"].items() if name.startswith("truth/")}
         self.hash = hashlib.sha256(canonical(own).encode()).hexdigest()
-        self.files = tuple(inside(run.path, name) for name in sorted(own))
+        self.files = all_inside(run.path, sorted(own))
 
 
 def _leakage(setting: Setting, number: Number, truths: Mapping[Path, _Truth]) -> GateRow:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
+from typing import Any
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
+from leakbench.base.errors import NotMeasured
 from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import topics
@@ -20,23 +22,44 @@ PERMUTATIONS = 200
 
 
 def _value(guess: Guess, answer: Answer, name: str) -> list[Score]:
-    found = distance_correlation.correlations(answer.inputs("features"), guess.tensors["features"])
-    return [Score(guess.unit, guess.unit, found[name])]
+    """One pass over pairs gives all three, so they are kept, where there is a run to keep them."""
+    place, memo = _place("observed", guess), _memo(answer)
+    if place not in memo:
+        memo[place] = distance_correlation.correlations(
+            answer.inputs("features"), guess.tensors["features"]
+        )
+    return [Score(guess.unit, guess.unit, memo[place][name])]
+
+
+def _memo(answer: Answer) -> dict[Any, Any]:
+    try:
+        return answer.truth.memo
+    except NotMeasured:  # messages in memory
+        return {}
 
 
 def _null(guess: Guess, answer: Answer, name: str) -> torch.Tensor:
     """(200,): the number for random pairings; one pass gives all three, so it is kept."""
-    features = guess.tensors["features"]
-    content = features.detach().cpu().contiguous().numpy().tobytes()
-    place = ("permuted", guess.unit, guess.round, hashlib.sha256(content).digest())
+    place = _place("permuted", guess)
     if place not in answer.truth.memo:
         key = hashlib.sha256(f"permuted/{guess.unit}/{guess.round}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "big"))
         answer.truth.memo[place] = distance_correlation.permuted(
-            answer.inputs("features"), features, generator=generator, permutations=PERMUTATIONS
+            answer.inputs("features"),
+            guess.tensors["features"],
+            generator=generator,
+            permutations=PERMUTATIONS,
         )
     null: torch.Tensor = answer.truth.memo[place][name]
     return null
+
+
+def _place(what: str, guess: Guess) -> tuple[object, ...]:
+    """Where it is kept: by whose features they are said to be, and by their very numbers."""
+    features = guess.tensors["features"].detach().cpu().contiguous()
+    content = hashlib.sha256(features.numpy().tobytes()).digest()
+    form = tuple(features.shape), str(features.dtype)
+    return what, guess.unit, guess.round, guess.probe, form, content
 
 
 def _p_value(guess: Guess, answer: Answer) -> list[Score]:

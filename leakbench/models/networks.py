@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from leakbench.base.streams import Rng
 from leakbench.models.audionet import audionet
+from leakbench.models.convolution import Convolution
 from leakbench.models.fast_resnet import fast_resnet34
 from leakbench.models.harnet import harnet, harnet_padded
 from leakbench.models.mobilefacenet import mobilefacenet
@@ -33,8 +34,8 @@ def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """
     channels, height, breadth = shape
     flat = width * -(-height // 4) * -(-breadth // 4)
-    first = nn.Sequential(nn.Conv2d(channels, width, 5, stride=2, padding=2), nn.Tanh())
-    convolution = nn.Conv2d(width, width, 5, stride=2, padding=2)
+    first = nn.Sequential(Convolution(channels, width, 5, stride=2, padding=2), nn.Tanh())
+    convolution = Convolution(width, width, 5, stride=2, padding=2)
     second = nn.Sequential(convolution, nn.Tanh(), nn.Flatten())
     return Stages({"first": first, "second": second, "head": nn.Linear(flat, out)}, gain=2.0)
 
@@ -52,7 +53,7 @@ def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
     flat = 4 * width * (height // 4) * (breadth // 4)
 
     def convolution(inputs: int, outputs: int) -> nn.Sequential:
-        return nn.Sequential(nn.Conv2d(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+        return nn.Sequential(Convolution(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
 
     stages = {
         "conv1": convolution(channels, width),
@@ -78,7 +79,7 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     widths = [width, max(width // 2, 1)] if channels == 1 else [width, 2 * width, 4 * width]
     stages: dict[str, nn.Module] = {}
     for name, outputs in zip(("first", "second", "third"), widths, strict=False):
-        convolution = nn.Conv2d(channels, outputs, 5, padding=2, bias=False)
+        convolution = Convolution(channels, outputs, 5, padding=2, bias=False)
         norm, pool = group_norm(outputs, affine=False), nn.MaxPool2d(2, ceil_mode=True)
         stages[name] = nn.Sequential(convolution, norm, nn.LeakyReLU(0.1), pool)
         channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)

@@ -66,6 +66,11 @@ FLOATS = _names(
 WHOLE = _names("seed round n failed")
 BOOLEANS = _names("probe accepted settled on_front")
 
+# Columns of text, which need no reading.
+_TEXT = {c for of in (*TABLES.values(), RUN_UTILITY, RUN_DIAGNOSTICS, UNITS) for c in of}
+_TEXT -= {*FLOATS, *WHOLE, *BOOLEANS, "defense_params", "wrappers", "attack_params"}
+_TEXT = {c for c in _TEXT if not c.startswith("claimed")}
+
 # The attacker's strength, weakest first.
 RUNGS = _names("paper transcript method public")
 OBJECTS = _names("defense_params wrappers attack_params")  # as canonical JSON
@@ -87,7 +92,7 @@ def typed(row: Mapping[str, str], path: Path) -> Row:
         BrokenFile: a number is not one, or not finite; a boolean is neither true nor false.
     """
     try:
-        return {k: _value(k, v) for k, v in row.items()}
+        return {k: v if k in _TEXT else _value(k, v) for k, v in row.items()}
     except ValueError as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
 

@@ -223,8 +223,8 @@ class Run(Folder):
                 " it again, or delete the folder."
             )
 
-    def owns_guesses(self, attack: AttackFolder) -> None:
-        """The same, by what the file of guesses says of itself.
+    def owns_guesses(self, attack: AttackFolder) -> dict[str, Any]:
+        """The same, by what the file of guesses says of itself; returns that.
 
         Raises:
             BrokenFile: it cannot be read, or was made from other messages.
@@ -235,6 +235,7 @@ class Run(Folder):
                 f"{attack.path / GUESS} was made from other messages than {self.id} holds:"
                 " leakbench attack --force makes it again, or delete the folder."
             )
+        return made
 
 
 def load(path: str | Path) -> Run:

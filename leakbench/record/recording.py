@@ -15,6 +15,7 @@ from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
+from leakbench.federation.precision import kept
 from leakbench.federation.task_data import Examples
 from leakbench.record import private_data
 from leakbench.record.folders import Run
@@ -50,8 +51,7 @@ class Recording:
     @property
     def dtype(self) -> torch.dtype:
         """Of the run's tensors."""
-        dtype: torch.dtype = getattr(torch, self.spec.dtype)
-        return dtype
+        return kept(self.spec.dtype)
 
     @property
     def rounds(self) -> int:

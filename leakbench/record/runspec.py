@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -12,7 +12,8 @@ from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.spec import Spec, fingerprint
 from leakbench.federation.defense import Defense, Wrapper
-from leakbench.federation.engines import resolve
+from leakbench.federation.engines import ENGINES, Engine, resolve
+from leakbench.federation.precision import DTYPES, Dtype
 from leakbench.federation.task import Task
 from leakbench.record import audited
 from leakbench.record.called import BESIDE, PATTERN, well_formed
@@ -36,8 +37,8 @@ class RunSpec(Spec):
     wrappers: tuple[Choice, ...] = ()
     rounds: int = Field(ge=1, le=10**6)
     seed: int = Field(0, ge=0)
-    engine: Literal["loop", "fused"]
-    dtype: Literal["float32", "float64"] = "float32"
+    engine: Engine
+    dtype: Dtype = "float32"
     record: Policy = Policy()
     name: str = Field("", pattern=PATTERN)  # of the setting, by its user; "" for none
     attacks: tuple[Choice, ...] = ()
@@ -99,10 +100,10 @@ def make_spec(
         UsageError: a name, a field or a value is wrong; the method does not suit the task; the
             engine is not exact for the method.
     """
-    if engine not in ("auto", "loop", "fused"):
-        raise UsageError(f"engine {engine!r} is not known. Use auto, loop or fused.")
-    if dtype not in ("float32", "float64"):
-        raise UsageError(f"dtype {dtype!r} is not known. Use float32 or float64.")
+    if engine not in ("auto", *ENGINES):
+        raise UsageError(f"engine {engine!r} is not known. Use {_choice('auto', *ENGINES)}.")
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype {dtype!r} is not known. Use {_choice(*DTYPES)}.")
     if isinstance(record, str):
         record = Policy.build({"name": record}, "--record")
     chosen = registry.load("tasks", task).build(task_params or {}, f"task {task}")
@@ -133,3 +134,9 @@ def make_spec(
         "attacks": [{"name": n, "params": dict(p)} for n, p in attacks],
     }
     return RunSpec.build(values, "run")
+
+
+def _choice(*names: str) -> str:
+    """The names, as a sentence has them."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakbench.gate.row import GateRow
+from leakbench.record.folders import AttackFolder
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
@@ -22,15 +23,22 @@ def trains(setting: Setting) -> str:
     return shlex.join(_with_seeds(words, [r.seed for r in setting.every])) if words else ""
 
 
-def attacks(setting: Setting, number: Number) -> str:
-    """What makes the number again; "" for what is made from other attacks' units."""
-    if number.attacker.made:
+def made_by(setting: Setting) -> dict[tuple[str, str], AttackFolder]:
+    """(attack, its parameters) -> its folder, of the first run that has it."""
+    return {(a.name, a.params): a for run in reversed(setting.runs) for a in run.attacks}
+
+
+def attacks(
+    setting: Setting, number: Number, folders: Mapping[tuple[str, str], AttackFolder]
+) -> str:
+    """What makes the number again; "" for what is made from other attacks' units.
+
+    ``folders``: what is ``made_by`` the setting.
+    """
+    mine = None if number.attacker.made else folders.get(number.attacker.key)
+    if mine is None:
         return ""
-    folders = [a for run in reversed(setting.runs) for a in run.attacks]
-    mine = [a for a in folders if (a.name, a.params) == number.attacker.key]
-    if not mine:
-        return ""
-    words = recorded(mine[-1].meta, "attack")
+    words = recorded(mine.meta, "attack")
     options = words[words.index("-a") :] if "-a" in words else ["-a", number.attacker.name]
     runs = [str(r.path) for r in setting.every]
     return shlex.join(["leakbench", "attack", *runs, *options])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from leakbench.judging.opening import headline
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction
 from leakbench.reporting.check import check_of
-from leakbench.reporting.commands import attacks, trains
+from leakbench.reporting.commands import attacks, made_by, trains
 from leakbench.reporting.data import Origin, Report, ReportData, ReportTask, ShownSetting
 from leakbench.reporting.moved import Against
 from leakbench.reporting.other import of_folder
@@ -43,9 +42,8 @@ def tables(runs: Sequence[Run]) -> Tables:
     """
     if not runs:
         raise UsageError(NO_RUN)
-    known = choices.variants()  # once, not for every run
-    fitting = partial(choices.fitting, known=known)
-    return collect(runs, fitting, partial(choices.unfit, known=known))
+    fits = choices.Fits()
+    return collect(runs, fits.fitting, fits.unfit)
 
 
 def write(
@@ -124,9 +122,9 @@ def _located(missing: Iterable[Missing], settings: Iterable[Setting]) -> tuple[M
 
 
 def _with_commands(setting: Setting) -> Setting:
-    numbers = []
+    folders, numbers = made_by(setting), []
     for n in setting.numbers:
-        numbers.append(n.model_copy(update={"command": attacks(setting, n)}))
+        numbers.append(n.model_copy(update={"command": attacks(setting, n, folders)}))
     return setting.model_copy(update={"numbers": tuple(numbers)})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from leakbench.federation.precision import Dtype
 from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.reproduce.statements import Order
@@ -87,8 +88,8 @@ class Scale:
     setups: tuple[Setup, ...]
     seeds: tuple[int, ...] = (0,)
     record: Policy = PLAIN
-    engine: Literal["auto", "loop", "fused"] = "auto"
-    dtype: Literal["float32", "float64"] = "float32"
+    engine: str = "auto"
+    dtype: Dtype = "float32"
     excerpts: bool = False
     # What its attacks take of time: laid over the parameters that a measure gives them.
     attacks: Params = field(default_factory=dict)

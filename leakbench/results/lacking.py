@@ -33,6 +33,8 @@ class Lacking:
     ) -> None:
         self._fitting, self._unfit = fitting, unfit
         self.missing: list[Missing] = []
+        # Those that could be the same line: of many settings each is compared with few.
+        self._alike: dict[tuple[str, str, str, str, bool], list[Missing]] = defaultdict(list)
         self._meanings: dict[tuple[str, str], Meaning] = {}
 
     def add(
@@ -49,7 +51,9 @@ class Lacking:
             fits=fits,
             meaning=self._meanings.get((attack, metric)),
         )
-        if line not in self.missing:
+        alike = self._alike[setting.key, attack, metric, line.reason, fits]
+        if line not in alike:
+            alike.append(line)
             self.missing.append(line)
 
     def not_there(self, setting: Setting) -> None:

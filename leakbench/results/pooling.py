@@ -162,7 +162,7 @@ def claim(
     name, params = spec["defense"]["name"], spec["defense"]["params"]
     task, about = spec["task"]["name"], fields(setting)
     found = claims.find(name, params, task, metric, about, stage=stage, round=round)
-    unofficial = any("unofficial_data" in origin.flags(run.meta) for run in setting.every)
+    unofficial = any("unofficial_data" in origin.lasting(run.meta) for run in setting.every)
     return claims.beside(found, unofficial=unofficial)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.base.files import read_meta
 from leakbench.base.meaning import Meaning
 from leakbench.base.printable_text import one_line
 from leakbench.base.shapes import checked
@@ -91,7 +90,7 @@ def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
     """
     folder.alone()
     folder.check(*FILES)
-    run.owns_guesses(folder)
+    head = run.owns_guesses(folder)
     exactly = recomputed.check_attack(run, folder)
     units = _units(folder)
     out: dict[tuple[str, int, bool], Measured] = {}
@@ -116,15 +115,18 @@ def of_folder(run: Run, folder: AttackFolder) -> list[Measured]:
             raise _damaged(folder, "results.csv", f"{metric} of round {t} has no interval")
         out[at] = _measured(run, folder, row, own)
         _same_numbers(folder, row, out[at])
-    _all_there(folder, out)
+    _all_there(folder, head, out)
     return list(out.values())
 
 
-def _all_there(folder: AttackFolder, numbers: Mapping[tuple[str, int, bool], Measured]) -> None:
-    """Every metric has a number wherever it was guessed, or a reason why it has none."""
-    path = folder.path / GUESS
-    head = read_meta(path)
-    checked(GuessesHeader, head, path)
+def _all_there(
+    folder: AttackFolder, head: Mapping[str, Any], numbers: Mapping[tuple[str, int, bool], Measured]
+) -> None:
+    """Every metric has a number wherever it was guessed, or a reason why it has none.
+
+    ``head``: what the file of guesses says of itself.
+    """
+    checked(GuessesHeader, head, folder.path / GUESS)
     made = [g for g in head["guesses"] if g["role"] == "attack"]
     cells = {(g["round"], g["probe"] is not None) for g in made}
     excused = {m["metric"] for m in folder.meta["missing"]}

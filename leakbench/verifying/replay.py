@@ -71,6 +71,7 @@ def _trained(
         device=where,
         recorder=Recorder(folder, spec.rounds, spec.record),
     )
+    fed.phases.update(run.meta["phases"])  # it trained as that machine's sizes or table said
     scores, at = Evaluations(), evaluated(spec.rounds, made.task.evaluations)
     fed.begin()
     last = min(rounds, spec.rounds)

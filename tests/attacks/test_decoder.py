@@ -610,6 +610,23 @@ class TestRows:
             MSE.score(about(x, [0, 1, 9]), Answer(Made(x, [[0, 1, 2]], {0: x}), 0, 5))
 
 
+@pytest.mark.parametrize("network", ["linear", "relu", "conv"])
+@pytest.mark.parametrize("shapes", [((4, 4, 4), (3, 8, 8)), ((3, 6), (2, 6)), ((5,), (1, 8, 8))])
+def test_the_fast_layout_trains_the_same_decoder(monkeypatch, network, shapes):
+    """Channels last or first: the same numbers but for rounding, which float64 keeps small."""
+    dice = torch.Generator().manual_seed(0)
+    features, x = (torch.rand(80, *s, generator=dice).double() for s in shapes)
+    known = Known(features, x, torch.arange(80) % 2)
+    how = SimpleNamespace(**{**vars(HOW), "network": network})
+    made = []
+    for layout in (_decoders.LAYOUT, "contiguous_format"):
+        monkeypatch.setattr(_decoders, "LAYOUT", layout)
+        decoder = _decoders.train(known, 2, how, torch.Generator().manual_seed(1))
+        made.append((decoder(features, known.y), decoder.curve, decoder.errors))
+    for fast, plain in zip(*made, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
+
+
 def test_a_decoder_of_examples_in_bounds_stays_in_bounds():
     x = noise(1, 60, 1, 8, 8).float()
     known = Known(x, x, torch.zeros(60, dtype=torch.int64))

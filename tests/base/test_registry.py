@@ -349,7 +349,10 @@ def test_a_name_like_no_other_is_told_what_there_is():
             {"wrappers": [("clip_noise", {"clp": 1.0})]},
             "wrapper clip_noise: unknown parameter 'clp'. Did you mean 'clip'",
         ),
-        ({"engine": "fast"}, "engine 'fast' is not known. Use auto, loop or fused"),
+        (
+            {"engine": "fast"},
+            "engine 'fast' is not known. Use auto, loop, fused, parallel, stacked or threads",
+        ),
         ({"dtype": "float16"}, "dtype 'float16' is not known"),
         ({"record": "some"}, "record"),
         ({"rounds": 0}, "rounds = 0"),

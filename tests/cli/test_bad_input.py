@@ -102,7 +102,10 @@ TRAIN = ["train", "-d", "fedgn", *ON_THE_LINE, "--rounds", "2"]
         ([*TRAIN, "--rounds", "many"], "invalid value for '--rounds'"),
         ([*TRAIN, "--rouds", "3"], "no such option: --rouds"),
         ([*TRAIN, "--seeds", "2-1"], "--seeds '2-1': expected a seed, a range or a list"),
-        ([*TRAIN, "--engine", "quick"], "engine 'quick' is not known. Use auto, loop or fused."),
+        (
+            [*TRAIN, "--engine", "quick"],
+            "engine 'quick' is not known. Use auto, loop, fused, parallel, stacked or threads.",
+        ),
         ([*TRAIN, "--device", "tpu"], "device 'tpu' is not known. Use auto, cpu or cuda."),
         ([*TRAIN, "--dtype", "float8"], "dtype 'float8' is not known."),
         ([*TRAIN, "--record", "some"], "--record: name = 'some'"),

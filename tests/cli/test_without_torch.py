@@ -74,3 +74,19 @@ def test_it_is_noticed_where_it_is_loaded(gated: Path) -> None:
     """Else the tests above would pass whatever is loaded."""
     code, _, torch = asked("show", "fedgn", where=gated)
     assert (code, torch) == (0, "torch")
+
+
+def test_what_an_attack_declares_is_said_without_it() -> None:
+    """Runs are checked against it: a gate of many attacks would else load it for the first."""
+    code = """
+import sys
+from leakbench.base import registry
+for name, attack in registry.every("attacks").items():
+    for values in attack.variants:
+        made = attack.build(values, name)
+        assert made.threat and made.metrics
+    heavy = {"torch._C", "scipy.optimize"} & {*sys.modules}
+    assert not heavy, f"{name} loads {sorted(heavy)}"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr.strip().splitlines()[-1]

@@ -348,6 +348,7 @@ def test_a_network_that_cannot_be_vectorised_is_searched_one_by_one(monkeypatch)
     assert seen
     # Run.json says that it was slow, and why.
     assert "item()" in slow.fallbacks.pop("adapt/examples")
+    assert "item()" in slow.fallbacks.pop("adapt/tuned")
     assert slow.fallbacks == {}
 
 

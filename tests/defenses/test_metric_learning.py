@@ -13,6 +13,7 @@ from scipy import stats
 from torch import nn
 
 from defenses import _codes
+from defenses.fedmetric import euclidean
 from leakbench import UsageError
 from leakbench.base import registry
 from leakbench.base.streams import Rng
@@ -210,7 +211,6 @@ def test_fedmetric_by_hand(params, value):
 
 
 def test_fedmetric_distance_has_no_slope_where_it_is_nothing():
-    from defenses.fedmetric import euclidean
 
     a = tensor([[1.0, 2.0], [3.0, 4.0]]).requires_grad_()
     (grad,) = torch.autograd.grad(
@@ -626,3 +626,18 @@ def test_deepsvdd_is_trained_at_a_rate_that_suits_it_on_digits():
         found.append(float(utility_scores(fed).mean()))
     assert found[0] > 0.92
     assert found[0] > found[1] + 0.04
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_points_that_coincide_up_to_rounding_pull_in_no_direction(dtype):
+    eps = torch.finfo(dtype).eps
+    a = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]], dtype=dtype)
+    shift = torch.tensor([[0.0, 0.0], [4 * eps, 0.0], [1e4 * eps, 0.0]], dtype=dtype)
+    x = (a + shift).requires_grad_()
+    found = euclidean(x, a)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    found = found.detach()
+    assert found[:2].tolist() == [0, 0]
+    assert gradient[:2].abs().max() == 0
+    assert float(found[2]) == pytest.approx(1e4 * eps, rel=1e-3)
+    assert gradient[2].tolist() == pytest.approx([1, 0], abs=1e-3)

@@ -232,14 +232,15 @@ def test_the_bias_is_sent_by_nobody_and_moves_at_its_client_only(tmp_path):
     cover = [("without_bias", {})]
     run_ = trained(tmp_path, "fedhide", rounds=3, wrappers=cover)
     meta = read_sealed(run_.path / "run.json")
-    assert meta["engine"] == "loop"
+    assert meta["engine"] == "parallel"
     sent = [m for m in messages_in(run_.path / "transcript") if m.kind == "update"]
     bare = [m for m in messages_in(run_.path / "control") if m.kind == "update"]
     assert len(sent) == len(bare) > 0
-    for a, b in zip(sent, bare, strict=True):  # the control is the update as it was computed
+    # The control is the update as it was computed; the reference computes it, so up to rounding.
+    for a, b in zip(sent, bare, strict=True):
         assert set(b.payload) - set(a.payload) == {"head.bias"}
         assert float(b.payload["head.bias"].abs().max()) > 0
-        assert all(torch.equal(v, b.payload[k]) for k, v in a.payload.items())
+        assert all(torch.allclose(v, b.payload[k], atol=1e-7) for k, v in a.payload.items())
 
 
 def test_the_global_bias_stays_and_local_training_uses_its_own():

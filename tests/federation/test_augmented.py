@@ -12,7 +12,7 @@ from helpers.federations import digits, gap, method, run, uneven
 from helpers.small_runs import trained
 
 from leakbench.base.errors import NotMeasured
-from leakbench.federation import engines
+from leakbench.federation import fused as one_step
 from leakbench.federation.batches import plan
 from leakbench.federation.federation import Federation
 from leakbench.federation.task_data import Examples
@@ -63,7 +63,7 @@ def test_augmented_rounds_are_the_same_in_both_engines_and_in_groups_of_any_size
     faded, group, monkeypatch
 ):
     loop = run(federation(faded, "loop"), 3)
-    monkeypatch.setattr(engines, "GROUP", group)
+    monkeypatch.setattr(one_step, "GROUP", group)
     fused = run(federation(faded, "fused"), 3)
     assert fused.phases["loss"] == "fused"
     assert gap(loop, fused) < 1e-12
@@ -74,7 +74,7 @@ def test_augmented_rounds_are_the_same_in_both_engines_and_in_groups_of_any_size
 def test_groups_hold_weighted_averaging_and_uneven_clients(faded, monkeypatch):
     data = uneven(faded.load(), [20 + c for c in range(10)])
     loop = run(federation(faded, "loop", data=data, average="weighted"), 3)
-    monkeypatch.setattr(engines, "GROUP", 16 * 64 * 4)
+    monkeypatch.setattr(one_step, "GROUP", 16 * 64 * 4)
     assert gap(loop, run(federation(faded, "fused", data=data, average="weighted"), 3)) < 1e-12
 
 

@@ -18,6 +18,7 @@ from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATIO
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.metrics.prototypes import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE
 from leakbench.scoring.truth import GALLERY, Answer, Truth
+from leakbench.statistics import distance_correlation
 
 
 class Known:
@@ -364,6 +365,22 @@ class TestCorrelations:
         assert 0 < self.value(DCOR, x, x, "floor") < 0.5 < self.value(DCOR, x, x)
         assert abs(self.value(DCOR2_CORRECTED, x, x, "floor")) < 0.05
         assert abs(self.value(DCOR, x, z) - self.value(DCOR, x, z, "floor")) < 0.2
+
+    def test_one_pass_over_the_pairs_gives_all_three(self, monkeypatch):
+        """And another guess of the same unit in the same process is measured anew."""
+        passes, plain = [], distance_correlation.correlations
+        monkeypatch.setattr(
+            distance_correlation, "correlations", lambda x, z: passes.append(z) or plain(x, z)
+        )
+        x = noise(12, 40, 2)
+        answer = Answer(self.truth(x), 3, 5)
+        for count, z in enumerate((x**2, noise(13, 40, 2), x.float() ** 2), start=1):
+            guess = Guess("client/3", 5, {"features": z})
+            for metric in (DCOR, DCOR2_CORRECTED, FLEA_CORRELATION):
+                (found,) = metric.score(guess, answer)
+                assert found.value == plain(x.double(), z)[metric.name]
+            DCOR2_CORRECTED.beside[0][1](guess, answer)
+            assert len(passes) == count
 
     def test_p_values(self):
         ((name, measure),) = DCOR2_CORRECTED.beside

@@ -264,7 +264,7 @@ def test_a_ragged_federation_trains_on_it_from_tiny_files(place, tmp_path):
     assert len(set(tree["counts"].tolist())) > 3
     assert torch.equal(tree["context"], held.context)
     assert torch.equal(tree["x"], held.train.stored)
-    assert run.meta["phases"]["loss"] == "loop"
+    assert run.meta["phases"]["loss"] == "threads"
     assert run.table("utility.csv", ["value"])[-1]["value"] > 0.4  # chance is 0.17
 
 

@@ -1,0 +1,39 @@
+"""How images and kernels lie in memory while a network is trained: their channels last.
+
+Convolutions read them so up to 1.6 times as fast (docs/speed.md); the numbers are the same up to
+rounding. What leaves a training lies as torch makes it, channels first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from leakbench.base.lazy import torch
+from leakbench.base.tree import Tree, tmap
+from leakbench.federation.parties import Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def convolves(module: nn.Module) -> bool:
+    """Has it convolutions over images?"""
+    return any(isinstance(part, torch.nn.Conv2d) for part in module.modules())
+
+
+def laid(t: Tensor) -> Tensor:
+    """The same, the channels last, where it is an image (B, C, H, W) or a kernel of float32."""
+    if t.dim() != 4 or t.dtype != torch.float32:
+        return t
+    return t.contiguous(memory_format=torch.channels_last)
+
+
+def laid_batch(batch: Batch) -> Batch:
+    """The same, its inputs ``laid``."""
+    return replace(batch, x=laid(batch.x))
+
+
+def plain(tree: Tree) -> Tree:
+    """The same numbers as torch lays them: what is computed from them later has the same bits."""
+    return tmap(lambda t: t.contiguous(), tree)

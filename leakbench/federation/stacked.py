@@ -1,0 +1,127 @@
+"""Several local steps of all chosen clients, their weights side by side.
+
+One vectorised step for all whose batches are of one size: where networks and batches are small, a
+library takes longer to begin a layer than to compute it, and here it begins once for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leakbench.base.lazy import torch
+from leakbench.base.tree import Tree, each_row, row, stack, tmap
+from leakbench.federation.batches import Plan
+from leakbench.federation.engines import LocalTraining
+from leakbench.federation.net import Net, training
+from leakbench.federation.optimizer import Optimizer, group, named
+from leakbench.federation.parties import Batch
+from leakbench.federation.task_data import TaskData
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
+    """Train the clients ``each``; every leaf of the result is stacked over them."""
+    side = _Side.of(local, each)
+    sizes = [plan.sizes(j) for j in range(side.clients)]
+    with training(local.runner.module, True):
+        for s in range(max(map(len, sizes))):
+            for some in _alike(sizes, s):
+                side.step(some, s, plan.step(data, some, s))
+    return side.finished(sizes)
+
+
+def _alike(sizes: list[list[int]], s: int) -> list[list[int]]:
+    """Who has a step ``s``, those with batches of one size together."""
+    found: dict[int, list[int]] = {}
+    for j, own in enumerate(sizes):
+        if s < len(own):
+            found.setdefault(own[s], []).append(j)
+    return list(found.values())
+
+
+@dataclass
+class _Side:
+    """The clients' trainings; every leaf (M, ...)."""
+
+    local: LocalTraining
+    each: Tree
+    still: dict[str, Tensor]  # what nobody trains, the same for all
+    rest: dict[str, Tensor]  # of the models, what is not trained by a gradient
+    leaves: dict[str, Tensor]  # what is
+    moments: dict[str, dict[str, Tensor]]  # of the optimiser
+    losses: Tensor  # (M,), summed over the steps
+
+    @classmethod
+    def of(cls, local: LocalTraining, each: Tree) -> _Side:
+        """As they begin."""
+        runner, m = local.runner, len(each["index"])
+        received = local.inbox.get("model", {})
+        still = {k: v for k, v in received.items() if k in runner.frozen}
+        model = {k: v.expand(m, *v.shape) for k, v in received.items() if k not in still}
+        model = {k: v.clone() for k, v in {**model, **each["kept"]}.items()}
+        trained = {k: v for k, v in model.items() if k in runner.trained}
+        rest = {k: v for k, v in model.items() if k not in trained}
+        leaves = named(trained, each["own"])
+        nothing = torch.zeros(m, dtype=runner.dtype, device=each["index"].device)
+        return cls(local, each, still, rest, leaves, {"mean": {}, "square": {}}, nothing)
+
+    @property
+    def clients(self) -> int:
+        return len(self.losses)
+
+    def step(self, some: list[int], s: int, batch: Batch) -> None:
+        """Step ``s`` of the clients ``some``, each on its row of ``batch``."""
+        runner = self.local.runner
+        at = torch.tensor(some, device=self.losses.device)
+        everyone = len(some) == self.clients
+        take = slice(None) if everyone else at
+        leaves = {k: v[take].detach().requires_grad_() for k, v in self.leaves.items()}
+        rest = {k: v[take] for k, v in self.rest.items()}
+
+        def one(e: Tree) -> Tensor:
+            me = runner.me(self.local.t, e["each"], self.local.inbox)
+            me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
+            weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
+            me.net = Net(runner.module, weights, runner.low)
+            return self.local.loss(me.net, Batch(**e["batch"]), me)
+
+        told = {k: v for k, v in vars(batch).items() if v is not None}
+        rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
+        losses = each_row(one, rows) if len(some) > 1 else one(row(rows, 0))[None]
+        grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
+        optimizer = Optimizer(runner.method, self.local.t, runner.module)
+        optimizer.steps = s
+        optimizer.mean, optimizer.square = (row(v, take) for v in self.moments.values())
+        new = optimizer.step(leaves, grads)
+        moments = {"mean": optimizer.mean, "square": optimizer.square}
+        self.losses = self.losses.index_add(0, at, losses.detach())
+        if everyone:
+            self.leaves, self.moments = new, moments
+            return
+        self.leaves = _written(self.leaves, at, new)
+        self.rest = _written(self.rest, at, rest)
+        for kind, made in moments.items():
+            blank = {k: torch.zeros_like(self.leaves[k]) for k in made}
+            self.moments[kind] = _written({**blank, **self.moments[kind]}, at, made)
+
+    def finished(self, sizes: list[list[int]]) -> Tree:
+        """What each of them sends and keeps, as the reference has it."""
+        runner, local = self.local.runner, self.local
+        trained = {k: v.detach() for k, v in self.leaves.items()}
+        weights = {**self.rest, **group("model", trained)}
+        out = []
+        for j, own in enumerate(sizes):
+            mine = row(self.each, j)
+            me = runner.me(local.t, mine, local.inbox)
+            me.rng = me.rng.at(local.name)
+            whole = {**self.still, **row(weights, j)}
+            made = runner.finish(me, whole, row(group("own", trained), j), mine)
+            out.append({**made, "loss": self.losses[j] / max(len(own), 1)})
+        return stack(out)
+
+
+def _written(columns: Tree, at: Tensor, new: Tree) -> Tree:
+    return tmap(lambda c, v: c.index_copy(0, at, v), columns, new)
