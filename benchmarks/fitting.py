@@ -1,6 +1,6 @@
 """results/fitting.csv: which attacks fit each method in a committed table, by training two rounds.
 
-python benchmarks/fitting.py [RESULTS]      minutes; benchmarks/cards.py then names what was not tried
+python benchmarks/fitting.py [RESULTS]   minutes; then benchmarks/cards.py names what was not tried
 """
 
 from __future__ import annotations
