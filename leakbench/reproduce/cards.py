@@ -46,7 +46,7 @@ whatever the measure has, with a 95 % interval, and *not run* where nobody did m
 *Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden:
 an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits
 where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
-that measure the same and fit what the method sends, or other settings that have a number in another
+that declare this measure and fit what is sent, or other settings that have a number in another
 table. *To know* are the [flags](../formats.md#flags) of these rows. No row is at the paper's scale;
 each table says what differs. What was tried is a lower bound: others may find more.
 """
@@ -57,12 +57,12 @@ with nothing defended (1), which chance may carry it past: it compares methods o
 measure, and short of 1 it is a lower bound. An attack that with nothing defended gets no more than
 a blind guess is too weak, or has too few clients, to judge; *more than a blind guess* then says
 that its interval lies beyond the blind guess's number. A dead run learnt nothing, so what it leaks
-says nothing. *Not tried* names attacks that measure the same and fit what the method sends, told
-from two rounds of it on `digits`, or other settings that have a number in another table; on some
-of these cases they have one, on other records, in the [findings](../findings.md). *To know* are the
-[flags](../formats.md#flags) of the number: a probe is a message that nobody sends, oracles were
-told the truth. Where several tables have a case, the one that speaks worst of it stands here. None
-is at the papers' scale, and data that stand in for a paper's say nothing of its numbers.
+says nothing. *Not tried* names attacks that declare this measure and fit what the method sends,
+told from two rounds of it on `digits`, or other settings that have a number in another table; on
+some of these cases they have one, on other records, in the [findings](../findings.md). *To know*
+are the [flags](../formats.md#flags) of the number: a probe is a message that nobody sends, oracles
+were told the truth. Where several tables have a case, the one that speaks worst of it stands here.
+None is at the papers' scale, and data that stand in for a paper's say nothing of its numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """
