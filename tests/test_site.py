@@ -100,6 +100,12 @@ def address(site):
     server.server_close()
 
 
+# What must be known of a number stands in the last columns: none may have to be scrolled to.
+CUT = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
+  .filter(w => w.scrollWidth > w.clientWidth)
+  .map(w => w.innerText.split("\\n")[0])"""
+
+
 def test_a_walk_through_the_site(address):
     """The first page, a tutorial, findings, a search; on a desk and a phone."""
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -131,6 +137,10 @@ def test_a_walk_through_the_site(address):
             assert "leakbench.api.train" in page.content()
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.on("request", lambda r: asked.append(r.url))
+        for card in ("cards/", "cards/fedhide/", "cards/flea/"):
+            page.goto(f"{address}{card}")
+            page.locator("article .md-typeset__scrollwrap").first.wait_for()
+            assert page.evaluate(CUT) == [], card
         page.goto(address)
         page.locator("input.md-search__input").click()
         page.keyboard.type("prototype_averaging")

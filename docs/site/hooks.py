@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://github.com/leakbench/leakbench/blob/main/"
 BESIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 SHOWN = (".md", ".png", ".svg", ".csv")
+WIDE = "cards/"  # pages whose tables take all of a screen, with what must be known of a number last
 LINK = re.compile(r"(\]\(|(?:src|srcset|href)=\")(?!#|[a-z]+:)([^)#\"\s]+)")
 
 
@@ -30,6 +31,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     """The text with its links turned to the site, outside of code."""
+    if page.file.src_uri.startswith(WIDE):
+        listed = page.file.src_uri == f"{WIDE}index.md"  # long: its own contents stay
+        page.meta["hide"] = ["navigation"] if listed else ["navigation", "toc"]
     here = _places(page.file.src_uri)
     shown = {_places(f.src_uri): f.src_uri for f in files}
 

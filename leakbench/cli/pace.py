@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 SHORTEST = 2.0  # seconds of work before an end is foretold
+LEAST = 0.01  # and of all the work: a first job also starts processes, and tells little of others
 UNKNOWN = 1.0  # what a job weighs of which nobody knows how long it takes
+QUICK = 1.0  # what it weighs at least: to begin and to score takes its time, too
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Pace:
     def share(self) -> float:
         """Of all the work, 0 to 1."""
         known = sum(self._weight(name) for name in self._done)
-        rest = [w for name, w in self.seconds.items() if name not in self._done]
+        rest = [self._weight(name) for name in self.seconds if name not in self._done]
         unseen = self.total - len(self._done) - len(rest)
         whole = known + sum(rest) + max(unseen, 0) * UNKNOWN
         return sum(self._weight(n) * part for n, part in self._done.items()) / (whole or 1.0)
@@ -47,12 +49,12 @@ class Pace:
     def left(self) -> str:
         """As in ", about 4 min left"; nothing while too little is done to say."""
         took, share = self.clock() - self._begun, self.share
-        if took < SHORTEST or share <= 0.0 or share >= 1.0:
+        if took < SHORTEST or share < LEAST or share >= 1.0:
             return ""
         return f", {duration(took * (1 - share) / share)} left"
 
     def _weight(self, name: str) -> float:
-        return max(self.seconds.get(name, UNKNOWN), 1e-3)
+        return max(self.seconds.get(name, UNKNOWN), QUICK)
 
 
 def duration(seconds: float) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.reproduce import row
+from leakbench.reproduce import fitting, row
+from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import Rivals, number, rivals, share, spelled, worst
 from leakbench.scoring import flags
 
+FITTING = "fitting.csv"  # beside the tables
 SCALES = ("small", "smoke")
 TITLES = {
     "fedhide": "FedHide: hiding a prototype among its neighbours",
@@ -26,10 +28,11 @@ ABOUT = {
     " measured as P_leak, and costs little accuracy.",
     "fedmetric": "H. Park, H. Hosseini, S. Yun. *Federated Learning with Metric Loss.* FL-ICML"
     " workshop, 2021. Claim: clients of one class each learn an embedding without showing their"
-    " centre. It prints no measured leakage.",
+    " centre. It prints no measured leakage: by the paper's measure means here FedHide's P_leak.",
     "flea": "T. Xia, A. Ghosh, X. Qiu, C. Mascolo. *FLea.* KDD 2024. Claim: features that are"
     " augmented and decorrelated can be shared without giving the examples behind them away,"
-    " measured by correlation, a decoder and a context classifier.",
+    " measured by correlation, a decoder and a context classifier. Anybody can do what the paper"
+    " does here, so these measures stand under the strongest tried.",
     "fedaa": "D. Chen et al. *FedAA: Using Non-sensitive Modalities to Improve Federated Learning"
     " while Preserving Image Privacy.* ACM MM 2023. Claim: label names and captions help, and no"
     " image can be rebuilt from what is shared.",
@@ -41,23 +44,25 @@ READ = """\
 strongest tried* the best of all attacks on the same question in this table, in shares, dB or
 whatever the measure has, with a 95 % interval, and *not run* where nobody did more than the paper.
 *Blind* is the same guess without a message, *undefended* the same attack where nothing is hidden:
-an attack that finds nothing there, either, acquits nobody. *Not tried* names attacks that measure
-the same and have a number on the method in another table or with other settings. *To know* are the
-[flags](../formats.md#flags) of these rows. No row is at the paper's scale; each table says what
-differs. What was tried is a lower bound: others may find more.
+an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits
+where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
+that declare this measure and fit what is sent, or other settings that have a number in another
+table. *To know* are the [flags](../formats.md#flags) of these rows. No row is at the paper's scale;
+each table says what differs. What was tried is a lower bound: others may find more.
 """
 INDEX = """\
 Made by `python benchmarks/cards.py` from the tables in `results/`; a test holds it against them.
 *Leaked* is how far the strongest attack that was tried comes from a blind guess (0) to what it gets
-with nothing defended (1): it compares methods of one task and one measure, and short of 1 it is a
-lower bound. An attack that with nothing defended gets no more than a blind guess is too weak, or
-has too few clients, to judge. A dead run learnt nothing, so what it leaks says nothing. *Not tried*
-names attacks that measure the same and have a number on the method in another table or with other
-settings; on some of these cases they have one, on other records, in the
-[findings](../findings.md). *To know* are the [flags](../formats.md#flags) of the number: a probe is
-a message that nobody sends, oracles were told the truth. Where several tables have a case, the one
-that speaks worst of it stands here. None is at the papers' scale, and data that stand in for a
-paper's say nothing of its numbers.
+with nothing defended (1), which chance may carry it past: it compares methods of one task and one
+measure, and short of 1 it is a lower bound. An attack that with nothing defended gets no more than
+a blind guess is too weak, or has too few clients, to judge; *more than a blind guess* then says
+that its interval lies beyond the blind guess's number. A dead run learnt nothing, so what it leaks
+says nothing. *Not tried* names attacks that declare this measure and fit what the method sends,
+told from two rounds of it on `digits`, or other settings that have a number in another table; on
+some of these cases they have one, on other records, in the [findings](../findings.md). *To know*
+are the [flags](../formats.md#flags) of the number: a probe is a message that nobody sends, oracles
+were told the truth. Where several tables have a case, the one that speaks worst of it stands here.
+None is at the papers' scale, and data that stand in for a paper's say nothing of its numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """
@@ -73,9 +78,11 @@ def pages(results: Path) -> dict[str, str]:
         BrokenFile: a table is damaged.
     """
     rows = [r for path in tables(results) for r in row.read(path)]
-    out = {"index.md": index(rows)}
+    known = fitting.read(results / FITTING)
+    out = {"index.md": index(rows, known)}
     for paper in TITLES:
-        out[f"{paper}.md"] = card(paper, [r for r in rows if paper_of(r.recipe) == paper], rows)
+        mine = [r for r in rows if paper_of(r.recipe) == paper]
+        out[f"{paper}.md"] = card(paper, mine, rows, known)
     return out
 
 
@@ -92,7 +99,7 @@ def paper_of(recipe: str) -> str:
     return ours.get(recipe) or recipe.removeprefix("findings-").split("-")[0]
 
 
-def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row]) -> str:
+def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row], known: Fits) -> str:
     """One paper's page; ``everywhere``: the rows of all papers."""
     out = [f"# {TITLES[paper]}", "", ABOUT[paper], "", "## What leaks", "", READ]
     asked = list(rivals(rows))
@@ -102,7 +109,7 @@ def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row]) -> str:
             *("the strongest tried", "attack", "blind", "undefended", "not tried", "to know"),
             "table",
         )
-        out += [_leak(q, everywhere) for q in asked]
+        out += [_leak(q, q.untried(everywhere, known)) for q in asked]
     else:
         out.append(NONE)
     gains = [r for r in rows if not r.attack and r.claim and r.ours and r.ours.low is not None]
@@ -117,7 +124,7 @@ def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row]) -> str:
     return "\n".join([*out, ""])
 
 
-def index(rows: Sequence[Row]) -> str:
+def index(rows: Sequence[Row], known: Fits) -> str:
     """All methods that were attacked in a table, each by the table that speaks worst of it."""
     swept = ", ".join(f"`{name}`" for name in sorted(SWEEPS))
     out = ["# Methods by what they leak and what they gain", "", INDEX.replace("SWEPT", swept)]
@@ -128,7 +135,7 @@ def index(rows: Sequence[Row]) -> str:
         out[-2] += " not tried | to know | table |"
         out[-1] += "---|---|---|"
         mine = [q for q in listed if q.best.task == task]
-        out += [_listed(q, rows) for q in sorted(mine, key=_order)]
+        out += [_listed(q, q.untried(rows, known)) for q in sorted(mine, key=_order)]
         out.append("")
     out += ["## By paper", ""]
     out += [f"* [{title}]({paper}.md)" for paper, title in TITLES.items()]
@@ -165,23 +172,23 @@ def _order(q: Rivals) -> tuple[str, float, str]:
     return q.best.metric, -(share(q.telling) or 0.0), q.best.label
 
 
-def _listed(q: Rivals, rows: Sequence[Row]) -> str:
+def _listed(q: Rivals, untried: Sequence[str]) -> str:
     told, useful = q.telling, q.utility
     gained = f"{useful.metric} {_number(useful)}" if useful else "-"
     cells = [_method(told, dead=q.dead), f"`{told.metric}`", f"**{q.verdict()}**"]
     cells += [_number(told), f"`{spelled(told)}`", gained]
-    return _line(*cells, _untried(q, rows), _flags(told), _table(told))
+    return _line(*cells, _codes(untried), _flags(told), _table(told))
 
 
-def _leak(q: Rivals, rows: Sequence[Row]) -> str:
+def _leak(q: Rivals, untried: Sequence[str]) -> str:
     """Claimed, measured the same way, and the strongest: one line."""
     best, paper = q.best, q.paper
     claimed = next((r.claim for r in q.rows if r.claim), None)
-    cells = [_method(best, dead=q.dead), best.task, f"`{best.metric}`"]
+    cells = [_method(best, dead=q.dead), _where(best), f"`{best.metric}`"]
     cells += [f"{claimed.value:.3g}" if claimed else "-"]
     cells += [_number(paper) if paper else "-"]
     cells += ["not run", "-"] if q.only_paper else [f"**{_number(best)}**", f"`{spelled(best)}`"]
-    cells += [_side(best.floor), _side(best.control), _untried(q, rows)]
+    cells += [_side(best.floor), _side(best.control), _codes(untried)]
     known = (best, paper) if paper else (best,)
     return _line(*cells, _flags(*known), _table(best))
 
@@ -192,7 +199,7 @@ def _gain(rows: Sequence[Row], r: Row) -> str:
     same = [x for x in rows if (x.recipe, x.scale, x.dataset, x.label) == where]
     claimed = f"{r.claim.value:.3g}" if r.claim else "-"
     name = _method(r, dead=any(x.dead for x in same))
-    return _line(name, r.task, r.metric, claimed, _number(r), _flags(r), _table(r))
+    return _line(name, _where(r), r.metric, claimed, _number(r), _flags(r), _table(r))
 
 
 def _head(*names: str) -> list[str]:
@@ -213,21 +220,33 @@ def _plain(label: str) -> str:
     return label.replace("|", "/")
 
 
+def _where(r: Row) -> str:
+    """Our task, and the paper's data where these are others or divided in some way."""
+    if r.dataset == r.task or r.dataset.startswith(f"{r.task}, "):
+        return r.dataset
+    return f"{r.task} for {r.dataset}"
+
+
+def _short(value: float) -> str:
+    """Three digits, and no powers of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _number(r: Row) -> str:
     """0.98 [0.93, 1.00]."""
     if r.ours is None:
         return "-"
-    width = "" if r.ours.low is None else f" [{r.ours.lowest:.3g}, {r.ours.highest:.3g}]"
-    return f"{number(r):.3g}{width}"
+    low, high = _short(r.ours.lowest), _short(r.ours.highest)
+    return _short(number(r)) + ("" if r.ours.low is None else f" [{low}, {high}]")
 
 
 def _side(value: float | None) -> str:
     """A floor or a control."""
-    return "-" if value is None else f"{value:.3g}"
+    return "-" if value is None else _short(value)
 
 
-def _untried(q: Rivals, rows: Sequence[Row]) -> str:
-    return ", ".join(f"`{name}`" for name in q.untried(rows)) or "-"
+def _codes(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "-"
 
 
 def _flags(*rows: Row) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from leakbench.attacking import Attack
 from leakbench.base import registry
+from leakbench.reproduce.fitting import Fits, way
 from leakbench.reproduce.row import Row
 
 PAPER = "paper"
@@ -81,16 +82,19 @@ class Rivals:
         """Does an attack's interval leave the blind guess behind?"""
         return any(_beyond(r, up=self._sign > 0) for r in self.rows)
 
-    def untried(self, rows: Sequence[Row]) -> list[str]:
-        """Attacks with no number here that measure this and have one on the method in ``rows``.
+    def untried(self, rows: Sequence[Row], known: Fits) -> list[str]:
+        """Attacks with no number here that measure this and fit what the method sends.
 
-        Of an attack that has a number here its other settings.
+        They fit by ``known``, or as they have a number in ``rows`` on the method, gone about in
+        the same way. Of an attack that has a number here its other settings in ``rows``.
         """
         first = self.rows[0]
-        same = [r for r in rows if r.method == first.method and r.attack and r.ours]
+        same = [r for r in rows if r.attack and r.ours and way(r) == way(first)]
         here, tried = {r.attack for r in self.rows}, [_set(r) for r in self.rows]
         able = [r for r in same if _measures(r, first.metric) and _set(r) not in tried]
-        return sorted({spelled(r) if r.attack in here else r.attack for r in able})
+        fit = known.get(way(first), {}).items()
+        more = {name for name, metrics in fit if first.metric in metrics} - here
+        return sorted(more | {spelled(r) if r.attack in here else r.attack for r in able})
 
     @property
     def _sign(self) -> float:

@@ -43,6 +43,17 @@ def test_jobs_of_which_nothing_is_known_weigh_alike():
     assert (pace.begun, pace.share, pace.left) == (2, 0.25, ", about 2 min left")
 
 
+def test_a_first_quick_job_foretells_no_days():
+    """Of an hour's work one of a hundredth of a second, beside the start of its process."""
+    clock = Clock()
+    pace = Pace(3, {"a": 0.01, "b": 0.01, "c": 3600.0}, clock)
+    clock.now = 20.0
+    pace.heard("a", 1, 1)
+    assert pace.left == ""
+    pace.heard("c", 36, 3600)
+    assert pace.left == ", about 32 min left"
+
+
 def test_words():
     assert [duration(s) for s in (0, 40.4, 89.4, 90, 5399, 5400, 9000)] == [
         *("about 1 s", "about 40 s", "about 89 s", "about 2 min", "about 90 min"),

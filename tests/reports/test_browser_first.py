@@ -126,7 +126,7 @@ OVERLAPS = """() => {
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walk.nextNode(); node; node = walk.nextNode()) {
     const words = node.textContent.trim(), parent = node.parentElement;
-    if (!words || parent.closest("script, style, title, .skip")) continue;
+    if (!words || parent.closest("script, style, title, .skip, #theme")) continue;
     if (!parent.checkVisibility()) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -137,6 +137,10 @@ OVERLAPS = """() => {
       boxes.push({ words, left: r.left, right: r.right, top: r.top + cut, bottom: r.bottom - cut });
     }
   }
+  // A button that floats covers what is below all of it.
+  const switched = document.querySelector("#theme").getBoundingClientRect();
+  const { left, right, top, bottom } = switched;
+  boxes.push({ words: "the switch of light and dark", left, right, top, bottom });
   const found = [];
   boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
     if (a.words === b.words) return;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.reproduce import cards, row
+from leakbench.reproduce import cards, fitting, row
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import rivals, rung, share, spelled, worst
 
@@ -65,7 +65,7 @@ def test_a_card_by_hand(made):
     best = max(named, key=lambda r: float(r["value"]))
     (line,) = [
         x
-        for x in cells(made["fedhide.md"], "FedGN(0.5)", "digit-pairs", "`p_leak`")
+        for x in cells(made["fedhide.md"], "FedGN(0.5)", "digit-pairs for cifar100", "`p_leak`")
         if "findings-fedhide" in x[-1]
     ]
     assert float(line[3]) == pytest.approx(float(claimed), abs=5e-4)
@@ -84,7 +84,7 @@ def test_no_number_of_the_papers_kind_beats_the_papers_column(made):
         best = max(float(r["value"]) for r in told if r["label"] == label)
         (line,) = [
             x
-            for x in cells(made["fedhide.md"], label, "digit-pairs", "`psnr`")
+            for x in cells(made["fedhide.md"], label, "digit-pairs for cifar100", "`psnr`")
             if "table2" in x[-1]
         ]
         assert float(line[4].split()[0]) == pytest.approx(best, rel=5e-3), label
@@ -186,11 +186,16 @@ def test_flags_of_a_number_stand_beside_it(made, rows):
             first = q.best
             (line,) = [
                 x
-                for x in cells(made[f"{paper}.md"], *names(q), first.task, f"`{first.metric}`")
+                for x in cells(made[f"{paper}.md"], *names(q), place(first), f"`{first.metric}`")
                 if f"[{first.recipe}, {first.scale}]" in x[-1] and x[7:9] == sides(first)
             ]
             told = {*line[10].split(", ")} - {"-"}
             assert {f.replace("_", " ") for f in first.flags - {"dead_run"}} <= told
+
+
+def place(r: Row) -> str:
+    other = not r.dataset.startswith(r.task)
+    return f"{r.task} for {r.dataset}" if other else r.dataset
 
 
 def names(q) -> list[str]:
@@ -198,17 +203,21 @@ def names(q) -> list[str]:
 
 
 def sides(r: Row) -> list[str]:
-    return ["-" if x is None else f"{x:.3g}" for x in (r.floor, r.control)]
+    return ["-" if x is None else short(x) for x in (r.floor, r.control)]
+
+
+def short(x: float) -> str:
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
 
 
 def test_what_a_dead_run_leaks_is_not_told(made):
     """Whichever row of the setting noted that the model learnt nothing."""
     rows = row.read(RESULTS / "findings-fedhide" / "smoke.csv")
     key = ("FedGN(0.5)", "digit-pairs", "p_leak")
-    assert float(listed(cards.index(rows))[key]["leaked"]) >= 1
+    assert float(listed(cards.index(rows, {}))[key]["leaked"]) >= 1
     (found,) = [r for r in rows if r.label == key[0] and r.measure == "utility"]
     ill = found.model_copy(update={"flags": found.flags | {"dead_run"}})
-    told = listed(cards.index([ill if r is found else r for r in rows]))
+    told = listed(cards.index([ill if r is found else r for r in rows], {}))
     assert told[f"{key[0]} (dead run)", *key[1:]]["leaked"] == "dead run"
     assert "(dead run)" in made["fedhide.md"]
 
@@ -226,12 +235,12 @@ def test_a_live_table_comes_before_a_dead_one_and_a_stronger_before_a_longer():
         r for r in mine if not r.attack or r.metric != key[2] or not r.ours or r.ours.value < 0.99
     ]
     short = [other(r) for r in strong]
-    found = listed(cards.index([*weak, *short]))[key]
+    found = listed(cards.index([*weak, *short], {}))[key]
     assert float(found["leaked"]) >= 1
     assert "made-up" in found["table"]
     dead = [other(r, flags=r.flags | {"dead_run"}) for r in mine]
     for both in ([*dead, *weak], [*weak, *dead]):
-        cell = listed(cards.index(both))[key]
+        cell = listed(cards.index(both, {}))[key]
         assert "made-up" not in cell["table"]
 
 
@@ -290,8 +299,8 @@ def test_settings_are_compared_whole():
     ran, other = question(*({**asked, "attack_params": p} for p in settings))
     assert spelled(ran) == spelled(other)
     (q,) = rivals([ran])
-    assert q.untried([ran, other]) == [spelled(other)]
-    assert q.untried([ran, ran.model_copy(update={"recipe": "another"})]) == []
+    assert q.untried([ran, other], {}) == [spelled(other)]
+    assert q.untried([ran, ran.model_copy(update={"recipe": "another"})], {}) == []
 
 
 def test_of_equals_one_whose_control_worked_is_shown():
@@ -310,6 +319,69 @@ def test_what_was_not_tried_is_named(made, rows):
     assert "(window=" in cell["attack"]
     assert "`prototype_averaging`" in cell["not tried"].split(", ")
     assert "`prototype_unmixing`" in cell["not tried"]
+
+
+def test_what_fits_and_ran_on_the_method_in_no_table_is_named(made):
+    """Read with nothing but csv: FedAA sends updates, and nobody inverted them in a table."""
+    psnr = FITTING["fedaa", "{}", "psnr"]
+    tried = set()
+    for path in RESULTS.glob("fedaa-*/s*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            tried |= {r["attack"] for r in csv.DictReader(file) if r["metric"] == "psnr"}
+    assert psnr - tried == {"gradient_inversion"}
+    assert (
+        listed(made["index.md"])["FedAA", "digits", "psnr"]["not tried"] == "`gradient_inversion`"
+    )
+    (line,) = cells(made["fedaa.md"], "FedAA", "digits for cifar10", "`psnr`")
+    assert line[9] == "`gradient_inversion`"
+
+
+def test_what_does_not_fit_is_not_named(made):
+    """FedMetric's positive loss sends no prototype, though FedMetric itself does."""
+    (line,) = cells(made["fedmetric.md"], "FedMetric pos", "digits for mnist", "`p_leak`")
+    assert line[9] == "`gradient_inversion`"
+    assert "prototype_averaging" in FITTING["fedmetric", '{"variant":"proxy"}', "p_leak"]
+
+
+def _fitting() -> dict[tuple[str, str, str], set[str]]:
+    out: dict[tuple[str, str, str], set[str]] = {}
+    with (RESULTS / "fitting.csv").open(encoding="utf-8", newline="") as file:
+        for r in csv.DictReader(file):
+            for metric in r["metrics"].split("|"):
+                out.setdefault((r["method"], r["params"], metric), set()).add(r["attack"])
+    return out
+
+
+FITTING = _fitting()
+
+
+def test_it_is_known_of_every_attacked_method_what_fits(rows):
+    assert set(fitting.ways(rows)) == set(fitting.read(RESULTS / cards.FITTING))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(m, marks=[] if m in ("fedmetric", "fedmix") else pytest.mark.slow)
+        for m in sorted({m for m, _, _ in FITTING})
+    ],
+)
+def test_what_fits_is_what_two_rounds_say(method):
+    known = fitting.read(RESULTS / cards.FITTING)
+    mine = {way: fit for way, fit in known.items() if way[0] == method}
+    assert {way: fitting.attacks(*way) for way in mine} == mine
+
+
+@pytest.mark.parametrize("paper", cards.TITLES)
+def test_no_two_lines_of_a_card_look_alike(made, paper):
+    """A paper's numbers on several data sets stand beside one set of ours."""
+    lines = [x for x in made[f"{paper}.md"].splitlines() if x.startswith("| ")]
+    named = [(c[0], c[1], c[2], c[-1]) for c in cells("\n".join(lines))]
+    assert len(set(named)) == len(named) - ("## What is gained" in made[f"{paper}.md"])
+
+
+def test_a_large_number_has_no_power_of_ten(made):
+    assert not any("e+" in text for text in made.values())
 
 
 COSINE = ("FedCS(0.5)", "cifar100", "prototype_cosine")

@@ -1,0 +1,27 @@
+"""results/fitting.csv: which attacks fit each method in a committed table, by training two rounds.
+
+python benchmarks/fitting.py [RESULTS]   minutes; then benchmarks/cards.py names what was not tried
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakbench.reproduce import cards, fitting, row
+
+ROOT = Path(__file__).parents[1]
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the table."""
+    results = Path(words[0]) if words else ROOT / "results"
+    rows = [r for path in cards.tables(results) for r in row.read(path)]
+    known = {way: fitting.attacks(*way) for way in fitting.ways(rows)}
+    fitting.write(results / cards.FITTING, known)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
