@@ -43,13 +43,13 @@ def setting(of: RunSpec, rounds: int, threads: int) -> Setting:
     method, where = made.method, {"seed": of.seed}
     chosen, rows = [], []
     for t in range(1, rounds + 1):
-        who = select(method, fed.facts.clients, t=t, device="cpu", **where)
+        who = select(method, fed.facts.clients, t=t, **where)
         # The server's word and what clients prepare come before the training.
         amount = {"batch": method.batch, "steps": method.steps, "epochs": method.epochs}
         todo = plan(fed.data, who, round=t, phase=2, **amount, **where)
         if todo.even is None:
             raise SystemExit("clients have different numbers of batches: choose others")
-        chosen.append(who)
+        chosen.append(torch.tensor(who))
         rows.append(todo.even)
     train, test = fed.data.train, fed.data.test
     x, x_test = (e.stored if e.stored.dtype == torch.uint8 else e.x for e in (train, test))
