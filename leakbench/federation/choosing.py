@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from leakbench.base.lazy import torch
-from leakbench.federation.batches import Plan
-from leakbench.federation.engines import Engine
+from leakbench.federation import tuned
+from leakbench.federation.engines import LocalTraining
 from leakbench.federation.task_data import TaskData
 from leakbench.models.convolution import Convolution
 
@@ -26,17 +26,21 @@ def _convolves(module: nn.Module) -> bool:
     return any(isinstance(m, kinds) and not isinstance(m, Convolution) for m in module.modules())
 
 
-def choice(engine: Engine, module: nn.Module, plan: Plan, data: TaskData) -> Way:
-    """The way of a training that ``plan`` describes, where nobody asked for one."""
-    if engine in WAYS:
-        way: Way = engine  # type: ignore[assignment]
-        return way
-    if len(plan.chosen) == 1:
+def choice(local: LocalTraining, clients: int, data: TaskData) -> Way:
+    """The way in which so many clients do the training ``local``, where nobody asked for one.
+
+    That which `leakbench tune` found the fastest here, else by size.
+    """
+    if clients == 1:
         return "loop"
-    inputs = max(plan.sizes(0), default=0) * data.train.stored[0].numel()
-    weights = sum(v.numel() for v in module.parameters())
-    if inputs <= INPUTS and weights <= WEIGHTS and not _convolves(module):
+    work = tuned.Work.of(local, clients, data)
+    found = tuned.fastest(work)
+    if found in WAYS:
+        best: Way = found  # type: ignore[assignment]
+        return best
+    small = work.numbers <= INPUTS and work.weights <= WEIGHTS
+    if small and not _convolves(local.runner.module):
         return "stacked"
-    if not plan.chosen.is_cpu or len(plan.chosen) < torch.get_num_threads():
+    if not data.counts.is_cpu or clients < torch.get_num_threads():
         return "loop"
     return "threads"

@@ -76,7 +76,8 @@ class Execution:
         # A run that goes on goes on as it began.
         way = self.phases.get(name)
         if way not in WAYS:
-            way = choice(self.engine, local.runner.module, plan, data)
+            asked = self.engine in WAYS
+            way = self.engine if asked else choice(local, len(plan.chosen), data)
         if way == "stacked":
             out = self._tried(name, way, lambda: stacked(local, each, plan, data))
             if out is not None:

@@ -22,7 +22,7 @@ from leakbench import Defense, Wrapper
 from leakbench.base.errors import MethodError
 from leakbench.base.tree import tmap
 from leakbench.federation import choosing
-from leakbench.federation.batches import plan
+from leakbench.federation.engines import LocalTraining
 from leakbench.federation.federation import Federation
 from leakbench.models.stages import Stages
 
@@ -184,15 +184,12 @@ def test_a_clients_training_has_the_same_bits_on_any_number_of_cores():
 
 
 def test_the_way_is_chosen_by_sizes(data, monkeypatch):
-    module = federation("fedavg").module
-
-    def chosen(batch=8, clients=10, engine="parallel"):
-        todo = plan(data, range(clients), seed=0, round=1, phase=1, batch=batch, steps=2, epochs=0)
-        return choosing.choice(engine, module, todo, data)
+    def chosen(batch=8, clients=10):
+        runner = federation("fedprox", steps=2, batch=batch).runner
+        return choosing.choice(LocalTraining(runner, "loss", 1, {}), clients, data)
 
     assert chosen() == "stacked"
     assert chosen(clients=1) == "loop"
-    assert chosen(engine="threads") == "threads"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(choosing, "INPUTS", 8 * 64 - 1)
     assert chosen() == "threads"
