@@ -54,6 +54,17 @@ def test_growth_has_a_line_for_every_case(tmp_path):
         assert float(memory) >= 0
 
 
+@pytest.mark.slow
+def test_all_that_a_gpu_would_be_asked_works_on_a_processor(tmp_path):
+    ran("gpu.py", str(tmp_path), "--device", "cpu", "--smoke")
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")}
+    assert pages.keys() == {"sameness", "waiting", "rounds", "going-on"}
+    assert not any("failed" in page for page in pages.values())
+    assert pages["waiting"].count("| never |") == 2
+    assert pages["rounds"].count("bfloat16") == 5
+    assert pages["going-on"].count("| 0.0 |") == 3
+
+
 def test_processor_time_is_that_of_the_children_too():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
