@@ -54,15 +54,17 @@ INDEX = """\
 Made by `python benchmarks/cards.py` from the tables in `results/`; a test holds it against them.
 *Leaked* is how far the strongest attack that was tried comes from a blind guess (0) to what it gets
 with nothing defended (1), which chance may carry it past: it compares methods of one task and one
-measure, and short of 1 it is a lower bound. An attack that with nothing defended gets no more than
-a blind guess is too weak, or has too few clients, to judge; *more than a blind guess* then says
-that its interval lies beyond the blind guess's number. A dead run learnt nothing, so what it leaks
-says nothing. *Not tried* names attacks that declare this measure and fit what the method sends,
-told from two rounds of it on `digits`, or other settings that have a number in another table; on
-some of these cases they have one, on other records, in the [findings](../findings.md). *To know*
-are the [flags](../formats.md#flags) of the number: a probe is a message that nobody sends, oracles
-were told the truth. Where several tables have a case, the one that speaks worst of it stands here.
-None is at the papers' scale, and data that stand in for a paper's say nothing of its numbers.
+measure, and short of 1 it is a lower bound. An attack that with nothing defended is not told from a
+blind guess is too weak, or has too few clients, to judge; what it gets, and what it gets undefended
+where that is more than the blind guess, then stand there, and *more than a blind guess* says that
+its interval lies beyond the blind guess's number. *The paper's own alone*: nobody did more than the
+paper does. A dead run learnt nothing, so what it leaks says nothing. *Not tried* names attacks that
+declare this measure and fit what the method sends, told from two rounds of it on `digits`, or other
+settings that have a number in another table; on some of these cases they have one, on other
+records, in the [findings](../findings.md). *To know* are the [flags](../formats.md#flags) of the
+number: a probe is a message that nobody sends, oracles were told the truth. Where several tables
+have a case, the one that speaks worst of it stands here. None is at the papers' scale, and
+data that stand in for a paper's say nothing of its numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """
@@ -176,7 +178,8 @@ def _listed(q: Rivals, untried: Sequence[str]) -> str:
     told, useful = q.telling, q.utility
     gained = f"{useful.metric} {_number(useful)}" if useful else "-"
     cells = [_method(told, dead=q.dead), f"`{told.metric}`", f"**{q.verdict()}**"]
-    cells += [_number(told), f"`{spelled(told)}`", gained]
+    ours = f"the paper's own alone: {_number(told)}" if q.only_paper else _number(told)
+    cells += [ours, f"`{spelled(told)}`", gained]
     return _line(*cells, _codes(untried), _flags(told), _table(told))
 
 

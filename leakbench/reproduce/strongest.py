@@ -75,7 +75,16 @@ class Rivals:
         found = share(self.telling)
         if found is not None and not (found == 0 and self.beyond):
             return f"{found:.2f}" if found >= 1 else f"at least {found:.2f}"
+        if found is None and self._works(self.telling):
+            of = f"({number(self.telling):.3g}, undefended {self.telling.control:.3g})"
+            return f"{LEAKS if self.beyond else TOO_WEAK} {of}"
         return LEAKS if self.beyond else TOO_WEAK
+
+    def _works(self, r: Row) -> bool:
+        """Does it get more than a blind guess with nothing defended, if of few?"""
+        if r.floor is None or r.control is None:
+            return False
+        return self._sign * (r.control - r.floor) > 0
 
     @property
     def beyond(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -135,11 +136,34 @@ def test_every_attacked_method_is_listed(made, rows):
 
 def test_a_share_short_of_all_is_a_lower_bound(made):
     words = {"dead run", "more than a blind guess", "too weak or too few to judge"}
+    few = re.compile(
+        r"(more than a blind guess|too weak or too few to judge) \(\S+, undefended \S+\)"
+    )
     found = listed(made["index.md"])
     assert len(found) > 100
     for key, cell in found.items():
         text = cell["leaked"]
-        assert text in words or text.startswith("at least 0.") or float(text) >= 1, key
+        told = text in words or few.fullmatch(text) or text.startswith("at least 0.")
+        assert told or float(text) >= 1, key
+
+
+def test_what_few_units_say_is_told_with_what_nothing_defended_gives(made):
+    """FLea's context attacker finds nearly everything, of a dozen people."""
+    found = listed(made["index.md"])
+    cells = [c["leaked"] for (name, task, _), c in found.items() if name.startswith("FLea")]
+    assert any(re.fullmatch(r"more than a blind guess \(0\.9\d*, undefended 1\)", c) for c in cells)
+    assert "too weak or too few to judge (1, undefended 1)" in cells
+
+
+def test_who_was_asked_as_in_the_paper_alone_is_said_in_the_list_too(made, rows):
+    found = listed(made["index.md"])
+    assert found["FedAA", "digits", "recognised"]["the strongest tried"].startswith(
+        "the paper's own"
+    )
+    for q in worst([q for q in rivals(rows) if q.best.recipe not in cards.SWEEPS]):
+        key = (q.best.label + " (dead run)" * q.dead, q.best.task, q.best.metric)
+        said = found[key]["the strongest tried"].startswith("the paper's own alone")
+        assert said == q.only_paper, key
 
 
 def test_the_worst_of_all_tables_stands_in_the_list(made, rows):
@@ -165,7 +189,7 @@ def test_an_attack_without_power_acquits_nobody(made):
     found = listed(made["index.md"])
     for name in ("FedMetric pos", "FedMetric pos+neg(true)"):
         cell = found[name, "digits", "recovered"]
-        assert cell["leaked"] == "too weak or too few to judge"
+        assert cell["leaked"].startswith("too weak or too few to judge (0.")
         assert "control failed" in cell["to know"]
 
 
