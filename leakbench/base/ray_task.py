@@ -35,7 +35,9 @@ def task(job: Job, order: TaskOrder, box: Any, sent: Sequence[Any]) -> Iterator[
 
     def say(news: News | str) -> None:
         with suppress(Exception):  # nobody listens: the job is not to blame
-            box.put.remote(news)
+            told = box.put.remote(news)
+            if isinstance(news, str):  # a warning: it is there before the job's end is
+                ray.get(told, timeout=10)
 
     def fetch() -> Iterator[parcels.Piece]:
         for ref in sent:

@@ -120,7 +120,7 @@ def _apart(
 
 def _done(job: Job, say: Callable[[News | str], None]) -> Ended:
     try:
-        with redirect_stderr(_Lines(say)):
+        with _Lines(say) as lines, redirect_stderr(lines):
             outcome = do(job, _seldom(say))
     except Exception:  # raised again where the jobs were given out
         return Ended(fault=traceback.format_exc())
@@ -166,6 +166,12 @@ class _Lines(io.TextIOBase):
         for line in lines:
             self._say(line)
         return len(text)
+
+    def close(self) -> None:
+        if self._rest:  # a last line without an end
+            self._say(self._rest)
+        self._rest = ""
+        super().close()
 
 
 def _seldom(say: Callable[[News | str], None]) -> Callable[[str, int, int, str], None]:

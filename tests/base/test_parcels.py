@@ -13,6 +13,7 @@ from leakbench.base.files import digest, read_sealed, write_sealed
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.nodes import NodeCode
 from leakbench.base.parcels import Brought
+from leakbench.base.ray_worker import _Lines
 
 DEAD = 2**22 + 1  # no process has such a number
 
@@ -149,3 +150,11 @@ def test_a_node_that_has_something_else_is_named(theirs, said):
     why = nodes.unlike(NodeCode("a", {"source": "1", "torch": "2"}, {"p": "3"}), theirs)
     assert said in why
     assert bool(why) == bool(said)
+
+
+def test_a_last_line_without_an_end_is_said_too():
+    said = []
+    with _Lines(said.append) as lines:
+        lines.write("one\ntwo")
+        assert said == ["one"]
+    assert said == ["one", "two"]

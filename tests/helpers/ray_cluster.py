@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+LONGEST = 120  # seconds
+
+
+class NoCluster(Exception):
+    """The machine, not the code under test, is to blame."""
+
+
 # Its standard input is closed when the test ends, however it ends.
 CODE = """
 import signal, sys, warnings
@@ -48,8 +56,11 @@ def two_nodes() -> Iterator[tuple[str, int]]:
         env={**os.environ, **QUIET, "RAY_TMPDIR": folder},
     )
     try:
-        address, node = process.stdout.readline().split()
-        yield address, int(node)
+        ready, _, _ = select.select([process.stdout], [], [], LONGEST)
+        told = process.stdout.readline().split() if ready else []
+        if len(told) != 2:
+            raise NoCluster(f"no cluster of Ray starts on this machine within {LONGEST} s")
+        yield told[0], int(told[1])
     finally:
         with suppress(OSError):
             process.stdin.close()
