@@ -185,7 +185,7 @@ def test_fedpcls_loss_is_equations_6_to_8():
     fed.step()
     held = [len(y) for y in fed.received["labels"]]
     fed.t += 1
-    fed._open(fed.everyone)
+    fed._open()
     fed.server(fed.method.downlink)
     fed.clients(fed.method.prepare)
     me = fed.runner.me(fed.t, row(fed.holdings(fed.chosen), 0), fed.inbox)

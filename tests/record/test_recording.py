@@ -718,7 +718,7 @@ def test_many_epochs_of_many_images_are_named_by_their_rows_and_scoring_finds_th
 
 
 def test_batches_are_made_when_they_are_asked_for(data):
-    todo = plan(data, torch.arange(3), seed=0, round=1, phase=0, batch=30, steps=0, epochs=2)
+    todo = plan(data, range(3), seed=0, round=1, phase=0, batch=30, steps=0, epochs=2)
     made = todo.batches(data, 1)
     assert [len(b.y) for b in made] == [len(r) for r in todo.rows(1)]
     assert torch.equal(made[-1].x, made[len(made) - 1].x)
