@@ -28,9 +28,7 @@ def by_hand(rounds):
     c = {k: torch.zeros_like(v) for k, v in x.items()}
     mine = [{k: torch.zeros_like(v) for k, v in x.items()} for _ in clients]
     for t in range(1, rounds + 1):
-        todo = plan(
-            fed.data, clients, seed=1, round=t, phase=2, batch=BATCH, steps=STEPS, epochs=0
-        )
+        todo = plan(fed.data, clients, seed=1, round=t, phase=2, batch=BATCH, steps=STEPS, epochs=0)
         moves, changes = [], []
         for i in clients:
             y = {k: v.clone() for k, v in x.items()}
