@@ -35,6 +35,10 @@ slow = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster():
     """(address, the second node's process)."""
+    if not os.environ.get("LEAKBENCH_TEST_RAY"):
+        pytest.skip(
+            "a cluster takes much memory: it is begun where LEAKBENCH_TEST_RAY=1 asks for it"
+        )
     try:
         with clusters.two_nodes() as found:
             yield found

@@ -24,7 +24,7 @@ def ran(script, *words):
 def test_the_loop_by_hand_and_leakbench_train_the_same_network(tmp_path):
     size = ["--task", "digits", "--clients", "4", "--fraction", "0.5", "--batch", "50"]
     page = tmp_path / "peers.md"
-    few = ["--rounds", "2", "--threads", "1", "--peers", "loop,leakbench,leakbench-recorded"]
+    few = ["--rounds", "4", "--threads", "1", "--peers", "loop,leakbench,leakbench-recorded"]
     printed = ran("peers.py", str(page), *size, *few)
     assert page.read_text(encoding="utf-8") in printed
     (told,) = re.findall(r"After two rounds in float64 .* by: (.*)\.", printed)

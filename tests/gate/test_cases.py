@@ -209,7 +209,7 @@ def test_a_client_that_is_chosen_twice(project, monkeypatch):
     chosen = federation.select
 
     def twice(*args, **kept):
-        clients = chosen(*args, **kept).clone()
+        clients = list(chosen(*args, **kept))
         clients[-1] = clients[0]
         return clients
 
