@@ -17,13 +17,16 @@ from leakbench.cli.arguments import (
     AsJson,
     Attacks,
     Cpus,
+    Defenses,
     Device,
+    Dtype,
     Gpus,
     Jobs,
     On,
     Quiet,
     Runs,
     Settings,
+    TaskName,
     Verbose,
 )
 from leakbench.cli.command_line import CommandLine
@@ -74,25 +77,8 @@ def train(
     spec: Annotated[
         Path | None, typer.Argument(metavar="[SPEC.toml]", help="What to run, as a file.")
     ] = None,
-    defense: Annotated[
-        list[str],
-        typer.Option(
-            "-d",
-            "--defense",
-            metavar="DEFENSE",
-            autocompletion=completion.of("defenses"),
-            help="A federated method, or several: a,b.",
-        ),
-    ] = [],  # noqa: B006
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "-t",
-            "--task",
-            autocompletion=completion.of("tasks"),
-            help="A task; digits unless given.",
-        ),
-    ] = None,
+    defense: Defenses = [],  # noqa: B006
+    task: TaskName = None,
     setting: Settings = [],  # noqa: B006
     wrapper: Annotated[
         list[str],
@@ -113,7 +99,7 @@ def train(
         str | None, typer.Option(help="auto, loop, fused, parallel, stacked or threads.")
     ] = None,
     device: Device = "auto",
-    dtype: Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")] = None,
+    dtype: Dtype = None,
     record: Annotated[str | None, typer.Option(metavar="POLICY", help="standard or all.")] = None,
     called: Annotated[
         str | None,
@@ -464,22 +450,10 @@ def show(
 
 @app.command()
 def tune(
-    defense: Annotated[
-        list[str],
-        typer.Option(
-            "-d",
-            "--defense",
-            metavar="DEFENSE",
-            autocompletion=completion.of("defenses"),
-            help="A federated method, or several: a,b.",
-        ),
-    ],
-    task: Annotated[
-        str | None,
-        typer.Option("-t", "--task", autocompletion=completion.of("tasks"), help="A task."),
-    ] = None,
+    defense: Defenses,
+    task: TaskName = None,
     setting: Settings = [],  # noqa: B006
-    dtype: Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")] = None,
+    dtype: Dtype = None,
     device: Device = "auto",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds that each way is given.")] = 5,
     as_json: AsJson = False,

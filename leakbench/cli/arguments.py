@@ -17,6 +17,23 @@ Settings = Annotated[
         help="A parameter; a comma list sweeps; dotted keys name whose it is.",
     ),
 ]
+Defenses = Annotated[
+    list[str],
+    typer.Option(
+        "-d",
+        "--defense",
+        metavar="DEFENSE",
+        autocompletion=completion.of("defenses"),
+        help="A federated method, or several: a,b.",
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "-t", "--task", autocompletion=completion.of("tasks"), help="A task; digits unless given."
+    ),
+]
+Dtype = Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
 On = Annotated[
