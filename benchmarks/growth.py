@@ -13,7 +13,6 @@ runs become (needs CIFAR-10 and CIFAR-100).
 from __future__ import annotations
 
 import argparse
-import datetime
 import multiprocessing
 import resource
 import statistics
@@ -26,10 +25,10 @@ from typing import Any
 
 import torch
 from growing_task import growing
-from processor_time import processor
 from record_size import FULL, recorded
+from speed_page import head, written
 
-from leakbench.base import provenance, registry
+from leakbench.base import registry
 from leakbench.federation.federation import Federation
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
@@ -105,13 +104,7 @@ def lines(cases: Sequence[tuple[str, int, int, int]], repeats: int, of: int = 0)
 
 def page(asked: argparse.Namespace, argv: Sequence[str]) -> Iterator[str]:
     clients = [int(c) for c in asked.clients.split(",")]
-    commit, dirty = provenance.source()
-    yield "# What grows\n"
-    yield (
-        f"`{' '.join(['python benchmarks/growth.py', *argv])}`, commit {commit}"
-        f"{' with changes' if dirty else ''}, {datetime.date.today()}; {processor()}, one thread,"
-        f" torch {torch.__version__}.\n"
-    )
+    yield head("What grows", "growth.py", argv, f"one thread, torch {torch.__version__}")
     yield " ".join(__doc__.split("\n\n")[2].split("``--full``")[0].split()) + (
         f" The best of {asked.repeats}, whose repeats took turns.\n"
     )
@@ -145,10 +138,7 @@ def main(argv: Sequence[str]) -> None:
     for name in METHODS:  # what is imported at the first round is not measured
         measure(name, 10, 2, 3)
     text = "\n".join(page(asked, argv)) + "\n"
-    print(text)
-    if asked.to:
-        asked.to.parent.mkdir(parents=True, exist_ok=True)
-        asked.to.write_text(text, "utf-8")
+    written(text, asked.to)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import json
 import statistics
 import subprocess
@@ -27,10 +26,9 @@ from pathlib import Path
 import torch
 from peers_leakbench import BATCH, MARK, setting, spec
 from peers_setting import Setting, put, write
-from processor_time import of_tree, processor
+from processor_time import of_tree
 from safetensors.torch import load_file
-
-from leakbench.base import provenance
+from speed_page import head, written
 
 HERE = Path(__file__).parent
 UV = ("uv", "run", "--no-sync", "--with")
@@ -172,16 +170,11 @@ def table(peers: Sequence[Peer], given: Setting, folder: Path) -> Iterator[str]:
 def page(
     words: Sequence[str], peers: Sequence[Peer], given: Setting, folder: Path
 ) -> Iterator[str]:
-    commit, dirty = provenance.source()
     versions = dict.fromkeys(v for p in peers for v in p.versions.split(", "))
     many, steps, batch = given.rows.shape[1:]
     weights = sum(w.numel() for w in given.start)
-    yield "# A round beside the peers'\n"
-    yield (
-        f"`{' '.join(['python benchmarks/peers.py', *words])}`, commit {commit}"
-        f"{' with changes' if dirty else ''}, {datetime.date.today()}; {processor()},"
-        f" {given.threads} threads; {', '.join(versions)}.\n"
-    )
+    how = f"{given.threads} threads; {', '.join(versions)}"
+    yield head("A round beside the peers'", "peers.py", words, how)
     yield (
         f"{given.rounds} rounds each, the first not counted. FedAvg, {many} clients a round, each"
         f" {steps} steps of {batch} images of {'x'.join(map(str, given.x.shape[1:]))}, a network of"
@@ -225,10 +218,7 @@ def main(argv: Sequence[str]) -> None:
             most = {n: apart(folder, n, exact[0]) for n in exact[1:]}
             told = ", ".join(f"{PEERS[n][0]} {v:.0e}" for n, v in most.items())
             text += f"\nAfter two rounds in float64 weights differ from the first's by: {told}.\n"
-    print(text)
-    if asked.to:
-        asked.to.parent.mkdir(parents=True, exist_ok=True)
-        asked.to.write_text(text, "utf-8")
+    written(text, asked.to)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Mean over the batch of KL(p || q) = sum_c p[c] log(p[c] / q[c]), ().
+    """KL(p || q) = sum_c p[c] log(p[c] / q[c]) of each example, (B,).
 
-    Of logits p and q (B, classes). FLea, Eq. 4, is ``divergence(local, glob)``; its authors' code
-    computes ``divergence(glob, local)``.
+    Of logits p and q (B, classes). FLea, Eq. 4, is the mean of ``divergence(local, glob)``; its
+    authors' code computes ``divergence(glob, local)``.
     """
     p, q = p.log_softmax(1), q.log_softmax(1)
-    return (p.exp() * (p - q)).sum(1).mean()
+    return (p.exp() * (p - q)).sum(1)

@@ -172,7 +172,7 @@ class FedAA(ElevenEpochs):
         if "identifier" not in me.inbox:
             return value
         logit = _identifier.logit(me.inbox["identifier"], net.features(batch.x))
-        return value + self.eta3 * torch.nn.functional.softplus(logit).mean()
+        return value + self.eta3 * torch.nn.functional.softplus(logit)
 
     def uplink(self, me: Client) -> Sent:
         return self.base.uplink(me)

@@ -89,7 +89,7 @@ class FedBR(SharedSet):
         z, pseudo = net(batch.x, stop=place), net(x, stop=place)
         glob = net(x, stop=place, weights=me.inbox["model"])
         fit = torch.nn.functional.cross_entropy(net(z, start=place), batch.y)
-        balance = soft_cross_entropy(net(pseudo, start=place), q)
+        balance = soft_cross_entropy(net(pseudo, start=place), q).mean()
         return fit + self.lam * balance + self._contrast(net, z, pseudo, glob)
 
     def _pseudo(self, batch: Batch, me: Client) -> tuple[Tensor, Tensor]:

@@ -43,4 +43,5 @@ class FedLC(LocalEpochs):
         me.state["margin"] = self.tau * (counts + self.added) ** -0.25
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        return torch.nn.functional.cross_entropy(net(batch.x) - me.state["margin"], batch.y)
+        logits = net(batch.x) - me.state["margin"]
+        return torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")

@@ -33,7 +33,7 @@ class FedNTD(LocalEpochs):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         local, glob = net(batch.x), net(batch.x, weights=me.inbox["model"])
-        fit = torch.nn.functional.cross_entropy(local, batch.y)
+        fit = torch.nn.functional.cross_entropy(local, batch.y, reduction="none")
         local, glob = (not_true(logits, batch.y) / self.tau for logits in (local, glob))
         return fit + self.beta * self.tau**2 * divergence(glob, local)
 

@@ -67,7 +67,8 @@ class FedProto(ClassPrototypes):
         f = net.features(batch.x)
         logits = net(batch.x)
         apart = (f - me.state["prototypes"][batch.y]).square().mean(1) * me.state["known"][batch.y]
-        return torch.nn.functional.cross_entropy(logits, batch.y) + self.lam * apart.mean()
+        fit = torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
+        return fit + self.lam * apart
 
     def features(self, me: Client, x: Tensor) -> Tensor:
         return me.net.features(x)

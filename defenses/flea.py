@@ -104,7 +104,7 @@ class FLea(LocalEpochs):
         if "features" in me.inbox:
             f, y, _ = self._mixed(f, y, me)
         local, glob = self._logits(net, f, me)
-        fit, distilled = soft_cross_entropy(local, y), divergence(local, glob)
+        fit, distilled = soft_cross_entropy(local, y).mean(), divergence(local, glob).mean()
         return fit + self.lam1 * distilled + self.lam2 * follows
 
     def _released(self, net: Net, batch: Batch, f: Tensor, me: Client) -> Tensor:
@@ -112,11 +112,11 @@ class FLea(LocalEpochs):
         local, glob = self._logits(net, f, me)
         own = torch.nn.functional.cross_entropy(local, batch.y)
         if "features" not in me.inbox:
-            return own + self.lam1 / 2 * divergence(glob, local)
+            return own + self.lam1 / 2 * divergence(glob, local).mean()
         mixed, y, partner = self._mixed(f, one_hot(batch.y, me.facts.classes, batch.x), me)
         local, glob = self._logits(net, me.inbox["features"][partner], me)
-        of_mixed = soft_cross_entropy(net(mixed, start=self.layer), y)
-        return own + of_mixed + self.lam1 * divergence(glob, local)
+        of_mixed = soft_cross_entropy(net(mixed, start=self.layer), y).mean()
+        return own + of_mixed + self.lam1 * divergence(glob, local).mean()
 
     def _mixed(self, f: Tensor, y: Tensor, me: Client) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 2: features (B, ...), soft labels (B, classes), and which rows were mixed in."""

@@ -76,7 +76,7 @@ class MOON(ElevenEpochs):
         z = net.features(batch.x)
         near = torch.cosine_similarity(z, net.features(batch.x, weights=me.inbox["model"]))
         far = torch.cosine_similarity(z, net.features(batch.x, weights=me.state["previous"]))
-        contrast = torch.nn.functional.softplus((far - near) / self.temperature).mean()
+        contrast = torch.nn.functional.softplus((far - near) / self.temperature)
         return super().loss(net, batch, me) + self.mu * contrast
 
     def uplink(self, me: Client) -> Sent:

@@ -47,14 +47,14 @@ class Plan:
         return self._batch(data, self.even[some, 0], self.chosen[some], 0)
 
     def step(self, data: TaskData, some: list[int], s: int) -> Batch:
-        """Step ``s`` of the chosen clients ``some``, x (m, B, ...), y (m, B).
+        """Step ``s`` of the chosen clients ``some``, who all have one, x (m, B, ...), y (m, B).
 
-        All of them have a step of this number, and of one size.
+        Who has fewer examples than the others repeats its first one.
         """
         if self.even is not None:
             rows = self.even[:, s] if len(some) == len(self.even) else self.even[some, s]
         else:
-            rows = torch.stack([self.ragged[j][s] for j in some])
+            rows = _padded([self.ragged[j][s] for j in some])
         return self._batch(data, rows, self.chosen[some], s)
 
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
@@ -63,6 +63,11 @@ class Plan:
             return batch
         rng = Rng(self.rng.seed, "augment", party, data.train.dtype, round=self.rng.round)
         return replace(batch, x=self.augment(batch.x, rng.at(self.rng.phase, step)))
+
+
+def _padded(rows: list[Tensor]) -> Tensor:
+    width = max(map(len, rows))
+    return torch.stack([torch.cat([r, r[:1].expand(width - len(r))]) for r in rows])
 
 
 class _Lazy(Sequence[Batch]):

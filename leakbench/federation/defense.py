@@ -181,11 +181,13 @@ class Defense(Spec):
         """Client, before local training: inbox into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor.
+        """Client's loss for one local step, () or (B,); no ``no_grad``, no ``if`` on a tensor.
 
         A function of its arguments alone: the losses of several clients may be computed at once.
+        (B,): one number for each example, whatever the others are; what is trained is their mean.
+        Clients whose batches differ in size then step side by side all the same.
         """
-        return fits(net, batch, me.facts).mean()
+        return fits(net, batch, me.facts)
 
     def uplink(self, me: Client) -> Sent:
         """Client to server, after local training, besides the update that ``fed.train`` sends."""

@@ -36,24 +36,16 @@ class Execution:
         self.fallbacks: dict[str, str] = {}
 
     def clients(
-        self,
-        runner: PartyRunner,
-        name: str,
-        t: int,
-        who: Sequence[int],
-        each: Tree,
-        inbox: Tree,
-        *,
-        log: bool = False,
+        self, runner: PartyRunner, name: str, t: int, who: Sequence[int], each: Tree, inbox: Tree
     ) -> Tree:
         """Run the client function ``name`` of the clients ``who``; leaves are stacked over them.
 
-        ``each``: what they hold. With ``log``, also the draws that each of them made.
+        ``each``: what they hold. Beside what the function makes, the draws that it made.
         """
 
         def one(e: Tree, data: Callable[[], Batch]) -> Tree:
-            draws: dict[str, Tensor] | None = {} if log else None
-            return {**runner.client(name, t, e, inbox, data, draws), "draws": draws or {}}
+            draws: dict[str, Tensor] = {}
+            return {**runner.client(name, t, e, inbox, data, draws), "draws": draws}
 
         def vectorised() -> Tree:
             return each_row(lambda e: one(e, self._data_of_equals(who, e)), each)

@@ -133,7 +133,7 @@ class Federation:
             self.columns.write(self.chosen, {"own": out["own"], "state": out["state"]})
             for kind, payload in out["sent"].items():
                 self._arrive(kind, payload)
-            self.recorder.up(self, name, each, out["sent"])
+            self.recorder.up(self, name, each, out["sent"], out["draws"])
         self.phase += 1
 
     def train(
@@ -149,7 +149,7 @@ class Federation:
         share = self.share = self._shares(each["count"])
         if m.average == "weighted":
             self._arrive("count", each["count"])
-            self.recorder.up(self, "count", each, {"count": each["count"]})
+            self.recorder.up(self, "count", each, {"count": each["count"]}, {})
         self.recorder.training(self, name, each, todo)
         local = engines.LocalTraining(self.runner, name, self.t, self.inbox)
         with unwritten(self._named(name), {**each, "inbox": {**self.inbox, **self.each_inbox}}):
@@ -162,16 +162,18 @@ class Federation:
         self.phase += 1
 
     # how it is done -------------------------------------------------------------------------------
-    def _run(self, runner: PartyRunner, name: str, each: Tree, *, log: bool = False) -> Tree:
-        return self.execution.clients(runner, name, self.t, self.who, each, self.inbox, log=log)
+    def _run(self, runner: PartyRunner, name: str, each: Tree) -> Tree:
+        return self.execution.clients(runner, name, self.t, self.who, each, self.inbox)
 
-    def draws(self, name: str, each: Tree) -> Tree:
-        """What the clients ``each`` draw in ``name``, which is run again for it; stacked."""
-        return self._run(self.runner, name, each, log=True)["draws"]
+    def undefended(self, name: str, each: Tree, sent: Tree) -> Tree:
+        """What the clients ``each``, who ``sent`` this in ``name``, would with nothing hidden.
 
-    def undefended(self, name: str, each: Tree) -> Tree:
-        """What they would send in ``name`` with nothing hidden and no wrappers; stacked."""
-        return self._run(self._runner(self.method.undefended(), ()), name, each)["sent"]
+        And without wrappers; stacked.
+        """
+        bare = self.method.undefended()
+        if bare == self.method and not self.wrappers:
+            return sent
+        return self._run(self._runner(bare, ()), name, each)["sent"]
 
     def bare_runner(self) -> PartyRunner:
         """What trains as the clients do, without any wrapper."""

@@ -16,8 +16,11 @@ class Observer(Generic[Fed]):
     def down(self, fed: Fed, kind: str, payload: Tree, *, each: bool) -> None:
         """The server sent ``payload`` to the chosen clients."""
 
-    def up(self, fed: Fed, name: str, each: Tree, sent: Tree) -> None:
-        """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (stacked)."""
+    def up(self, fed: Fed, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
+        """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (stacked).
+
+        ``draws``: what each of them drew for it, stacked.
+        """
 
     def training(self, fed: Fed, name: str, each: Tree, todo: Plan) -> None:
         """The chosen clients, holding ``each``, are about to train on ``todo``."""

@@ -17,6 +17,7 @@ from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.layout import laid, laid_batch, plain
 from leakbench.federation.net import Net, training
+from leakbench.federation.objective import loss_values
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
@@ -161,7 +162,7 @@ class PartyRunner:
                 me.own = group("own", leaves)
                 me.net, me.rng = Net(self.module, weights, self.low), rng.at(name + path, s)
                 batch = laid_batch(batch) if channels_last else batch
-                loss = getattr(self.method, name)(me.net, batch, me)
+                loss = loss_values(self.method, name, me.net, batch, me).mean()
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())

@@ -1,12 +1,14 @@
 """Several local steps of all chosen clients, their weights side by side.
 
-One vectorised step for all whose batches are of one size: where networks and batches are small, a
-library takes longer to begin a layer than to compute it, and here it begins once for all.
+One vectorised step for all: where networks and batches are small, a library takes longer to begin
+a layer than to compute it, and here it begins once for all. Batches of several sizes are padded
+where that is exact (leakbench.federation.padding); else those of one size go together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leakbench.base.lazy import torch
@@ -15,6 +17,7 @@ from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
+from leakbench.federation.padding import own_mean, paddable
 from leakbench.federation.parties import Batch
 from leakbench.federation.task_data import TaskData
 
@@ -28,18 +31,10 @@ def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
     sizes = [plan.sizes(j) for j in range(side.clients)]
     with training(local.runner.module, True):
         for s in range(max(map(len, sizes))):
-            for some in _alike(sizes, s):
-                side.step(some, s, plan.step(data, some, s))
+            todo = {j: own[s] for j, own in enumerate(sizes) if s < len(own)}
+            for some in side.groups(todo, s, plan, data):
+                side.step(some, s, plan.step(data, some, s), [todo[j] for j in some])
     return side.finished(sizes)
-
-
-def _alike(sizes: list[list[int]], s: int) -> list[list[int]]:
-    """Who has a step ``s``, those with batches of one size together."""
-    found: dict[int, list[int]] = {}
-    for j, own in enumerate(sizes):
-        if s < len(own):
-            found.setdefault(own[s], []).append(j)
-    return list(found.values())
 
 
 @dataclass
@@ -53,6 +48,7 @@ class _Side:
     leaves: dict[str, Tensor]  # what is
     moments: dict[str, dict[str, Tensor]]  # of the optimiser
     losses: Tensor  # (M,), summed over the steps
+    pads: bool | None = None  # are batches of several sizes padded? None: it was not asked yet
 
     @classmethod
     def of(cls, local: LocalTraining, each: Tree) -> _Side:
@@ -72,25 +68,73 @@ class _Side:
     def clients(self) -> int:
         return len(self.losses)
 
-    def step(self, some: list[int], s: int, batch: Batch) -> None:
-        """Step ``s`` of the clients ``some``, each on its row of ``batch``."""
+    def groups(self, todo: dict[int, int], s: int, plan: Plan, data: TaskData) -> list[list[int]]:
+        """Who steps together: all who have a step ``s``, or those with batches of one size.
+
+        ``todo``: client -> its size.
+        """
+        found: dict[int, list[int]] = {}
+        for j, size in todo.items():
+            found.setdefault(size, []).append(j)
+        if len(found) == 1:
+            return [*found.values()]
+        if self.pads is None:  # in every training anew: a loss may be another one in later rounds
+            self.pads = self._paddable([*todo], [*todo.values()], s, plan, data)
+        return [[*todo]] if self.pads else [*found.values()]
+
+    def _paddable(
+        self, some: list[int], sizes: list[int], s: int, plan: Plan, data: TaskData
+    ) -> bool:
+        runner, tried = self.local.runner, partial(self.tried, s)
+        least = some[sizes.index(min(sizes))]
+        batches = plan.step(data, some, s), plan.step(data, [least], s)
+        how = runner.facts.classes, runner.low or runner.dtype
+        return paddable(tried, some, sizes, *batches, *how)
+
+    def tried(self, s: int, some: list[int], batch: Batch) -> Tree:
+        """Step ``s`` of the clients ``some`` with nobody moved: {"values", "draws"}.
+
+        What the loss says, (m,) or (m, B), and what it drew, (m, ...) each.
+        """
+        at = torch.tensor(some, device=self.losses.device)
+        # Copies: BatchNorm writes into them.
+        leaves, rest = (tmap(lambda v: v[at].detach(), t) for t in (self.leaves, self.rest))
+        return self._said(at, s, batch, leaves, rest, log=True)
+
+    def _said(
+        self,
+        take: Tensor | slice,
+        s: int,
+        batch: Batch,
+        leaves: Tree,
+        rest: Tree,
+        *,
+        log: bool = False,
+    ) -> Tree:
+        runner = self.local.runner
+
+        def one(e: Tree) -> Tree:
+            me = runner.me(self.local.t, e["each"], self.local.inbox)
+            me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
+            weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
+            me.net = Net(runner.module, weights, runner.low)
+            me.rng.log = {} if log else None
+            values = self.local.values(me.net, Batch(**e["batch"]), me)
+            return {"values": values, "draws": me.rng.log or {}}
+
+        told = {k: v for k, v in vars(batch).items() if v is not None}
+        rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
+        return each_row(one, rows) if len(batch.x) > 1 else stack([one(row(rows, 0))])
+
+    def step(self, some: list[int], s: int, batch: Batch, sizes: list[int]) -> None:
+        """Step ``s`` of the clients ``some``, each on as many of its row of ``batch``."""
         runner = self.local.runner
         at = torch.tensor(some, device=self.losses.device)
         everyone = len(some) == self.clients
         take = slice(None) if everyone else at
         leaves = {k: v[take].detach().requires_grad_() for k, v in self.leaves.items()}
         rest = {k: v[take] for k, v in self.rest.items()}
-
-        def one(e: Tree) -> Tensor:
-            me = runner.me(self.local.t, e["each"], self.local.inbox)
-            me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
-            weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
-            me.net = Net(runner.module, weights, runner.low)
-            return self.local.loss(me.net, Batch(**e["batch"]), me)
-
-        told = {k: v for k, v in vars(batch).items() if v is not None}
-        rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
-        losses = each_row(one, rows) if len(some) > 1 else one(row(rows, 0))[None]
+        losses = own_mean(self._said(take, s, batch, leaves, rest)["values"], sizes)
         grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
         optimizer = Optimizer(runner.method, self.local.t, runner.module)
         optimizer.steps = s

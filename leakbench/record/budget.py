@@ -26,10 +26,10 @@ class _Controls(Observer[Federation]):
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
 
-    def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
+    def up(self, fed: Federation, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """Asked of what is sent besides updates."""
         if name != "count":
-            more = {k: v for k, v in fed.undefended(name, each).items() if k not in sent}
+            more = {k: v for k, v in fed.undefended(name, each, sent).items() if k not in sent}
             self.sizes |= {k: nbytes(v) // len(fed.chosen) for k, v in more.items()}
 
 

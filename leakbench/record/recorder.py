@@ -66,7 +66,7 @@ class Recorder(Observer[Federation]):
             to = [(f"client/{int(i)}", row(payload, j)) for j, i in enumerate(fed.chosen)]
         self.sent += [Message(fed.t, fed.phase, "server", name, kind, part) for name, part in to]
 
-    def up(self, fed: Federation, name: str, each: Tree, sent: Tree) -> None:
+    def up(self, fed: Federation, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """Keep the messages, what they would be undefended, and the draws and secrets behind."""
         kinds = [k for k, v in sent.items() if self._kept(fed, k, v)]
         if not kinds:
@@ -74,16 +74,15 @@ class Recorder(Observer[Federation]):
         if name == "count":  # sent by fed.train itself, hidden by nobody
             self._messages(fed, kinds, sent, {})
             return
-        bare = fed.undefended(name, each)
+        bare = fed.undefended(name, each, sent)
         # Only sent where nothing is hidden.
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
         self._messages(fed, [*kinds, *more], sent, bare)
-        again = fed.draws(name, each)
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):
             me = fed.runner.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
             inputs = {k: v for k, v in fed.method.inputs(me).items() if k in (*kinds, *more)}
-            entry = {"draws": row(again, j), "secrets": fed.method.secrets(me), "inputs": inputs}
+            entry = {"draws": row(draws, j), "secrets": fed.method.secrets(me), "inputs": inputs}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
 
     def _kept(self, fed: Federation, kind: str, payload: Tree) -> bool:

@@ -57,6 +57,18 @@ def test_growth_has_a_line_for_every_case(tmp_path):
 
 
 @pytest.mark.slow
+def test_rounds_are_timed_by_every_way_and_part_by_part():
+    printed = ran("rounds.py", "--smoke", "--pairs", "1", "--threads", "1")
+    ways, parts = re.findall(r"\| FedGN, digit-pairs \| (.*) \|", printed)
+    loop, *times, auto = ways.split(" | ")
+    assert auto == "fused"
+    assert all(float(v) > 0 for v in (loop, *times))
+    whole, *shares = map(float, parts.split(" | "))
+    assert sum(shares) == pytest.approx(whole, abs=0.5)
+    assert min(shares) >= 0
+
+
+@pytest.mark.slow
 def test_all_that_a_gpu_would_be_asked_works_on_a_processor(tmp_path):
     ran("gpu.py", str(tmp_path), "--device", "cpu", "--smoke")
     pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")}

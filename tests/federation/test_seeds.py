@@ -19,7 +19,7 @@ class _Notes(Observer):
         self.chosen = fed.chosen.tolist()
         self.rows = [r.tolist() for r in todo.rows(0)]
 
-    def up(self, fed, name, each, sent):
+    def up(self, fed, name, each, sent, draws):
         self.sent.update(sent)
 
 

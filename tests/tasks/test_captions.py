@@ -187,7 +187,7 @@ def test_fedaa_shares_the_caption_that_its_trained_model_fits_best(place):
     seen = {}
 
     class Seen(type(fed.recorder)):
-        def up(self, fed, name, each, sent):
+        def up(self, fed, name, each, sent, draws):
             if "labels" in sent:
                 seen["labels"], seen["local"] = sent["labels"], each["local"]
                 seen["inputs"] = []
