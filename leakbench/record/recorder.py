@@ -69,14 +69,16 @@ class Recorder(Observer[Federation]):
     def up(self, fed: Federation, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """Keep the messages, what they would be undefended, and the draws and secrets behind."""
         kinds = [k for k, v in sent.items() if self._kept(fed, k, v)]
-        if not kinds:
-            return
         if name == "count":  # sent by fed.train itself, hidden by nobody
             self._messages(fed, kinds, sent, {})
+            return
+        if sent and not kinds:
             return
         bare = fed.undefended(name, each, sent)
         # Only sent where nothing is hidden.
         more = [k for k, v in bare.items() if k not in sent and self._kept(fed, k, v)]
+        if not [*kinds, *more]:
+            return
         self._messages(fed, [*kinds, *more], sent, bare)
         now = fed.holdings(fed.chosen)
         for j, i in enumerate(fed.chosen.tolist()):

@@ -6,9 +6,10 @@ import json
 
 import pytest
 import torch
-from helpers.federations import ONE_STEP, each_defense, short, uneven
+from helpers.federations import ONE_STEP, digits, each_defense, short, uneven
 from helpers.small_runs import messages_in
 
+from defenses.fedavg import FedAvg
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed, read_tree
 from leakbench.base.streams import Rng
@@ -95,7 +96,7 @@ def replayed(made, messages, m, entry, loss):
         rng.at(""),
     )
     with in_training(module, True):
-        value = getattr(made.method, loss)(net, Batch(entry["x"], entry["y"]), me)
+        value = getattr(made.method, loss)(net, Batch(entry["x"], entry["y"]), me).mean()
     moved = {k: v for k, v in weights.items() if v.requires_grad and k in received}
     grads = torch.autograd.grad(value, list(moved.values()), materialize_grads=True)
     rate = made.method.lr * made.method.decay ** (m.round - 1)
@@ -748,3 +749,26 @@ def test_large_checkpoints_are_written_less_often(tmp_path, monkeypatch):
     train(spec, tmp_path, progress=progress)
     assert written[0] == 3  # after ten seconds
     assert written[1] - written[0] == training.CHECKPOINT_SHARE * 5 // 4 + 1
+
+
+class Silent(FedAvg):
+    """Tells its labels, unless it hides them by telling nothing."""
+
+    hide: bool = True
+
+    def uplink(self, me):
+        return None if self.hide else {"labels": me.data.y[:4]}
+
+    def undefended(self):
+        return self.model_copy(update={"hide": False})
+
+
+def test_what_is_hidden_by_sending_nothing_is_in_the_control(tmp_path):
+    task = digits()
+    fed = Federation(Silent(), task, task.load(), recorder=Recorder(tmp_path, 2, Policy()))
+    fed.begin()
+    fed.step()
+    assert "labels" not in {m.kind for m in messages_in(tmp_path / "transcript")}
+    bare = [m for m in messages_in(tmp_path / "control") if m.kind == "labels"]
+    assert [m.sender for m in bare] == [f"client/{int(i)}" for i in fed.chosen]
+    assert all(len(m.payload) == 4 for m in bare)
