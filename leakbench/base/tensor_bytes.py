@@ -40,13 +40,13 @@ def pack(leaves: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 
     kinds = {name: NAMES[str(v.dtype)] for name, v in leaves.items()}
     head: dict[str, object] = {"__metadata__": dict(metadata)}
-    parts, at = [], 0
+    parts, at = list[memoryview](), 0
     for name in sorted(leaves, key=lambda n: (ORDER.index(kinds[n]), n.encode())):
         v = leaves[name]
         array = (v.view(torch.int16) if kinds[name] == "BF16" else v).numpy()
         end = at + array.nbytes
         head[name] = {"dtype": kinds[name], "shape": [*v.shape], "data_offsets": [at, end]}
-        parts.append(array)
+        parts.append(array.data)
         at = end
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNED)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
@@ -29,6 +29,7 @@ def tensor(kind, shape):
     return (torch.rand(shape, generator=torch.Generator().manual_seed(len(shape))) * 100).to(kind)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(WORDS, st.tuples(st.sampled_from(KINDS), SHAPES), max_size=12), WORDS)
 def test_bytes_are_those_of_safetensors(tree, said):
     leaves = {name: tensor(*one) for name, one in tree.items() if name != "__metadata__"}
