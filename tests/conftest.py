@@ -13,6 +13,22 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+# They take longest, and one that begins last would leave the other workers idle.
+FIRST = (
+    "test_notebook.py::test_it_runs_as_it_stands",
+    "test_tutorials.py::test_a_tutorial_does_what_it_says",
+    "test_examples.py::test_the_pull_request_of_the_project_leaks_more",
+    "test_separation.py::test_every_registered_method_in_processes_of_its_own",
+    "test_report_size.py::test_the_page_of_many_runs_keeps_to_its_budget",
+    "test_campaigns.py::test_a_few_kills",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first; all others stay beside those with which they share a module's fixtures."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_wait_for_the_disk():
     """What a test writes need not outlive a power cut."""

@@ -1,5 +1,6 @@
 """The fixture `leakage` in a project's own tests, as pytest loads it."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -179,30 +180,32 @@ def test_limits_alone_need_no_baseline(project, pytester):
 
 
 RUNS = """
-RUN = {{"defense": "fedgn", "task": "digits", "params": {{"sigma": {}}}, "rounds": 12}}
-SMALL = {{"model": "mlp", "width": 8, "dim": 4, "evaluations": 10}}
-ATTACKS = [("prototype_leakage", {{}})]
+import pytest
 
-def test_build(leakage):
-    runs = [{{**RUN, "task_params": SMALL, "seed": s, "attacks": ATTACKS}} for s in (0, 1)]
-    leakage.ci(runs, out="made", limits=["{}"])
+RUN = {"defense": "fedgn", "task": "digits", "rounds": 12}
+SMALL = {"model": "mlp", "width": 8, "dim": 4, "evaluations": 10}
+ATTACKS = [("prototype_leakage", {})]
+
+@pytest.mark.parametrize("sigma", [0.1, -1.0])
+def test_build(leakage, sigma):
+    given = {**RUN, "params": {"sigma": sigma}, "task_params": SMALL, "attacks": ATTACKS}
+    leakage.ci([{**given, "seed": s} for s in (0, 1)], out="made", limits=["prototype_cosine<=0.1"])
 """
 
 
 @pytest.mark.slow
 def test_a_build_in_a_test_makes_its_runs(pytester):
-    """Without a baseline it says how to write one; a limit that is breached fails it."""
-    for sigma, limit, said in (
-        (0.1, "prototype_cosine<=0.1", "breached: "),
-        (-1.0, "prototype_cosine<=0.1", "leakbench: "),
-    ):
-        pytester.makepyfile(RUNS.format(sigma, limit))
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *QUIET, str(pytester.path)],
-            capture_output=True,
-            text=True,
-            cwd=pytester.path,
-        )
-        assert done.returncode == 1
-        assert said in done.stdout
-        assert "Traceback" not in done.stdout
+    """A limit that is breached fails it, and so does what is given wrong: in one sentence each."""
+    pytester.makepyfile(RUNS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *QUIET, str(pytester.path)],
+        capture_output=True,
+        text=True,
+        cwd=pytester.path,
+    )
+    assert done.returncode == 1
+    assert "2 failed" in done.stdout
+    first, second = re.split(r"_+ test_build\[-1\.0\] _+", done.stdout)
+    assert "\nbreached: " in first
+    assert "leakbench: " in second.partition("short test summary")[0]
+    assert "Traceback" not in done.stdout

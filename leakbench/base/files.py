@@ -250,13 +250,11 @@ def _unquoted(row: Sequence[str]) -> list[str]:
 
 def pack_tree(tree: Tree, meta: Mapping[str, Any]) -> bytes:
     """A tree as safetensors: names joined by '/', ``meta`` as JSON in the header."""
-    from safetensors.torch import save
-
+    from leakbench.base.tensor_bytes import pack
     from leakbench.base.tree import flat
 
-    # A clone each: safetensors refuses tensors that share memory.
-    leaves = {k: v.detach().cpu().contiguous().clone() for k, v in flat(tree).items()}
-    return save(leaves, {"leakbench": json.dumps(meta, sort_keys=True, allow_nan=False)})
+    leaves = {k: v.detach().cpu().contiguous() for k, v in flat(tree).items()}
+    return pack(leaves, {"leakbench": json.dumps(meta, sort_keys=True, allow_nan=False)})
 
 
 def write_tree(path: Path, tree: Tree, meta: Mapping[str, Any], *, sync: bool = True) -> None:

@@ -91,15 +91,15 @@ def strict(number: Number, count: int) -> Number:
     e = number.value
     if count < 2 or e.interval == "exact":
         return number
-    from scipy.stats import beta, t
+    from scipy.special import betaincinv, stdtrit  # scipy.stats takes a second to load
 
     tail = 0.025 / count
     free = max(e.n - 1, 1)
-    wider = float(t.ppf(1 - tail, free) / t.ppf(0.975, free))
+    wider = float(stdtrit(free, 1 - tail) / stdtrit(free, 0.975))
     low, high = e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
     if e.interval == "clopper-pearson":
         hits, up = math.floor(e.value * e.n + 1e-9), math.ceil(e.value * e.n - 1e-9)
-        least = float(beta.ppf(tail, hits, e.n - hits + 1)) if hits > 0 else 0.0
-        most = float(beta.ppf(1 - tail, up + 1, e.n - up)) if up < e.n else 1.0
+        least = float(betaincinv(hits, e.n - hits + 1, tail)) if hits > 0 else 0.0
+        most = float(betaincinv(up + 1, e.n - up, 1 - tail)) if up < e.n else 1.0
         low, high = max(min(low, least), 0.0), min(max(high, most), 1.0)
     return number.model_copy(update={"value": replace(e, low=low, high=high)})

@@ -617,7 +617,7 @@ def test_the_fast_layout_trains_the_same_decoder(monkeypatch, network, shapes):
     dice = torch.Generator().manual_seed(0)
     features, x = (torch.rand(80, *s, generator=dice).double() for s in shapes)
     known = Known(features, x, torch.arange(80) % 2)
-    how = SimpleNamespace(**{**vars(HOW), "network": network})
+    how = SimpleNamespace(**{**vars(HOW), "network": network, "steps": 12})
     made = []
     for layout in (_decoders.LAYOUT, "contiguous_format"):
         monkeypatch.setattr(_decoders, "LAYOUT", layout)

@@ -265,7 +265,7 @@ class TestMessage:
         """Of FedGen's clients, who say the same in every round; the newest alone hides them."""
         cover = [("clip_noise", {"kinds": ["label_counts"], "clip": 100.0, "noise": 1.0})]
         given = {"fraction": 1.0, "epochs": 1}
-        run = trained(tmp_path, "fedgen", UNEVEN, 60, params=given, wrappers=cover)
+        run = trained(tmp_path, "fedgen", UNEVEN, 24, params=given, wrappers=cover)
         newest, all_ = (
             results(attacked(run, source=s), "label_overlap")["value"]
             for s in ("message", "messages")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers.small_runs import TASK
+from helpers.small_runs import ON_THE_LINE, TASK
 
 import leakbench.api as leakbench
 from leakbench import cli
@@ -97,7 +97,8 @@ def test_processes_that_are_started_find_it_too(shy, tmp_path):
     leakbench.plugin(shy)
     leakbench.plugin(attack)
     runs = str(tmp_path / "runs")
-    train = ["train", "-d", "shy", "--seeds", "0-1", "--rounds", "3", "--jobs", "2", "-o", runs]
+    train = ["train", "-d", "shy", *ON_THE_LINE, "--seeds", "0-1", "--rounds", "3"]
+    train += ["--jobs", "2", "-o", runs]
     assert cli.run([*train, "-q"]) == 0
     assert cli.run(["attack", runs, "-a", "last", "--isolated", "--jobs", "2", "-q"]) == 0
     assert len(leakbench.tables(runs).to_frame("tradeoff")) > 0

@@ -120,7 +120,7 @@ def test_the_generator_learns_to_be_taken_for_its_labels():
 
 
 def test_counts_are_read_as_counts(tmp_path):
-    found = trained(tmp_path, "fedgen", rounds=10, params={"begin": 3})
+    found = trained(tmp_path, "fedgen", rounds=4, params={"begin": 3})
     rows = api.attack(found, "label_inference", source="message").rows
     assert {r["value"] for r in rows if r["metric"] == "label_overlap"} == {1.0}
 

@@ -30,7 +30,7 @@ name = "prototype_averaging"
 window = {window}
 """
 DEFAULTS = {
-    "rounds": 60,
+    "rounds": 20,
     "top": 'name = "release"',
     "defense": "fedgn",
     "params": "sigma = 0.5",
@@ -84,6 +84,23 @@ def project(released, tmp_path, capsys):
     return Project(tmp_path, capsys)
 
 
+@pytest.fixture(scope="module")
+def lowered(released, tmp_path_factory):
+    """The same beside runs of a lower noise, which the build has just refused."""
+    folder = tmp_path_factory.mktemp("lowered")
+    shutil.copytree(released, folder, dirs_exist_ok=True)
+    spec = folder / "ci.toml"
+    spec.write_text(SPEC.format(**{**DEFAULTS, "params": "sigma = 0.1"}))
+    assert run(["ci", str(spec), "-o", str(folder / "runs"), "-q"]) == 1
+    return folder
+
+
+@pytest.fixture
+def beside(lowered, tmp_path, capsys):
+    shutil.copytree(lowered, tmp_path, dirs_exist_ok=True)
+    return Project(tmp_path, capsys)
+
+
 def test_nothing_changed_is_fine_and_trains_nothing(project):
     code, lines = project.ci()
     assert code == 0
@@ -92,7 +109,8 @@ def test_nothing_changed_is_fine_and_trains_nothing(project):
     assert "trained" not in project.err
 
 
-def test_a_lower_noise_in_the_spec_is_one_line_and_exit_1(project):
+def test_a_lower_noise_in_the_spec_is_one_line_and_exit_1(beside):
+    project = beside
     code, lines = project.ci(params="sigma = 0.1")
     assert code == 1
     (leaks,) = [line for line in lines if line.startswith("leaks more")]
@@ -122,11 +140,10 @@ def test_both_settings_in_the_folder_are_not_passed_by(project):
     assert project.check("--allow-new")[0] == 0
 
 
-def test_one_name_for_both_is_refused(project):
-    project.ci(params="sigma = 0.1")
-    code, _ = project.check()
+def test_one_name_for_both_is_refused(beside):
+    code, _ = beside.check()
     assert code == 2
-    assert "two settings are called 'release' (sigma 0.1 -> 0.5)" in project.err
+    assert "two settings are called 'release' (sigma 0.1 -> 0.5)" in beside.err
 
 
 def test_a_bug_that_sends_the_raw_prototype(project, monkeypatch):
@@ -250,7 +267,8 @@ def test_a_damaged_baseline_is_one_sentence(project, name):
     assert project.err.splitlines()[-1].startswith("leakbench: ")
 
 
-def test_undecided_and_its_warning(project):
+def test_undecided_and_its_warning(beside):
+    project = beside
     assert project.ci(window=0)[0] == 3
     assert project.ci("--undecided", "warn", window=0)[0] == 0
     assert project.ci("--undecided", "warn", params="sigma = 0.1")[0] == 1

@@ -152,7 +152,8 @@ def build(case: dict[str, Any]) -> core.Federation:
     from helpers.federations import federation, wrapper
 
     wraps = [wrapper(n, **p) for n, p in case.get("wrappers", [])]
-    return federation(case["defense"], "loop", wrappers=wraps, seed=3, **case.get("params", {}))
+    given = {"wrappers": wraps, "seed": 3, "clients": case.get("clients", 10)}
+    return federation(case["defense"], "loop", **given, **case.get("params", {}))
 
 
 def plug(folder: str) -> None:
@@ -179,12 +180,13 @@ def one(case: dict[str, Any], rounds: int, out: str) -> None:
 
 def main() -> int:
     """A process for each case, which forks those of its parties."""
-    from helpers.federations import digits
+    from helpers.federations import first_digits
 
     torch.set_num_threads(1)
     job = json.loads(sys.argv[1])
     plug(job["plugins"])
-    digits().load()  # once for all
+    for clients in {c.get("clients", 10) for c in job["cases"]}:
+        first_digits(clients)  # once for all
     failed = 0
     for case in job["cases"]:
         process = fork.Process(target=one, args=(case, job["rounds"], sys.argv[2]))

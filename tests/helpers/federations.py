@@ -28,7 +28,9 @@ SHORT = {  # a method's own searches and trainings
         "search_steps": 5,
         "tune_steps": 2,
         "identifier_epochs": 2,
-    }
+    },
+    "fedbr": {"width": 16},
+    "ccvr": {"calibration_epochs": 3},
 }
 
 
@@ -46,6 +48,15 @@ def digits() -> Task:
     return registry.load("tasks", "digits").build(
         {"model": "mlp", "width": 8, "dim": 8}, "task digits"
     )
+
+
+@cache
+def first_digits(clients: int) -> tuple[Task, TaskData]:
+    """The small task of its first clients alone, and their data."""
+    data = digits().load()
+    rows, counts, classes = (v[:clients] for v in (data.rows, data.counts, data.client_class))
+    few = replace(data, rows=rows, counts=counts, client_class=classes)
+    return digits().model_copy(update={"clients": clients}), few
 
 
 def method(name: str, **params: Any) -> Defense:
@@ -81,14 +92,16 @@ def federation(
     seed: int = 1,
     data: TaskData | None = None,
     device: str = "cpu",
+    clients: int = 10,
     **params: Any,
 ) -> Federation:
     """A federation in float64 that has run nothing."""
     defense = method(what, **params) if isinstance(what, str) else what
+    task, examples = first_digits(clients)
     return Federation(
         defense,
-        digits(),
-        data or digits().load(),
+        task,
+        data or examples,
         seed=seed,
         engine=engine,
         wrappers=wrappers,

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from helpers.federations import short
 from helpers.run_folders import called, edited
 from helpers.small_runs import TASK, copied, trained
 
@@ -64,10 +65,9 @@ def test_two_seeds_of_a_method_are_never_taken_for_copies(defense, tmp_path):
         task.suits(registry.load("defenses", defense).build(task.defaults(defense), defense))
     except UsageError:
         pytest.skip("does not suit the task")
-    made = [  # round 3 is not audited: little is kept of it, or nothing
-        api.train(defense, task_params=TASK, rounds=4, out=tmp_path, device="cpu", seed=s)
-        for s in (0, 1)
-    ]
+    given = {"task_params": TASK, "rounds": 4, "device": "cpu", "params": short(defense)}
+    # Round 3 is not audited: little is kept of it, or nothing.
+    made = [api.train(defense, out=tmp_path, seed=s, **given) for s in (0, 1)]
     no_copies(made)
     assert len({r.seed for r in made}) == 2
 
