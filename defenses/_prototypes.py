@@ -44,8 +44,8 @@ class OwnPrototype(Defense):
         return self.positive(net, batch, unit(me.own["prototype"]))
 
     def positive(self, net: Net, batch: Batch, w: Tensor) -> Tensor:
-        """Eq. 2: (1 - w . f(x))^2 of each example, (B,); ``w`` (dim,) of norm 1."""
-        return (1 - unit(net(batch.x)) @ w).square()
+        """Eq. 2, mean over the batch of (1 - w . f(x))^2, (); ``w`` (dim,) of norm 1."""
+        return (1 - unit(net(batch.x)) @ w).square().mean()
 
     def uplink(self, me: Client) -> Sent:
         if self.stored == "unit":

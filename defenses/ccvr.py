@@ -32,6 +32,7 @@ class CCVR(LocalEpochs):
     in this form it claims to hide nothing.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Luo et al., NeurIPS 2021, as in FLea, KDD 2024, Appendix C.3"
 
     layer: str = Field(

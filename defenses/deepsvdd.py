@@ -62,7 +62,7 @@ class DeepSVDD(Defense):
         me.state["centre"] = torch.where(mean.abs() < self.least, edge, mean)
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        return (net(batch.x) - me.state["centre"]).square().sum(1)
+        return (net(batch.x) - me.state["centre"]).square().sum(1).mean()
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return -(net(x) - me.state["centre"]).norm(dim=1)

@@ -59,6 +59,7 @@ class FedAA(ElevenEpochs):
     fusible: ClassVar[bool] = False  # the server reads every single update
     one_by_one: ClassVar[tuple[str, ...]] = ("names",)  # clients hold different numbers of labels
     texts: ClassVar[bool] = True
+    by_example: ClassVar[tuple[str, ...]] = ("loss", "second_loss")
     paper: ClassVar[str] = "Chen et al., ACM MM 2023, Eq. 4 to 7, Algorithms 1 to 4"
 
     epochs: int = Field(
@@ -172,7 +173,7 @@ class FedAA(ElevenEpochs):
         if "identifier" not in me.inbox:
             return value
         logit = _identifier.logit(me.inbox["identifier"], net.features(batch.x))
-        return value + self.eta3 * torch.nn.functional.softplus(logit)
+        return value + self.eta3 * batch.mean(torch.nn.functional.softplus(logit))
 
     def uplink(self, me: Client) -> Sent:
         return self.base.uplink(me)

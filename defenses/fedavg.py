@@ -10,4 +10,5 @@ from leakbench import Defense
 class FedAvg(Defense):
     """The base behaviour, unchanged; hides nothing."""
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     texts: ClassVar[bool] = True

@@ -34,6 +34,7 @@ class FedGen(LocalEpochs):
     nothing.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Liu et al. 2022 and Zhu et al., ICML 2021, as in FLea, Appendix C.3"
     principal: ClassVar[tuple[str, ...]] = ("begin",)
 

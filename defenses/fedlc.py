@@ -31,6 +31,7 @@ class FedLC(LocalEpochs):
     here as in FLea's code it is the softmax over all classes.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Zhang et al., ICML 2022, Section 4, as in FLea, KDD 2024, Appendix C.3"
     principal: ClassVar[tuple[str, ...]] = ("tau",)
     letters: ClassVar[dict[str, str]] = {"tau": "τ"}
@@ -44,4 +45,4 @@ class FedLC(LocalEpochs):
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         logits = net(batch.x) - me.state["margin"]
-        return torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
+        return batch.mean(torch.nn.functional.cross_entropy(logits, batch.y, reduction="none"))

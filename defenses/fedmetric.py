@@ -102,7 +102,7 @@ class FedMetric(Defense):
             inside = (me.inbox["statistics"] - away).clamp(min=0) * others(me)
             negative = (inside.square() if self.squared else inside).sum(1)  # Eq. 6
             each = each + self.lam * negative  # Eq. 4
-        return each.sum() if self.sums else each
+        return each.sum() if self.sums else each.mean()
 
     def uplink(self, me: Client) -> Sent:
         if self.variant == "pos":

@@ -26,6 +26,7 @@ class FedMix(SharedSet):
     replacement for each example.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Yoon et al., ICLR 2021, as in FLea, KDD 2024, Appendix C.3"
 
     size: int = Field(10, ge=1, description="examples in a mean")
@@ -44,7 +45,7 @@ class FedMix(SharedSet):
         each = () if self.per == "batch" else (len(batch.y),)
         beta = me.rng.beta("mix", self.a, *each)
         target = mix(one_hot(batch.y, me.facts.classes, labels), labels[partner], beta)
-        return soft_cross_entropy(net(mix(batch.x, means[partner], beta)), target)
+        return batch.mean(soft_cross_entropy(net(mix(batch.x, means[partner], beta)), target))
 
     def inputs(self, me: Client) -> dict[str, Any]:
         return {"mean_data": self._groups(me)[0]}

@@ -24,6 +24,7 @@ class FedNTD(LocalEpochs):
     mode and without a gradient. Undefended: itself; it claims to hide nothing.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Lee et al., NeurIPS 2022, Eq. 2 to 4"
     principal: ClassVar[tuple[str, ...]] = ("beta",)
     letters: ClassVar[dict[str, str]] = {"beta": "β", "tau": "τ"}
@@ -35,7 +36,7 @@ class FedNTD(LocalEpochs):
         local, glob = net(batch.x), net(batch.x, weights=me.inbox["model"])
         fit = torch.nn.functional.cross_entropy(local, batch.y, reduction="none")
         local, glob = (not_true(logits, batch.y) / self.tau for logits in (local, glob))
-        return fit + self.beta * self.tau**2 * divergence(glob, local)
+        return batch.mean(fit + self.beta * self.tau**2 * divergence(glob, local))
 
 
 def not_true(logits: Tensor, y: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class FedProto(ClassPrototypes):
     sends new ones.
     """
 
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Tan et al., AAAI 2022, Eq. 6 and 7, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("lam",)
 
@@ -68,7 +69,7 @@ class FedProto(ClassPrototypes):
         logits = net(batch.x)
         apart = (f - me.state["prototypes"][batch.y]).square().mean(1) * me.state["known"][batch.y]
         fit = torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
-        return fit + self.lam * apart
+        return batch.mean(fit + self.lam * apart)
 
     def features(self, me: Client, x: Tensor) -> Tensor:
         return me.net.features(x)

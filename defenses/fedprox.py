@@ -19,6 +19,7 @@ class FedProx(Defense):
     """
 
     texts: ClassVar[bool] = True
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Li et al., MLSys 2020, Eq. 2"
     principal: ClassVar[tuple[str, ...]] = ("mu",)
 

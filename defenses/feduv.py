@@ -92,7 +92,7 @@ class FedUV(Defense):
         me.state["codeword"] = 2 * ((message @ self.generator().to(message)) % 2) - 1
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        return (1 - self.predict(net, batch.x, me)).clamp(min=0).square()
+        return (1 - self.predict(net, batch.x, me)).clamp(min=0).square().mean()
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return torch.tanh(net(x)) @ me.state["codeword"] / (self.divisor or self.length)

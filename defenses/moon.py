@@ -30,6 +30,7 @@ class MOON(ElevenEpochs):
 
     fusible: ClassVar[bool] = False  # the trained model is kept for the next round
     texts: ClassVar[bool] = True
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Li et al., CVPR 2021, Eq. 3 and 4, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("mu",)
 
@@ -77,7 +78,7 @@ class MOON(ElevenEpochs):
         near = torch.cosine_similarity(z, net.features(batch.x, weights=me.inbox["model"]))
         far = torch.cosine_similarity(z, net.features(batch.x, weights=me.state["previous"]))
         contrast = torch.nn.functional.softplus((far - near) / self.temperature)
-        return super().loss(net, batch, me) + self.mu * contrast
+        return super().loss(net, batch, me) + self.mu * batch.mean(contrast)
 
     def uplink(self, me: Client) -> Sent:
         """Nothing is sent; the trained model is kept."""

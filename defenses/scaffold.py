@@ -32,6 +32,7 @@ class SCAFFOLD(Defense):
     fusible: ClassVar[bool] = False  # the trained model gives the variate
     tells: ClassVar[str] = "variate"
     plain_loss: ClassVar[str] = "uncorrected_loss"
+    by_example: ClassVar[tuple[str, ...]] = ("loss",)
     paper: ClassVar[str] = "Karimireddy et al., ICML 2020, Algorithm 1, option II"
 
     steps: int = Field(3, ge=0, description="local steps; 0: by epochs")

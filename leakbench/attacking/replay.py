@@ -18,7 +18,6 @@ from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
 from leakbench.federation.net import Net, modal, training
-from leakbench.federation.objective import loss_values
 from leakbench.federation.optimizer import rate_factor
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
@@ -254,7 +253,8 @@ class Replay:
         me = self._me(private, self._start, {} if read is None else read)
         me.net = net
         with training(self.module, mode):
-            return loss_values(self.method, self.phase, net, batch, me).mean()
+            value: Tensor = getattr(self.method, self.phase)(net, batch, me)
+        return value
 
     def update(self, batch: Batch, private: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The update that the local steps on ``batch`` would have sent.

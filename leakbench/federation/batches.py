@@ -49,13 +49,18 @@ class Plan:
     def step(self, data: TaskData, some: list[int], s: int) -> Batch:
         """Step ``s`` of the chosen clients ``some``, who all have one, x (m, B, ...), y (m, B).
 
-        Who has fewer examples than the others repeats its first one.
+        Who has fewer examples than the others repeats its first one, which is not its ``own``.
         """
         if self.even is not None:
             rows = self.even[:, s] if len(some) == len(self.even) else self.even[some, s]
         else:
             rows = _padded([self.ragged[j][s] for j in some])
-        return self._batch(data, rows, self.chosen[some], s)
+        batch = self._batch(data, rows, self.chosen[some], s)
+        sizes = [len(self.ragged[j][s]) for j in some] if self.even is None else []
+        if len(set(sizes)) < 2:
+            return batch
+        counts = torch.tensor(sizes, device=rows.device)
+        return replace(batch, own=torch.arange(max(sizes), device=rows.device) < counts[:, None])
 
     def _batch(self, data: TaskData, rows: Tensor, party: Tensor, step: int) -> Batch:
         batch = data.train.batch(rows)

@@ -70,6 +70,10 @@ class Defense(Spec):
 
     # Does nobody read a single update (server) or a trained local model (client)?
     fusible: ClassVar[bool] = True
+    # Losses that read the batch by ``batch.mean`` alone, of numbers that each example has whatever
+    # the others are: clients whose batches differ in size then step side by side. Said by each
+    # class for itself: a derived class that says nothing is taken to say no.
+    by_example: ClassVar[tuple[str, ...]] = ()
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
@@ -181,13 +185,11 @@ class Defense(Spec):
         """Client, before local training: inbox into ``own`` or ``state``."""
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Client's loss for one local step, () or (B,); no ``no_grad``, no ``if`` on a tensor.
+        """Client's loss for one local step, (); no ``no_grad``, ``item`` or ``if`` on a tensor.
 
         A function of its arguments alone: the losses of several clients may be computed at once.
-        (B,): one number for each example, whatever the others are; what is trained is their mean.
-        Clients whose batches differ in size then step side by side all the same.
         """
-        return fits(net, batch, me.facts)
+        return batch.mean(fits(net, batch, me.facts))
 
     def uplink(self, me: Client) -> Sent:
         """Client to server, after local training, besides the update that ``fed.train`` sends."""

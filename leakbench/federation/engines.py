@@ -19,7 +19,6 @@ from leakbench.base.tree import Tree, row, stack
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.net import Net
-from leakbench.federation.objective import loss_values
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import PartyRunner
 from leakbench.federation.task_data import TaskData
@@ -70,13 +69,10 @@ class LocalTraining:
     t: int
     inbox: Tree  # what everybody received
 
-    def values(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """What the method says, () or (B,)."""
-        return loss_values(self.runner.method, self.name, net, batch, me)
-
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """The loss (), their mean."""
-        return self.values(net, batch, me).mean()
+        """The loss ()."""
+        value: Tensor = getattr(self.runner.method, self.name)(net, batch, me)
+        return value
 
 
 def loop(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:

@@ -40,7 +40,8 @@ class Execution:
     ) -> Tree:
         """Run the client function ``name`` of the clients ``who``; leaves are stacked over them.
 
-        ``each``: what they hold. Beside what the function makes, the draws that it made.
+        ``each``: what they hold. Beside what the function makes, the draws that it made: stacked,
+        or a list of each client's.
         """
 
         def one(e: Tree, data: Callable[[], Batch]) -> Tree:
@@ -55,7 +56,9 @@ class Execution:
             if out is not None:
                 return out
         self.phases[name] = "one by one"
-        return stack([one(row(each, j), self.data_of(i)) for j, i in enumerate(who)])
+        single = [one(row(each, j), self.data_of(i)) for j, i in enumerate(who)]
+        draws = [made.pop("draws") for made in single]  # not everybody need draw the same
+        return {**stack(single), "draws": draws}
 
     def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
         """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""

@@ -11,14 +11,12 @@ from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 from leakbench.base.tokens import PAD
 from leakbench.federation.net import Net
-from leakbench.federation.parties import Batch, Client, Facts
+from leakbench.federation.parties import Batch, Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
-
-    from leakbench.federation.defense import Defense
 
 
 def fits(
@@ -62,20 +60,3 @@ def fits_target(
     counts = (following != PAD).to(said.dtype)
     each = entropy(said.movedim(-1, 1), following, reduction="none")
     return (each * counts).sum(1) / counts.sum(1).clamp(min=1)
-
-
-def loss_values(method: Defense, name: str, net: Net, batch: Batch, me: Client) -> Tensor:
-    """What the ``method``'s loss ``name`` says of a batch: (), or (B,), of each example.
-
-    The loss is the mean of it.
-
-    Raises:
-        MethodError: it is of another shape.
-    """
-    values: Tensor = getattr(method, name)(net, batch, me)
-    if values.shape not in ((), batch.x.shape[:1]):
-        raise MethodError(
-            f"{type(method).__name__}.{name} returned a tensor of shape {tuple(values.shape)} for"
-            f" a batch of {len(batch.x)} examples: a loss is (), or one number for each of them."
-        )
-    return values

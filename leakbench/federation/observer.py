@@ -19,7 +19,7 @@ class Observer(Generic[Fed]):
     def up(self, fed: Fed, name: str, each: Tree, sent: Tree, draws: Tree) -> None:
         """The chosen clients, holding ``each`` before, ran ``name`` and sent ``sent`` (stacked).
 
-        ``draws``: what each of them drew for it, stacked.
+        ``draws``: what they drew for it, stacked, or a list of each one's.
         """
 
     def training(self, fed: Fed, name: str, each: Tree, todo: Plan) -> None:

@@ -37,11 +37,19 @@ class Batch:
     """x (B, ...), y (B,) int64; targets (B, ...) int64 where the task asks for more than a class.
 
     Captions are targets (B, T): a token that begins each, the words, one that ends it, then 0.
+    ``own`` (B,) bool: which examples are no padding, where there is some.
     """
 
     x: Tensor
     y: Tensor
     targets: Tensor | None = None
+    own: Tensor | None = None
+
+    def mean(self, each: Tensor) -> Tensor:
+        """The mean () of a number for each example (B,); padding counts nothing."""
+        if self.own is None:
+            return each.mean()
+        return torch.where(self.own, each, 0.0).sum() / self.own.sum()
 
     def some(self, rows: Tensor | slice) -> Batch:
         """Some of its examples."""

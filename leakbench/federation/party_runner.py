@@ -17,7 +17,6 @@ from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.layout import laid, laid_batch, plain
 from leakbench.federation.net import Net, training
-from leakbench.federation.objective import loss_values
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
@@ -62,6 +61,7 @@ class PartyRunner:
         self.low = low  # the precision of a local training's products, where it is not ``dtype``
         self.trained = {k for k, v in module.named_parameters() if v.requires_grad}
         self.frozen = {k for k, _ in module.named_parameters()} - self.trained
+        self.padded: dict[str, bool] = {}  # loss -> see leakbench.federation.padding
 
     def me(
         self, t: int, each: Tree, shared: Tree, data: Callable[[], Batch] | None = None
@@ -162,7 +162,7 @@ class PartyRunner:
                 me.own = group("own", leaves)
                 me.net, me.rng = Net(self.module, weights, self.low), rng.at(name + path, s)
                 batch = laid_batch(batch) if channels_last else batch
-                loss = loss_values(self.method, name, me.net, batch, me).mean()
+                loss = getattr(self.method, name)(me.net, batch, me)
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())

@@ -7,6 +7,7 @@ where that is exact (leakbench.federation.padding); else those of one size go to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
-from leakbench.federation.padding import own_mean, paddable
+from leakbench.federation.padding import declared, paddable
 from leakbench.federation.parties import Batch
 from leakbench.federation.task_data import TaskData
 
@@ -33,7 +34,7 @@ def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
         for s in range(max(map(len, sizes))):
             todo = {j: own[s] for j, own in enumerate(sizes) if s < len(own)}
             for some in side.groups(todo, s, plan, data):
-                side.step(some, s, plan.step(data, some, s), [todo[j] for j in some])
+                side.step(some, s, plan.step(data, some, s))
     return side.finished(sizes)
 
 
@@ -48,7 +49,6 @@ class _Side:
     leaves: dict[str, Tensor]  # what is
     moments: dict[str, dict[str, Tensor]]  # of the optimiser
     losses: Tensor  # (M,), summed over the steps
-    pads: bool | None = None  # are batches of several sizes padded? None: it was not asked yet
 
     @classmethod
     def of(cls, local: LocalTraining, each: Tree) -> _Side:
@@ -76,66 +76,53 @@ class _Side:
         found: dict[int, list[int]] = {}
         for j, size in todo.items():
             found.setdefault(size, []).append(j)
-        if len(found) == 1:
-            return [*found.values()]
-        if self.pads is None:  # in every training anew: a loss may be another one in later rounds
-            self.pads = self._paddable([*todo], [*todo.values()], s, plan, data)
-        return [[*todo]] if self.pads else [*found.values()]
+        runner, name = self.local.runner, self.local.name
+        # How an augmentation draws may depend on how long a batch is.
+        if len(found) > 1 and plan.augment is None and declared(runner.method, name):
+            if name not in runner.padded:
+                batch, classes = plan.step(data, [*todo], s), runner.facts.classes
+                runner.padded[name] = paddable(partial(self.tried, [*todo], s), batch, classes)
+            if runner.padded[name]:
+                return [[*todo]]
+        return [*found.values()]
 
-    def _paddable(
-        self, some: list[int], sizes: list[int], s: int, plan: Plan, data: TaskData
-    ) -> bool:
-        runner, tried = self.local.runner, partial(self.tried, s)
-        least = some[sizes.index(min(sizes))]
-        batches = plan.step(data, some, s), plan.step(data, [least], s)
-        how = runner.facts.classes, runner.low or runner.dtype
-        return paddable(tried, some, sizes, *batches, *how)
-
-    def tried(self, s: int, some: list[int], batch: Batch) -> Tree:
-        """Step ``s`` of the clients ``some`` with nobody moved: {"values", "draws"}.
-
-        What the loss says, (m,) or (m, B), and what it drew, (m, ...) each.
-        """
+    def tried(self, some: list[int], s: int, batch: Batch) -> Tree:
+        """What step ``s`` of the clients ``some`` makes of a batch; nobody moves."""
         at = torch.tensor(some, device=self.losses.device)
         # Copies: BatchNorm writes into them.
         leaves, rest = (tmap(lambda v: v[at].detach(), t) for t in (self.leaves, self.rest))
-        return self._said(at, s, batch, leaves, rest, log=True)
+        losses, grads = self._slopes(at, s, batch, leaves, rest)
+        return {"losses": losses, "rest": rest, "grads": dict(zip(leaves, grads, strict=True))}
 
-    def _said(
-        self,
-        take: Tensor | slice,
-        s: int,
-        batch: Batch,
-        leaves: Tree,
-        rest: Tree,
-        *,
-        log: bool = False,
-    ) -> Tree:
+    def _slopes(
+        self, take: Tensor | slice, s: int, batch: Batch, leaves: Tree, rest: Tree
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """The losses (m,) and their gradients by ``leaves``, of the clients ``take``."""
         runner = self.local.runner
+        leaves = {k: v.requires_grad_() for k, v in leaves.items()}
 
-        def one(e: Tree) -> Tree:
+        def one(e: Tree) -> Tensor:
             me = runner.me(self.local.t, e["each"], self.local.inbox)
             me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
             weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
             me.net = Net(runner.module, weights, runner.low)
-            me.rng.log = {} if log else None
-            values = self.local.values(me.net, Batch(**e["batch"]), me)
-            return {"values": values, "draws": me.rng.log or {}}
+            return self.local.loss(me.net, Batch(**e["batch"]), me)
 
         told = {k: v for k, v in vars(batch).items() if v is not None}
         rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
-        return each_row(one, rows) if len(batch.x) > 1 else stack([one(row(rows, 0))])
+        losses = each_row(one, rows) if len(batch.x) > 1 else one(row(rows, 0))[None]
+        grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
+        return losses, grads
 
-    def step(self, some: list[int], s: int, batch: Batch, sizes: list[int]) -> None:
-        """Step ``s`` of the clients ``some``, each on as many of its row of ``batch``."""
+    def step(self, some: list[int], s: int, batch: Batch) -> None:
+        """Step ``s`` of the clients ``some``, each on its row of ``batch``."""
         runner = self.local.runner
         at = torch.tensor(some, device=self.losses.device)
         everyone = len(some) == self.clients
         take = slice(None) if everyone else at
-        leaves = {k: v[take].detach().requires_grad_() for k, v in self.leaves.items()}
+        leaves = {k: v[take].detach() for k, v in self.leaves.items()}
         rest = {k: v[take] for k, v in self.rest.items()}
-        losses = own_mean(self._said(take, s, batch, leaves, rest)["values"], sizes)
-        grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
+        losses, grads = self._slopes(take, s, batch, leaves, rest)
         optimizer = Optimizer(runner.method, self.local.t, runner.module)
         optimizer.steps = s
         optimizer.mean, optimizer.square = (row(v, take) for v in self.moments.values())

@@ -84,7 +84,8 @@ class Recorder(Observer[Federation]):
         for j, i in enumerate(fed.chosen.tolist()):
             me = fed.runner.me(fed.t, row(now, j), fed.inbox, fed.data_of(i))
             inputs = {k: v for k, v in fed.method.inputs(me).items() if k in (*kinds, *more)}
-            entry = {"draws": row(draws, j), "secrets": fed.method.secrets(me), "inputs": inputs}
+            drawn = draws[j] if isinstance(draws, list) else row(draws, j)
+            entry = {"draws": drawn, "secrets": fed.method.secrets(me), "inputs": inputs}
             self._client(i)[str(fed.phase)] = {k: v for k, v in entry.items() if v}
 
     def _kept(self, fed: Federation, kind: str, payload: Tree) -> bool:

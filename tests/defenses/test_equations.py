@@ -69,10 +69,8 @@ def by_hand(lam):
     """L of client 0 with w = (3/5, 4/5), stored at ten times that, and its gradients."""
     own, weights = tensor([6.0, 8.0]).requires_grad_(), tensor(F).requires_grad_()
     batch = Batch(torch.eye(2, dtype=torch.float64), torch.zeros(2, dtype=torch.long))
-    value = (
-        method("fedhide", lam=lam, k=1)
-        .loss(Net(Linear(2, 2), {"w": weights}), batch, client(own, BANK))
-        .mean()
+    value = method("fedhide", lam=lam, k=1).loss(
+        Net(Linear(2, 2), {"w": weights}), batch, client(own, BANK)
     )
     return float(value.detach()), *(g.numpy() for g in torch.autograd.grad(value, [own, weights]))
 

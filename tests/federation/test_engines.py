@@ -229,7 +229,7 @@ class Branching(Defense):
         me.state["seen"] = torch.zeros((), dtype=torch.float64)
 
     def loss(self, net, batch, me):
-        value = super().loss(net, batch, me).mean()
+        value = super().loss(net, batch, me)
         return 2 * value if value > 1 else value
 
     def uplink(self, me):

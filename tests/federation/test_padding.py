@@ -1,15 +1,18 @@
 """Batches of several sizes train side by side where no example meets another, and only there."""
 
+from typing import ClassVar
+
 import pytest
 import torch
-from helpers.federations import digits, federation, gap, run, uneven
+from helpers.federations import digits, federation, gap, method, run, short, uneven
 from torch import nn
 
 from defenses.fedavg import FedAvg
-from leakbench.base.errors import MethodError
+from leakbench import Batch
+from leakbench.base import registry
 from leakbench.federation import stacked
 from leakbench.federation.federation import Federation
-from leakbench.federation.padding import own_mean
+from leakbench.federation.padding import declared
 from leakbench.models.stages import Stages
 from leakbench.tasks.digits import Digits
 
@@ -20,13 +23,13 @@ TOLERANCE = 1e-9
 
 @pytest.fixture
 def groups(monkeypatch):
-    """The sizes of the batches of every vectorised step."""
+    """The batches of every vectorised step."""
     seen = []
     plain = stacked._Side.step
 
-    def step(self, some, s, batch, sizes):
-        seen.append(sizes)
-        return plain(self, some, s, batch, sizes)
+    def step(self, some, s, batch):
+        seen.append(batch)
+        return plain(self, some, s, batch)
 
     monkeypatch.setattr(stacked._Side, "step", step)
     return seen
@@ -38,93 +41,104 @@ def data():
 
 
 def padded(groups):
-    return any(len(set(sizes)) > 1 for sizes in groups)
+    return any(batch.own is not None for batch in groups)
 
 
-def both(kind, data, rounds=3):
+def both(kind, data, rounds=3, task=None):
     """The same federation trained in a loop and stacked."""
     feds = []
     for engine in ("loop", "stacked"):
-        feds.append(run(federation(kind(**EPOCHS), engine, data=data), rounds))
+        how = {"engine": engine, "dtype": torch.float64, "seed": 1}
+        feds.append(run(Federation(kind, task or digits(), data, **how), rounds))
     assert feds[1].phases["loss"] == "stacked"
     assert gap(*feds) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedprox", "moon", "fedntd", "fedlc", "fedmix"])
+def declaring():
+    """Methods whose own class says that its loss takes examples one by one."""
+    names = registry.names("defenses")
+    return [name for name in names if declared(method(name, **short(name)), "loss")]
+
+
+@pytest.mark.parametrize("name", declaring())
 def test_one_step_of_all_whatever_their_sizes(name, data, groups):
-    fed = run(federation(name, "stacked", **EPOCHS, optimizer="sgd", data=data), 1)
-    assert fed.phases["loss"] == "stacked"
-    assert padded(groups)
-    assert len(groups) == 2 * -(-max(UNEVEN) // EPOCHS["batch"])
+    how = {**short(name), **EPOCHS, "optimizer": "sgd", "fraction": 1.0, "data": data}
+    rounds = 1 if name == "fedaa" else 3  # its line search decides by the last bit
+    slow, fast = (run(federation(name, engine, **how), rounds) for engine in ("loop", "stacked"))
+    assert fast.phases["loss"] == "stacked"
+    assert fast.runner.padded["loss"]
+    assert gap(slow, fast) < TOLERANCE
+    first = groups[: 2 * -(-max(UNEVEN) // EPOCHS["batch"])]
+    assert padded(first)
+    assert sum(len(b.x) == len(UNEVEN) for b in first) == 2  # the first step of each pass
 
 
-class Contrast(FedAvg):
-    """An example is measured by what its batch has in common, through which no gradient flows."""
-
-    def loss(self, net, batch, me):
-        values = super().loss(net, batch, me)
-        return values * (1 + 1e-9 * (batch.y == batch.y[-1]).sum().to(values.dtype))
+def test_the_first_methods_say_so():
+    assert {"fedavg", "fedprox", "moon", "fedaa", "scaffold"} <= {*declaring()}
 
 
-class Standing(FedAvg):
-    """An example's weight depends on where a draw as long as the batch puts it."""
-
-    def loss(self, net, batch, me):
-        order = me.rng.permutation("order", len(batch.y)).to(batch.x.dtype)
-        return super().loss(net, batch, me) * (1 + 1e-6 * order)
-
-
-class Counting(FedAvg):
-    """An example counts more in a larger batch."""
+class Centred(FedAvg):
+    """Derived from one that says so; examples meet in a term once the model has moved."""
 
     def loss(self, net, batch, me):
-        return super().loss(net, batch, me) * len(batch.y)
+        glob = net.features(batch.x, weights=me.inbox["model"]).mean(0)
+        return super().loss(net, batch, me) + (net.features(batch.x).mean(0) - glob).square().sum()
 
 
-class Normed(FedAvg):
-    """Examples meet in BatchNorm."""
+class Long(FedAvg):
+    """Derived, too: what it adds depends on how many examples a batch has."""
 
-    def module(self, module, facts):
-        first = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh())
-        return Stages({"first": first, "head": nn.Linear(8, facts.dim)})
+    def loss(self, net, batch, me):
+        moved = sum((net.weights[k] - v).square().sum() for k, v in me.inbox["model"].items())
+        return super().loss(net, batch, me) + moved / len(batch.y)
 
 
-@pytest.mark.parametrize("kind", [Contrast, Standing, Counting, Normed])
-def test_where_examples_meet_only_those_of_one_size_step_together(kind, groups):
+@pytest.mark.parametrize("kind", [Centred, Long])
+def test_a_derived_class_speaks_for_itself(kind, data, groups):
+    both(kind(**EPOCHS), data)
+    assert not padded(groups)
+
+
+def normed(last):
+    """A method whose network norms what it has in common, in a branch that begins at nothing."""
+
+    class Branch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(8, track_running_stats=last != "gamma")
+            nn.init.zeros_(self.norm.weight)
+
+        def forward(self, x):
+            return x + self.norm(x)
+
+    class Centring(nn.Module):
+        """Its output has nothing of the batch: what it writes down for later has."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("centre", torch.zeros(8))
+
+        def forward(self, x):
+            out = x - self.centre
+            self.centre.mul_(0.5).add_(x.detach().mean(0).to(self.centre.dtype))
+            return out
+
+    class Normed(FedAvg):
+        by_example: ClassVar[tuple[str, ...]] = ("loss",)
+
+        def module(self, module, facts):
+            layer = {"plain": nn.BatchNorm1d(8), "centre": Centring()}.get(last) or Branch()
+            first = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), layer, nn.Tanh())
+            return Stages({"first": first, "head": nn.Linear(8, facts.dim)})
+
+    return Normed(**EPOCHS)
+
+
+@pytest.mark.parametrize("last", ["plain", "gamma", "centre"])
+def test_a_network_in_which_examples_meet_is_found(last, groups):
     counts = [8 * n + 3 + n % 3 for n in range(1, 11)]  # BatchNorm wants two at least
-    both(kind, uneven(digits().load(), counts))
+    both(normed(last), uneven(digits().load(), counts))
     assert not padded(groups)
-
-
-class Later(FedAvg):
-    """Examples meet from the second round on."""
-
-    def loss(self, net, batch, me):
-        values = super().loss(net, batch, me)
-        return values if me.round == 1 else values * values.mean()
-
-
-def test_it_is_tried_in_every_round(data, groups):
-    fed = federation(Later(**EPOCHS), "stacked", data=data)
-    fed.begin()
-    fed.step()
-    assert padded(groups)
-    groups.clear()
-    fed.step()
-    assert not padded(groups)
-    both(Later, data)
-
-
-class Drawn(FedAvg):
-    """Each example has a draw of its own."""
-
-    def loss(self, net, batch, me):
-        return super().loss(net, batch, me) * me.rng.uniform("weight", len(batch.y))
-
-
-def test_a_draw_for_each_example_stays_its_own(data, groups):
-    both(Drawn, data)
-    assert padded(groups)
 
 
 class Faded(Digits):
@@ -134,39 +148,17 @@ class Faded(Digits):
         return x * rng.uniform("factor", x.shape[-4])[..., None, None, None]
 
 
-class Shuffled(Digits):
-    """Each image is darkened by its place in an order as long as the batch."""
-
-    def augment(self, x, rng):
-        order = rng.permutation("order", x.shape[-4]).to(x.dtype)
-        return x / (1 + order)[..., None, None, None]
-
-
-@pytest.mark.parametrize(("kind", "pads"), [(Faded, True), (Shuffled, False)])
-def test_what_an_example_is_changed_by_does_not_depend_on_the_padding(kind, pads, data, groups):
-    feds = []
-    for engine in ("loop", "stacked"):
-        task = kind.build(digits().parameters(), "changed")
-        made = Federation(FedAvg(**EPOCHS), task, data, engine=engine, dtype=torch.float64)
-        feds.append(run(made, 2))
-    assert padded(groups) == pads
-    assert gap(*feds) < TOLERANCE
+def test_augmented_batches_are_not_padded(data, groups):
+    both(FedAvg(**EPOCHS), data, task=Faded.build(digits().parameters(), "changed"))
+    assert not padded(groups)
 
 
 def test_the_mean_is_over_ones_own():
-    values = torch.tensor([[1.0, 2.0, 3.0], [4.0, torch.nan, torch.inf]])
-    assert own_mean(values, [3, 1]).tolist() == [2.0, 4.0]
-    assert own_mean(values[:, 0], [3, 1]).tolist() == [1.0, 4.0]
-
-
-class Wide(FedAvg):
-    """A loss of a shape that means nothing."""
-
-    def loss(self, net, batch, me):
-        return super().loss(net, batch, me)[:, None]
-
-
-@pytest.mark.parametrize("engine", ["loop", "stacked", "threads", "auto"])
-def test_a_loss_of_another_shape_is_refused(engine, data):
-    with pytest.raises(MethodError, match=r"Wide.loss returned a tensor of shape \(\d+, 1\)"):
-        run(federation(Wide(**EPOCHS), engine, data=data), 1)
+    x = torch.zeros(3, 1)
+    each = torch.tensor([4.0, torch.nan, torch.inf], requires_grad=True)
+    own = torch.tensor([True, False, False])
+    value = Batch(x, x[:, 0].long(), own=own).mean(each)
+    assert float(value.detach()) == 4.0
+    (slope,) = torch.autograd.grad(value, each)
+    assert slope.tolist() == [1.0, 0.0, 0.0]
+    assert float(Batch(x, x[:, 0].long()).mean(torch.tensor([1.0, 2.0, 6.0]))) == 3.0

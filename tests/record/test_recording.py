@@ -96,7 +96,7 @@ def replayed(made, messages, m, entry, loss):
         rng.at(""),
     )
     with in_training(module, True):
-        value = getattr(made.method, loss)(net, Batch(entry["x"], entry["y"]), me).mean()
+        value = getattr(made.method, loss)(net, Batch(entry["x"], entry["y"]), me)
     moved = {k: v for k, v in weights.items() if v.requires_grad and k in received}
     grads = torch.autograd.grad(value, list(moved.values()), materialize_grads=True)
     rate = made.method.lr * made.method.decay ** (m.round - 1)
