@@ -34,8 +34,8 @@ def paddable(tried: Tried, batch: Batch, classes: int) -> bool:
 
     Losses, gradients and what layers write down for later (BatchNorm's statistics).
     """
-    made = (flat(tried(b)) for b in (batch, _otherwise(batch, classes)))
-    return all(torch.equal(a, b) for a, b in zip(*(m.values() for m in made), strict=True))
+    made, again = (flat(tried(b)) for b in (batch, _otherwise(batch, classes)))
+    return all(torch.equal(v, again[name]) for name, v in made.items())
 
 
 def _otherwise(batch: Batch, classes: int) -> Batch:

@@ -17,7 +17,6 @@ from leakbench.cli.commands import exit_code
 from leakbench.cli.console import Console
 
 pytestmark = pytest.mark.slow  # a worker imports torch
-BEFORE = signal.getsignal(signal.SIGINT)
 ALL = [
     *jobs(double, 1),
     *jobs(wrong, "usage", "broken", "method"),
@@ -41,7 +40,9 @@ def all_of(workers):
 @pytest.fixture(scope="module")
 def found():
     """By workers: 1 and 2. (Processes cost seconds: started once.)"""
-    return {n: all_of(n) for n in (1, 2)}
+    before = signal.getsignal(signal.SIGINT)
+    made = {n: all_of(n) for n in (1, 2)}
+    return {**made, "ctrl-c": (before, signal.getsignal(signal.SIGINT))}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -86,7 +87,8 @@ def test_workers_share_the_cores_leave_ctrl_c_to_us_and_are_as_deterministic_as_
     workers = [o.value for o in found[2][0][5:]]
     assert os.getpid() not in {w[0] for w in workers}
     assert {w[1:] for w in workers} == {(max(1, (os.cpu_count() or 1) // 2), True, True)}
-    assert signal.getsignal(signal.SIGINT) is BEFORE
+    before, after = found["ctrl-c"]
+    assert after is before
     assert {o.value[0] for o in found[1][0][5:]} == {os.getpid()}
 
 
