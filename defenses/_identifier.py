@@ -68,7 +68,7 @@ def train(
         lr: of Adam.
     """
     leaves = {k: v.detach().clone().requires_grad_() for k, v in identifiers.items()}
-    optimizer = torch.optim.Adam(list(leaves.values()), lr=lr, betas=BETAS)
+    optimizer = torch.optim.Adam(list(leaves.values()), lr=lr, betas=BETAS, fused=True)
     f, owner = torch.cat(list(features)), _owners(features)
     own = owner == torch.arange(len(features), device=owner.device)[:, None]
 

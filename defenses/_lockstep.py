@@ -171,16 +171,18 @@ class _Run:
         Places not written yet are zero, and add nothing.
         """
         written = self.written[rows]
-        ages = range(1, min(HISTORY, int(written.max())) + 1)
-        slots = [(rows, (written - age) % HISTORY) for age in ages]
-        weights = []
-        for slot in slots:
-            weights.append(_dot(self.moves[slot], q) * self.inverse[slot])
-            q = torch.addcmul(q, weights[-1][:, None], self.bends[slot], value=-1)
+        ages = torch.arange(1, min(HISTORY, int(written.max())) + 1, device=q.device)
+        # From the newest on: each (m, N) or (m,), gathered once for both loops.
+        places = rows[:, None], (written[:, None] - ages) % HISTORY
+        past = [kept[places].unbind(1) for kept in (self.moves, self.bends, self.inverse)]
+        pairs, weights = [*zip(*past, strict=True)], []
+        for move, bend, inverse in pairs:
+            weights.append(_dot(move, q) * inverse)
+            q = torch.addcmul(q, weights[-1][:, None], bend, value=-1)
         q = q * self.scale[rows][:, None]
-        for slot, weight in zip(reversed(slots), reversed(weights), strict=True):
-            back = _dot(self.bends[slot], q) * self.inverse[slot]
-            q = torch.addcmul(q, (weight - back)[:, None], self.moves[slot])
+        for (move, bend, inverse), weight in zip(reversed(pairs), reversed(weights), strict=True):
+            back = _dot(bend, q) * inverse
+            q = torch.addcmul(q, (weight - back)[:, None], move)
         return q
 
 

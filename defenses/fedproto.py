@@ -65,9 +65,11 @@ class FedProto(ClassPrototypes):
             me.state["known"] = me.inbox["prototype"]["known"]
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        f = net.features(batch.x)
-        logits = net(batch.x)
-        apart = (f - me.state["prototypes"][batch.y]).square().mean(1) * me.state["known"][batch.y]
+        place = net.extractor
+        f = net(batch.x, stop=place)
+        logits = net(f, start=place)
+        away = f.flatten(1) - me.state["prototypes"][batch.y]
+        apart = away.square().mean(1) * me.state["known"][batch.y]
         fit = torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
         return batch.mean(fit + self.lam * apart)
 

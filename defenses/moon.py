@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from defenses._eleven_epochs import ElevenEpochs
 from leakbench import Batch, Client, Facts, Net, Sent, UsageError
 from leakbench.base import torch
+from leakbench.federation import fits
 from leakbench.models import Stages
 
 if TYPE_CHECKING:
@@ -74,11 +76,14 @@ class MOON(ElevenEpochs):
         me.state["previous"] = dict(me.inbox["model"])
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        z = net.features(batch.x)
+        place = net.extractor
+        f = net(batch.x, stop=place)
+        z = f.flatten(1)
         near = torch.cosine_similarity(z, net.features(batch.x, weights=me.inbox["model"]))
         far = torch.cosine_similarity(z, net.features(batch.x, weights=me.state["previous"]))
         contrast = torch.nn.functional.softplus((far - near) / self.temperature)
-        return super().loss(net, batch, me) + self.mu * batch.mean(contrast)
+        fit = fits(net, replace(batch, x=f), me.facts, start=place)
+        return batch.mean(fit + self.mu * contrast)
 
     def uplink(self, me: Client) -> Sent:
         """Nothing is sent; the trained model is kept."""

@@ -35,6 +35,13 @@ def _wrap(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+def _mix_number(z: int) -> int:
+    """The same as ``_mix``, of a number of Python's."""
+    z = _wrap((z ^ ((z >> 30) & 0x3FFFFFFFF)) * 0xBF58476D1CE4E5B9)
+    z = _wrap((z ^ ((z >> 27) & 0x1FFFFFFFFF)) * 0x94D049BB133111EB)
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
 @lru_cache(maxsize=4096)
 def _start(*path: str | int) -> int:
     """The 64-bit start of the stream called ``path``."""
@@ -48,7 +55,7 @@ class Rng:
     Args:
         seed: the run's seed.
         domain: whose dice these are ("defense", "init", "batch", "audit", ...).
-        party: () or (M,) int64, the client's index; ``SHARED`` for the server.
+        party: () or (M,) int64, the client's index; or ``SHARED``, drawn on ``device``.
         dtype: of the floating-point draws.
         round: of the run; step: within the phase, or 0.
         phase: name of the phase, "" outside training.
@@ -58,28 +65,29 @@ class Rng:
         self,
         seed: int,
         domain: str,
-        party: Tensor,
+        party: Tensor | int,
         dtype: torch.dtype,
         *,
         round: int = 0,
         phase: str = "",
         step: int = 0,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.seed, self.domain, self.party, self.dtype = seed, domain, party, dtype
+        self.device = device if isinstance(party, int) else party.device
         self.round, self.phase, self.step = round, phase, step
         self.log: dict[str, Tensor] | None = None  # filled while the truth is recorded
 
     def at(self, phase: str, step: int = 0) -> Rng:
         """The same party's dice in another phase or local step."""
-        rng = type(self)(
-            self.seed, self.domain, self.party, self.dtype, round=self.round, phase=phase, step=step
-        )
+        rng = type(self)(self.seed, self.domain, self.party, self.dtype, device=self.device)
+        rng.round, rng.phase, rng.step = self.round, phase, step
         rng.log = self.log
         return rng
 
     def always(self) -> Rng:
         """The same party's dice outside all rounds: the same draw whenever it is asked for."""
-        rng = type(self)(self.seed, self.domain, self.party, self.dtype)
+        rng = type(self)(self.seed, self.domain, self.party, self.dtype, device=self.device)
         rng.log = self.log
         return rng
 
@@ -91,10 +99,20 @@ class Rng:
 
     def _unit(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """U(0, 1) in float64, never 0 or 1; a leading axis for the parties if ``party`` is (M,)."""
-        key = _mix(self.party * _GOLDEN + _start(self.seed, self.domain, self.phase, name))
-        key = _mix(_mix(key + _wrap(self.round * _GOLDEN)) + _wrap(self.step * _GOLDEN))
-        count = torch.arange(1, math.prod(shape) + 1, device=self.party.device).view(shape)
-        bits = _mix(key.view((*key.shape, *[1] * len(shape))) + count * _GOLDEN)
+        start, turns = _start(self.seed, self.domain, self.phase, name), (self.round, self.step)
+        key: Tensor | int
+        if isinstance(self.party, int):
+            # In Python: fifteen kernels for one number take longer than those of a short draw.
+            key = _mix_number(_wrap(self.party * _GOLDEN + start))
+            for turn in turns:
+                key = _mix_number(_wrap(key + turn * _GOLDEN))
+        else:
+            key = _mix(self.party * _GOLDEN + start)
+            for turn in turns:
+                key = _mix(key + _wrap(turn * _GOLDEN))
+            key = key.view((*key.shape, *[1] * len(shape)))
+        count = torch.arange(1, math.prod(shape) + 1, device=self.device).view(shape)
+        bits = _mix(key + count * _GOLDEN)
         return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
 
     def uniform(self, name: str, *shape: int) -> Tensor:
@@ -142,4 +160,4 @@ def shared(
     ``dtype``: of real numbers, float64 if None.
     """
     real = torch.float64 if dtype is None else dtype
-    return Rng(seed, domain, torch.tensor(SHARED, device=device), real, round=round)
+    return Rng(seed, domain, SHARED, real, round=round, device=device)

@@ -10,6 +10,7 @@ from .federation import Federation as Federation
 from .local_steps import Training as Training
 from .local_steps import trainings as trainings
 from .net import Net as Net
+from .objective import fits as fits
 from .objective import fits_target as fits_target
 from .parties import Batch as Batch
 from .parties import Client as Client

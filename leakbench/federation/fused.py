@@ -13,6 +13,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
+from leakbench.federation.hooks import no_gradients_of_its_own, no_hooks
 from leakbench.federation.layout import laid, laid_batch, plain
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
@@ -88,7 +89,9 @@ def _step(
     told = {k: v for k, v in vars(batch).items() if v is not None}
     rows = {**each, "mine": mine, "buffers": buffers, "batch": told}
     with training(runner.module, True):
-        losses = each_row(one, rows) if n > 1 else one(row(rows, 0))[None]
+        with no_hooks(runner.module):
+            losses = each_row(one, rows) if n > 1 else one(row(rows, 0))[None]
+        no_gradients_of_its_own(losses)
         scale = scale.to(losses.dtype)
         leaves = [*common.values(), *mine.values()]
         grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)

@@ -20,24 +20,30 @@ if TYPE_CHECKING:
 
 
 def fits(
-    net: Net, batch: Batch, facts: Facts, *, weights: Mapping[str, Tensor] | None = None
+    net: Net,
+    batch: Batch,
+    facts: Facts,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    start: str | None = None,
 ) -> Tensor:
     """J(net(x), target) of each example, (B,): the lower, the better the network says it.
 
     Of classes the cross-entropy. Of tokens its mean over the tokens that follow the first, each
     given the true ones before it (teacher forcing); padding does not count. ``weights``: another
-    model's, in evaluation mode.
+    model's, in evaluation mode. ``start``: the stage of whose features the batch's x are, in place
+    of inputs.
 
     Raises:
         MethodError: the task asks for tokens, and the batch has none.
     """
     if facts.targets == "classes":
-        return fits_target(net, batch.x, batch.y, weights=weights)
+        return fits_target(net, batch.x, batch.y, weights=weights, start=start)
     if batch.targets is None:
         raise MethodError(
             "this task asks for texts, but the batch has no `targets`: hand them on with x and y."
         )
-    return fits_target(net, batch.x, batch.targets, weights=weights)
+    return fits_target(net, batch.x, batch.targets, weights=weights, start=start)
 
 
 def fits_target(

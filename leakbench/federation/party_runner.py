@@ -114,8 +114,8 @@ class PartyRunner:
         Returns what it sends, its new model and state, the kinds that go to ``Each``, and its
         fallbacks.
         """
-        index = torch.tensor(SHARED, device=tree["receivers"].device)
-        rng = Rng(self.seed, "defense", index, self.dtype, round=t)
+        device = tree["receivers"].device
+        rng = Rng(self.seed, "defense", SHARED, self.dtype, round=t, device=device)
         share, inbox = tree.get("share"), Inbox(tree["inbox"])
         model, state = dict(tree["model"]), dict(tree["state"])
         receivers, senders, means = tree["receivers"], tree["senders"], dict(means)

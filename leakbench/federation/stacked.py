@@ -16,6 +16,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
+from leakbench.federation.hooks import no_hooks
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.padding import declared, paddable
@@ -110,7 +111,8 @@ class _Side:
 
         told = {k: v for k, v in vars(batch).items() if v is not None}
         rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
-        losses = each_row(one, rows) if len(batch.x) > 1 else one(row(rows, 0))[None]
+        with no_hooks(runner.module):
+            losses = each_row(one, rows) if len(batch.x) > 1 else one(row(rows, 0))[None]
         grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
         return losses, grads
 

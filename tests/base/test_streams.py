@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch.func import vmap
 
-from leakbench.base.streams import Rng, shared
+from leakbench.base.streams import SHARED, Rng, shared
 
 N = 20_000
 WAYS = {
@@ -231,3 +231,19 @@ def by_hand(seed, domain, party, round, phase, step, name):
 
 
 GOLD = 0.9471201868544203  # pinned: a change of the streams changes every number ever published
+
+
+@pytest.mark.parametrize("party", [SHARED, 0, 3, 2**31])
+@pytest.mark.parametrize("where", [{}, {"round": 20_000}, {"step": 7}, {"seed": 2**40}])
+def test_a_party_that_is_a_plain_number_draws_what_its_tensor_draws(party, where):
+    """The server's key is mixed in Python, everybody else's by torch."""
+    place = {"seed": 7, "domain": "d", "dtype": torch.float64, "round": 3, **where}
+    phase = {"phase": "adapt", "step": place.pop("step", 0)}
+    number, tensor = (Rng(party=p, **place) for p in (party, torch.tensor(party)))
+    for one, other in (
+        (number.at(**phase), tensor.at(**phase)),
+        (number.always(), tensor.always()),
+    ):
+        assert torch.equal(one.uniform("a", 5, 2), other.uniform("a", 5, 2))
+        assert torch.equal(one.normal("b"), other.normal("b"))
+        assert torch.equal(one.permutation("c", 9), other.permutation("c", 9))
