@@ -32,19 +32,38 @@ from speed_page import head, written
 
 HERE = Path(__file__).parent
 UV = ("uv", "run", "--no-sync", "--with")
-PEERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "loop": ("hand-written loop", (sys.executable, "peers_loop.py")),
-    "leakbench-loop": (
-        "leakbench, engine loop",
-        (sys.executable, "peers_leakbench.py", "loop", "bare"),
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Whom to start: a script of this folder, with what it is told after folder and name."""
+
+    title: str
+    script: str
+    told: tuple[str, ...] = ()
+    before: tuple[str, ...] = (sys.executable,)
+    exact: bool = True  # does it compute in float64 if asked to?
+
+    def words(self, folder: Path, name: str) -> list[str]:
+        return [*self.before, str(HERE / self.script), str(folder), name, *self.told]
+
+
+OURS = "peers_leakbench.py"
+PEERS = {
+    "loop": Contender("hand-written loop", "peers_loop.py"),
+    "leakbench-loop": Contender("leakbench, engine loop", OURS, ("loop", "bare")),
+    "leakbench": Contender("leakbench", OURS, ("auto", "bare")),
+    "leakbench-recorded": Contender("leakbench, recorded", OURS, ("auto", "recorded")),
+    "leakbench-bfloat16": Contender(
+        "leakbench, bfloat16", OURS, ("auto", "bare", "bfloat16"), exact=False
     ),
-    "leakbench": ("leakbench", (sys.executable, "peers_leakbench.py", "auto", "bare")),
-    "leakbench-recorded": (
-        "leakbench, recorded",
-        (sys.executable, "peers_leakbench.py", "auto", "recorded"),
+    "flower": Contender(
+        "Flower", "peers_flower.py", before=(*UV, "flwr[simulation]>=1.42", "python")
     ),
-    "flower": ("Flower", (*UV, "flwr[simulation]>=1.42", "python", "peers_flower.py")),
-    "pfl": ("pfl-research", (*UV, "pfl>=0.6", "python", "peers_pfl.py")),
+    # Its updates are float32 whatever is asked.
+    "pfl": Contender(
+        "pfl-research", "peers_pfl.py", before=(*UV, "pfl>=0.6", "python"), exact=False
+    ),
 }
 
 
@@ -81,9 +100,7 @@ class Peer:
 
 def started(name: str, folder: Path) -> Peer:
     """The contender, ready for its first round."""
-    *before, script = PEERS[name][1][:-2] if "leakbench" in name else PEERS[name][1]
-    more = PEERS[name][1][-2:] if "leakbench" in name else ()
-    words = [*before, str(HERE / script), str(folder), name, *more]
+    words = PEERS[name].words(folder, name)
     with Listener(str(folder / f"{name}.line"), "AF_UNIX") as listener:
         log = (folder / f"{name}.log").open("wb")
         process = subprocess.Popen(words, cwd=HERE.parent, stdout=log, stderr=log)
@@ -162,7 +179,7 @@ def table(peers: Sequence[Peer], given: Setting, folder: Path) -> Iterator[str]:
             cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
         cells += [f"{accuracy(given, weights_of(folder, peer.name)):.4f}"]
         cells.append(f"{apart(folder, peer.name, first.name):.1e}")
-        yield f"| {PEERS[peer.name][0]} | {' | '.join(cells)} |"
+        yield f"| {PEERS[peer.name].title} | {' | '.join(cells)} |"
     yield ""
     yield f"Weights moved by up to {moved:.2f} in these rounds."
 
@@ -211,12 +228,12 @@ def main(argv: Sequence[str]) -> None:
         folder = Path(made) / "float32"
         peers, given = measured(asked, names, folder, asked.rounds, "float32")
         text = "\n".join(page(argv, peers, given, folder)) + "\n"
-        exact = [n for n in names if n != "pfl"]  # its updates are float32 whatever is asked
+        exact = [n for n in names if PEERS[n].exact]
         if len(exact) > 1:
             folder = Path(made) / "float64"
             measured(asked, exact, folder, 2, "float64")
             most = {n: apart(folder, n, exact[0]) for n in exact[1:]}
-            told = ", ".join(f"{PEERS[n][0]} {v:.0e}" for n, v in most.items())
+            told = ", ".join(f"{PEERS[n].title} {v:.0e}" for n, v in most.items())
             text += f"\nAfter two rounds in float64 weights differ from the first's by: {told}.\n"
     written(text, asked.to)
 

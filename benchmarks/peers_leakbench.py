@@ -1,6 +1,6 @@
 """A round of FedAvg in leakbench: a contender of ``peers.py``. Also what all contenders are given.
 
-argv[3] is the engine; argv[4] "recorded" or "bare".
+argv[3] is the engine; argv[4] "recorded" or "bare"; argv[5] a precision, if not the setting's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def setting(of: RunSpec, rounds: int, threads: int) -> Setting:
     return Setting(*data, start=start, lr=method.lr, threads=threads)
 
 
-def main(folder: str, name: str, engine: str, recorded: str) -> None:
+def main(folder: str, name: str, engine: str, recorded: str, dtype: str = "") -> None:
     told = json.loads((Path(folder) / MARK).read_text("utf-8"))
     torch.set_num_threads(told["threads"])
     of = RunSpec.build(told["spec"], "run")
@@ -67,7 +67,7 @@ def main(folder: str, name: str, engine: str, recorded: str) -> None:
     if recorded == "recorded":
         recorder = Recorder(Path(folder) / "run" / name, of.rounds, of.record)
     how = {"seed": of.seed, "engine": engine, "recorder": recorder}
-    how["dtype"] = getattr(torch, of.dtype)
+    how["dtype"] = getattr(torch, dtype or of.dtype)
     fed = Federation(made.method, made.task, made.task.load(), **how)
     fed.begin()
     desk = Desk(folder, name, f"torch {torch.__version__}")
@@ -79,4 +79,4 @@ def main(folder: str, name: str, engine: str, recorded: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    main(*sys.argv[1:6])

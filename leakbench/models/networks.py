@@ -53,7 +53,8 @@ def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
     flat = 4 * width * (height // 4) * (breadth // 4)
 
     def convolution(inputs: int, outputs: int) -> nn.Sequential:
-        return nn.Sequential(Convolution(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
+        # Pooled first: a maximum and a ReLU commute, and so there is a quarter to be rectified.
+        return nn.Sequential(Convolution(inputs, outputs, 5, padding=2), nn.MaxPool2d(2), nn.ReLU())
 
     stages = {
         "conv1": convolution(channels, width),
@@ -81,7 +82,7 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     for name, outputs in zip(("first", "second", "third"), widths, strict=False):
         convolution = Convolution(channels, outputs, 5, padding=2, bias=False)
         norm, pool = group_norm(outputs, affine=False), nn.MaxPool2d(2, ceil_mode=True)
-        stages[name] = nn.Sequential(convolution, norm, nn.LeakyReLU(0.1), pool)
+        stages[name] = nn.Sequential(convolution, norm, pool, nn.LeakyReLU(0.1))
         channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)
     head = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * breadth, out, bias=False))
     return Stages({**stages, "head": head}, gain=2**0.5)

@@ -24,12 +24,20 @@ def ran(script, *words):
 def test_the_loop_by_hand_and_leakbench_train_the_same_network(tmp_path):
     size = ["--task", "digits", "--clients", "4", "--fraction", "0.5", "--batch", "50"]
     page = tmp_path / "peers.md"
-    few = ["--rounds", "4", "--threads", "1", "--peers", "loop,leakbench,leakbench-recorded"]
+    few = [
+        "--rounds",
+        "4",
+        "--threads",
+        "1",
+        "--peers",
+        "loop,leakbench,leakbench-recorded,leakbench-bfloat16",
+    ]
     printed = ran("peers.py", str(page), *size, *few)
     assert page.read_text(encoding="utf-8") in printed
     (told,) = re.findall(r"After two rounds in float64 .* by: (.*)\.", printed)
     differences = dict(re.findall(r"(leakbench(?:, recorded)?) (\d+e-?\d+)", told))
-    assert len(differences) == 2
+    assert len(differences) == 2  # bfloat16 is not asked for float64
+    assert re.search(r"\| leakbench, bfloat16 \|", printed)
     assert all(float(v) < 1e-14 for v in differences.values())
     (moved,) = re.findall(r"Weights moved by up to (\S+) ", printed)
     assert float(moved) > 0  # or they would be equal whatever was trained

@@ -4,6 +4,7 @@ under vmap as one by one.
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 
@@ -502,3 +503,24 @@ def test_every_model_is_described():
     text = (Path(__file__).resolve().parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
     part = text.split("\n## Models\n")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", ["cnn", "svdd_lenet"])
+def test_pooling_before_the_rectifier_is_pooling_after_it_to_the_last_bit(name):
+    """As papers print it: convolution, (norm,) rectifier, pool. Ties are there, of black pixels."""
+    module = net(name, (1, 12, 12), 3, 4)
+    printed = copy.deepcopy(module)
+    for stage in printed.children():
+        if isinstance(stage, nn.Sequential) and isinstance(stage[-2], nn.MaxPool2d):
+            stage[-2], stage[-1] = stage[-1], stage[-2]
+    assert not isinstance(printed.get_submodule(printed.names[0])[-1], nn.ReLU | nn.LeakyReLU)
+    x = shared(0, "x").uniform("x", 6, 1, 12, 12).round()
+    x[:2, :, 3:] = 0
+    found = []
+    for one in (module, printed):
+        given = x.clone().requires_grad_()
+        out = one(given)
+        grads = torch.autograd.grad(out.square().sum(), [given, *one.parameters()])
+        found.append([out, *grads])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
