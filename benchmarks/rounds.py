@@ -64,6 +64,7 @@ class Case:
 
 HIDE = {"task": "cifar100", "photographs": (100, 20, True), "engines": ("fused", "threads")}
 STEPS = {"steps": 10, "batch": 50, "fraction": 1.0}
+PHOTOGRAPHS = {"photographs": (20, 500, False), "engines": ("stacked", "threads")}
 SMALL = (
     Case("FedGN, digit-pairs", "fedgn", "digit-pairs"),
     Case("MOON, digits, 11 epochs", "moon", "digits", engines=("stacked", "threads")),
@@ -71,7 +72,7 @@ SMALL = (
 )
 CASES = (
     *SMALL,
-    Case("FedAvg, 20 x 10 x 50 photographs", "fedavg", "cifar10", STEPS, {}, (20, 500, False)),
+    Case("FedAvg, 20 x 10 x 50 photographs", "fedavg", "cifar10", STEPS, **PHOTOGRAPHS),
     Case("FedHide, ResNet-8 (64)", "fedhide", task_params={"model": "resnet8"}, **HIDE),
     Case("FedHide, ResNet-18", "fedhide", **HIDE),
 )
