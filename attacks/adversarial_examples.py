@@ -82,9 +82,8 @@ class AdversarialExamples(Attack):
         """
         from torch.utils.flop_counter import FlopCounterMode
 
-        at = next(run.module().parameters())
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            run.module()(torch.zeros(1, *run.facts.shape).to(at))
+            run.module()(run.blank())
         method: Any = run.method
         sent = next(s for s in run.sent if (s["kind"], s["sender"]) == ("labels", "client"))
         examples = sent["bytes"] / 8 / sent["messages"] * method.examples

@@ -71,7 +71,7 @@ class FeatureInversion(FromFeatures):
         if layer == "input":
             return super().seconds(run)
         module = run.module()
-        net, x = Net(module, dict(module.state_dict())), torch.zeros(1, *run.facts.shape)
+        net, x = Net(module, dict(module.state_dict())), run.blank()
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             made = net(x, stop=layer)
         sent = [s for s in run.sent if (s["kind"], s["sender"]) == ("features", "client")]

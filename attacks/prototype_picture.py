@@ -140,7 +140,7 @@ class PrototypePicture(Attack):
         made = [g for g in recovered if not g.failed]
         out = [Guess(g.unit, view.round, failed=g.failed) for g in recovered if g.failed]
         if made:
-            wanted = torch.stack([g.tensors["prototype"].to(view.device).float() for g in made])
+            wanted = torch.stack([g.tensors["prototype"].to(view.device, view.dtype) for g in made])
             pictures = self._drawn(view, net, wanted, rng)
             out += [self._guess(view, g, x) for g, x in zip(made, pictures, strict=True)]
         return out
@@ -172,7 +172,7 @@ class PrototypePicture(Attack):
         if self.way == "pixels":
             space = _pictures.pixels(view.facts.shape, self, rng)
             return _pictures.sought(embed, wanted, space, self)
-        x = view.know("aux_data").x.float()
+        x = view.know("aux_data").x.to(view.dtype)
         if self.way == "decoder":
             return _pictures.decoded(embed, wanted, x, self)
         return _pictures.sought(embed, wanted, _pictures.components(x, self, rng), self)

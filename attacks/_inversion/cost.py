@@ -37,7 +37,7 @@ def seconds(run: Outline, how: CostSettings) -> float:
     taken = _updates.fewest(run, probe=False) if how.message == "update" else 1
     images = run.method.batch * taken if how.message == "update" else 1
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        run.module()(torch.zeros(1, *run.facts.shape))
+        run.module()(run.blank())
     once = taken * OVERHEAD + GRADIENTS * images * counter.get_total_flops() / SPEED
     searches = ENGINES.get(how.engine, 1) * how.restarts
     searches *= class_labels.TRIED if how.labels == "solved" else 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leakbench.attacking.source import Source, passed
+from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import Facts
 
@@ -102,6 +103,10 @@ class Outline:
         """
         wanted = kind if kind in self._threat.kinds else ""
         return passed(self._source.traffic, wanted, self._threat.observer)
+
+    def blank(self) -> Tensor:
+        """An input of zeros, (1, ...), as the network takes it: to count what a pass costs."""
+        return torch.zeros(1, *self.facts.shape, dtype=self._source.dtype)
 
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""

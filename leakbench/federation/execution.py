@@ -78,8 +78,9 @@ class Execution:
             if out is not None:
                 return out
         if way == "threads":
-            self.phases[name] = way
-            return threads(local, each, plan, data)
+            out = self._tried(name, way, lambda: threads(local, each, plan, data))
+            if out is not None:
+                return out
         self.phases[name] = "loop"
         return engines.loop(local, each, plan, data)
 

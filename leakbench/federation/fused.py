@@ -13,11 +13,11 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
-from leakbench.federation.hooks import no_gradients_of_its_own, no_hooks
 from leakbench.federation.layout import laid, laid_batch, plain
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, weighted_mean
+from leakbench.federation.side_by_side import no_derivative_of_its_own, no_hooks, unwritten
 from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
     received, trained = local.inbox.get("model", {}), local.runner.trained
     one = plan.first(data, slice(1)).x.numel()
     size = n if not each["index"].is_cpu else min(n, max(1, GROUP // max(one, 1)))
-    common = {k: v.detach() for k, v in received.items() if k in trained}
+    common = {k: v.detach().clone() for k, v in received.items() if k in trained}
     if size == 1:  # vmap does not know of layouts
         common = tmap(laid, common)
     common = {k: v.requires_grad_() for k, v in common.items()}
@@ -51,6 +51,8 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
         parts.append(part)
         if total:  # a method may keep the whole model at the clients
             torch._foreach_add_(total, list(grads))
+    if len(parts) > 1:  # the next group read what the last one wrote
+        unwritten(received, common)
     out = parts[0] if len(parts) == 1 else tmap(lambda *leaves: torch.cat(leaves), *parts)
     optimizer = Optimizer(local.runner.method, local.t, local.runner.module)
     moved = group("model", optimizer.step(named(common, {}), [g / n for g in total]))
@@ -91,7 +93,7 @@ def _step(
     with training(runner.module, True):
         with no_hooks(runner.module):
             losses = each_row(one, rows) if n > 1 else one(row(rows, 0))[None]
-        no_gradients_of_its_own(losses)
+        no_derivative_of_its_own(losses)
         scale = scale.to(losses.dtype)
         leaves = [*common.values(), *mine.values()]
         grads = torch.autograd.grad((losses * scale).sum(), leaves, materialize_grads=True)

@@ -16,11 +16,11 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
-from leakbench.federation.hooks import no_hooks
 from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.padding import declared, paddable
 from leakbench.federation.parties import Batch
+from leakbench.federation.side_by_side import leaving_nothing, no_hooks
 from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class _Side:
             me.own, me.rng = group("own", e["leaves"]), me.rng.at(self.local.name, s)
             weights = {**self.still, **e["rest"], **group("model", e["leaves"])}
             me.net = Net(runner.module, weights, runner.low)
-            return self.local.loss(me.net, Batch(**e["batch"]), me)
+            with leaving_nothing(me):
+                return self.local.loss(me.net, Batch(**e["batch"]), me)
 
         told = {k: v for k, v in vars(batch).items() if v is not None}
         rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}

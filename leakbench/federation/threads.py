@@ -36,7 +36,11 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
 
     Raises:
         MethodError: the loss draws from torch's own dice.
+        RuntimeError: the network cannot be copied, or has hooks, which write down elsewhere what
+            they see, of whichever client is first.
     """
+    if any(m._forward_hooks or m._forward_pre_hooks for m in local.runner.module.modules()):
+        raise RuntimeError("a layer of the network has a hook")
     stop, here = threading.Event(), threading.local()
 
     def one(j: int) -> Tree:

@@ -40,6 +40,21 @@ def lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     return Stages({"first": first, "second": second, "head": nn.Linear(flat, out)}, gain=2.0)
 
 
+class Pooled(nn.Sequential):
+    """Layers, then a rectifier, then maxima; called as a whole, the maxima first.
+
+    The two commute, so to the last bit it is the same, and there is a quarter to be rectified.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C', H', W')."""
+        *front, rectifier, pool = self
+        for layer in front:
+            x = layer(x)
+        pooled: Tensor = rectifier(pool(x))
+        return pooled
+
+
 def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
     """FedAA's network (Section 4.1): x (B, *shape) -> (B, out).
 
@@ -53,8 +68,7 @@ def cnn(shape: tuple[int, ...], out: int, width: int) -> Stages:
     flat = 4 * width * (height // 4) * (breadth // 4)
 
     def convolution(inputs: int, outputs: int) -> nn.Sequential:
-        # Pooled first: a maximum and a ReLU commute, and so there is a quarter to be rectified.
-        return nn.Sequential(Convolution(inputs, outputs, 5, padding=2), nn.MaxPool2d(2), nn.ReLU())
+        return Pooled(Convolution(inputs, outputs, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2))
 
     stages = {
         "conv1": convolution(channels, width),
@@ -82,7 +96,7 @@ def svdd_lenet(shape: tuple[int, ...], out: int, width: int) -> Stages:
     for name, outputs in zip(("first", "second", "third"), widths, strict=False):
         convolution = Convolution(channels, outputs, 5, padding=2, bias=False)
         norm, pool = group_norm(outputs, affine=False), nn.MaxPool2d(2, ceil_mode=True)
-        stages[name] = nn.Sequential(convolution, norm, pool, nn.LeakyReLU(0.1))
+        stages[name] = Pooled(convolution, norm, nn.LeakyReLU(0.1), pool)
         channels, height, breadth = outputs, -(-height // 2), -(-breadth // 2)
     head = nn.Sequential(nn.Flatten(), nn.Linear(channels * height * breadth, out, bias=False))
     return Stages({**stages, "head": head}, gain=2**0.5)

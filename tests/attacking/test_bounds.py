@@ -163,7 +163,7 @@ def test_hooks_are_given_an_outline_and_nothing_that_leads_further(runs):
     public = {n for n in dir(given[0]) if not n.startswith("_")}
     assert public == {
         *("rounds", "stages", "audited", "method", "facts", "sent", "partial", "auxiliary"),
-        *("shown", "behind", "traffic", "module", "holds", "lacks"),
+        *("shown", "behind", "traffic", "module", "blank", "holds", "lacks"),
     }
     for name in public:
         value = getattr(given[0], name)
