@@ -42,11 +42,12 @@ def no_hooks(module: nn.Module) -> Iterator[None]:
         if not _EVERYWHERE:
             _replace()
         _EVERYWHERE.append(None)
-    _HERE.depth = getattr(_HERE, "depth", 0) + 1
+    depth = getattr(_HERE, "depth", 0)
     try:
+        _HERE.depth = depth + 1
         yield
     finally:
-        _HERE.depth -= 1
+        _HERE.depth = depth
         with _LOCK:
             _EVERYWHERE.pop()
             if not _EVERYWHERE:
@@ -143,5 +144,6 @@ def unwritten(shared: dict[str, Tensor], own: dict[str, Tensor]) -> None:
         RuntimeError: somebody did.
     """
     for name, value in own.items():
-        if not torch.equal(value, shared[name]):
+        both = value, shared[name]
+        if not torch.equal(*both) and not torch.equal(*(v.nan_to_num() for v in both)):
             _refuse(f"the loss writes into {name!r}, which side by side is everybody's")

@@ -13,7 +13,7 @@ from leakbench import Defense
 from leakbench.federation import fused
 from leakbench.federation.federation import Federation
 from leakbench.federation.net import Net
-from leakbench.federation.side_by_side import no_hooks
+from leakbench.federation.side_by_side import no_hooks, unwritten
 from leakbench.record.policy import Policy
 from leakbench.record.recorder import Recorder
 
@@ -192,6 +192,13 @@ def test_who_writes_into_weights_does_not_write_into_the_next_clients(
     fed = trained(kind, "fused", 1, tmp_path / "fast")
     assert "writes into" in fed.fallbacks["loss"]
     assert apart(tmp_path / "loop", tmp_path / "fast") < TOLERANCE
+
+
+def test_weights_that_are_no_numbers_any_more_were_not_written_into():
+    lost = {"w": torch.tensor([torch.nan, 1.0])}
+    unwritten(lost, {"w": lost["w"].clone()})
+    with pytest.raises(RuntimeError, match="writes into 'w'"):
+        unwritten(lost, {"w": torch.tensor([torch.nan, 2.0])})
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OTHERS])
