@@ -2,7 +2,8 @@
 
 To look at, or change, a gradient on its way: a hook sees the gradient of all of them at once, of
 their mean, say, where it means to clip each one's. To leave something at the client for the next
-step: side by side each step has clients of its own. To write into the weights that all share.
+step: side by side each step has clients of its own. To write into the weights that all share. To
+count calls in a layer, which are fewer side by side.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _PLAIN: dict[str, Any] = {}  # what torch.Tensor itself has of what is replaced 
 def no_hooks(module: nn.Module) -> Iterator[None]:
     """Losses computed meanwhile, in this thread, hang no hook on a gradient; nor does the module.
 
-    Nor do they ask a tensor whether or where it has a gradient: ``vmap`` denies it of every one.
+    Nor do they ask a tensor whether or where it has a gradient, which ``vmap`` denies of every one;
+    change what is kept for a gradient; or have layers that remember their calls.
 
     Raises:
         RuntimeError: one does. Every other way to train takes the loss as it is.
@@ -45,7 +47,9 @@ def no_hooks(module: nn.Module) -> Iterator[None]:
     depth = getattr(_HERE, "depth", 0)
     try:
         _HERE.depth = depth + 1
-        yield
+        said = "the loss changes what is kept for a gradient, which side by side is everybody's"
+        with torch.autograd.graph.disable_saved_tensors_hooks(said), remembering_nothing(module):
+            yield
     finally:
         _HERE.depth = depth
         with _LOCK:
@@ -54,9 +58,36 @@ def no_hooks(module: nn.Module) -> Iterator[None]:
                 _restore()
 
 
+@contextmanager
+def remembering_nothing(module: nn.Module) -> Iterator[None]:
+    """No layer sets an attribute of its own meanwhile: the next client's would begin with it.
+
+    Raises:
+        RuntimeError: one did; then it is as it was.
+    """
+    before = [(part, _attributes(part)) for part in module.modules()]
+    yield
+    changed = ""
+    for part, had in before:
+        has = _attributes(part)
+        for name in had.keys() | has.keys():
+            if name in had and had[name] is has.get(name):
+                continue
+            changed = f"a layer sets {name!r} when it is called; what it is to remember is a buffer"
+            vars(part).pop(name, None)
+            vars(part).update({k: v for k, v in had.items() if k == name})
+    if changed:
+        _refuse(changed)
+
+
+def _attributes(part: nn.Module) -> dict[str, Any]:
+    return {k: v for k, v in vars(part).items() if not k.startswith("_")}
+
+
 def _replace() -> None:
     kind, base = torch.Tensor, torch._C.TensorBase
-    _PLAIN["register_hook"] = kind.register_hook
+    if kind.register_hook is not _hung:  # it is where an interrupt came between these lines
+        _PLAIN["register_hook"] = kind.register_hook
     for name in ASKED:
         setattr(kind, name, property(_asked(name), getattr(base, name).__set__))
     kind.register_hook = _hung  # type: ignore[method-assign]
@@ -64,7 +95,7 @@ def _replace() -> None:
 
 def _restore() -> None:
     kind = torch.Tensor
-    kind.register_hook = _PLAIN.pop("register_hook")  # type: ignore[method-assign]
+    kind.register_hook = _PLAIN["register_hook"]  # type: ignore[method-assign]
     for name in ASKED:
         delattr(kind, name)  # the one that it inherits is left
 
@@ -76,7 +107,7 @@ def _watched() -> bool:
 def _hung(tensor: Tensor, hook: Callable[..., Any]) -> Any:
     if _watched():
         _refuse("the loss hangs a hook on a gradient, which side by side is everybody's")
-    return _PLAIN.get("register_hook", torch.Tensor.register_hook)(tensor, hook)
+    return _PLAIN["register_hook"](tensor, hook)
 
 
 def _asked(name: str) -> Callable[[Tensor], Any]:

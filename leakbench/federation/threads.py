@@ -21,6 +21,7 @@ from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.layout import convolves
 from leakbench.federation.parties import Batch
+from leakbench.federation.side_by_side import remembering_nothing
 from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
 
     Raises:
         MethodError: the loss draws from torch's own dice.
-        RuntimeError: the network cannot be copied, or has hooks, which write down elsewhere what
-            they see, of whichever client is first.
+        RuntimeError: the network cannot be copied, a layer sets attributes of its own, or has
+            hooks, which write down elsewhere what they see, of whichever client is first.
     """
     if any(m._forward_hooks or m._forward_pre_hooks for m in local.runner.module.modules()):
         raise RuntimeError("a layer of the network has a hook")
@@ -50,7 +51,8 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             here.runner = _own(local.runner)
         batches = _Watched(plan.batches(data, j), stop)
         how: dict[str, Any] = {"channels_last": convolves(local.runner.module)}
-        return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
+        with remembering_nothing(here.runner.module):
+            return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
 
     many, dice = max(1, torch.get_num_threads()), torch.get_rng_state()
     with ThreadPoolExecutor(many) as pool:

@@ -138,8 +138,36 @@ class Shrunk(Defense):
         return super().loss(net, batch, me)
 
 
+class Compressing(Defense):
+    """Keeps for its backward pass a rounded copy of what went forward."""
+
+    def loss(self, net, batch, me):
+        def pack(kept):
+            return (kept * 4 / kept.abs().max()).round() if kept.is_floating_point() else kept
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+            return super().loss(net, batch, me)
+
+
+class Counting(Defense):
+    """Has a layer that does less the more often it has been called."""
+
+    def module(self, module, facts):
+        class Fading(nn.Linear):
+            calls = 0
+
+            def forward(self, x):
+                self.calls += 1
+                return super().forward(x) / (1 + 0.1 * self.calls)
+
+        name = module.names[-1]
+        layer = module.get_submodule(name)
+        module.set_submodule(name, Fading(layer.in_features, layer.out_features))
+        return module
+
+
 KINDS = (OfWeights, OfOutputs, OfALayer, ByADerivative, BehindItsOutputs, OfLeaves)
-OTHERS = (Remembering, Anchored, Clamped, Shrunk)
+OTHERS = (Remembering, Anchored, Clamped, Shrunk, Compressing, Counting)
 WAYS = [("fused", 1), ("stacked", 1), ("stacked", 3), ("threads", 3), ("auto", 1), ("auto", 3)]
 # What works side by side: a derivative of its own where each has weights of its own, and what is
 # remembered for the next step where there is none.
