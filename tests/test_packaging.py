@@ -60,6 +60,21 @@ def test_one_version():
     assert PROJECT["project"]["version"] == leakbench.__version__ == citation[1] == changes[1]
 
 
+def test_every_python_that_is_claimed_is_tried():
+    """Those of the classifiers are README's, and the jobs of the workflow."""
+    claimed = [
+        c.rpartition(" ")[2]
+        for c in PROJECT["project"]["classifiers"]
+        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", c)
+    ]
+    assert PROJECT["project"]["requires-python"] == f">={claimed[0]}"
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"python-version: (\[.*?\])", workflow)
+    assert ast.literal_eval(matrix) == claimed
+    said = f"Python {', '.join(claimed[:-1])} or {claimed[-1]} (tested on Linux)"
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_no_lock_file_is_committed():
     assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     assert not [
