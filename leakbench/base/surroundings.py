@@ -1,8 +1,8 @@
-"""What libraries read of the folder and the environment that a command is begun in, though nobody
-meant it: both may be a stranger's, as those of an unpacked archive are.
+"""The folder and the environment that a command is begun in may be a stranger's.
 
-What tells a machine apart stays, for runs say of it what they rest on: threads, instructions,
-devices. So do where data, plugins and caches lie.
+What libraries would read of them, though nobody meant it, is put out of their sight. What tells a
+machine apart stays, for runs say of it what they rest on: threads, instructions, devices. So do
+where data, plugins and caches lie.
 """
 
 from __future__ import annotations

@@ -1,33 +1,51 @@
-"""The table of every number, in words."""
+"""The table of every number, in words.
+
+What many rows say alike (notes, what a paper claims) is said once, under a number; the whole
+command stands in the setting's record. A page of three hundred settings has ten thousand rows.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base import canonical
 from leakbench.reporting import ReportData, ShownSetting
 from leakbench.results import Number
-from reports._words import STAGES, attack, claim, command, notes, span
+from reports._words import STAGES, attack, claim, flag_notes, span
+
+NO_CLAIM = "its paper gives no number for this"
 
 
-def number_rows(data: ReportData) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Numbers:
+    """Every row; what the numbers in them stand for, in order; are there several tasks?"""
+
+    rows: list[dict[str, Any]]
+    notes: tuple[str, ...]
+    several: bool
+
+
+def numbers(data: ReportData) -> Numbers:
     """Every number in words, by setting.
 
     Attacks that ran with several parameters show those that differ.
     """
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    numbers = [(s, n) for s in data.settings for n in s.numbers]
-    for _, n in numbers:
+    every = [(s, n) for s in data.settings for n in s.numbers]
+    for _, n in every:
         for name, value in n.attacker.params.items():
             seen[n.attacker.name, name].add(canonical(value))
-    rows = []
-    for s, n in numbers:
+    rows, said = [], dict[str, int]()
+    for s, n in every:
         name = n.attacker.name
         given = {k: v for k, v in n.attacker.params.items() if len(seen[name, k]) > 1}
         told = ", ".join([*(f"{k} = {v}" for k, v in given.items()), *n.attacker.conditions])
-        rows.append(_number_row(s, n) | {"given": told})
-    return rows
+        texts = [*flag_notes(n.flags), claim(n.meaning, n.claim) if n.claim else NO_CLAIM]
+        notes = [said.setdefault(text, len(said) + 1) for text in texts]
+        rows.append(_number_row(s, n) | {"given": told, "notes": ", ".join(map(str, notes))})
+    return Numbers(rows, tuple(said), len({s.task for s in data.settings}) > 1)
 
 
 def _number_row(setting: ShownSetting, n: Number) -> dict[str, Any]:
@@ -45,7 +63,5 @@ def _number_row(setting: ShownSetting, n: Number) -> dict[str, Any]:
         "by": {k: repr(e.value) for k, e in parts.items()},
         "n": n.value.n,
         "unit": n.value.unit,
-        "notes": notes(n.flags),
-        "claim": claim(meaning, n.claim) if n.claim else "its paper gives no number for this",
-        "command": command(n),
+        "by_attack": "" if n.attacker.made else n.attacker.name,
     }
