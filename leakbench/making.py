@@ -93,6 +93,7 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     Raises:
         UsageError: an attack that was named fits none of the runs, the device is not there, or
             something damaged cannot be deleted.
+        NewerFile: a later leakbench wrote what is there.
     """
     where, called = provenance.device(device), labels([w.spec for w in wanted])
     settings = [called[w.spec.identity()] for w in wanted]

@@ -11,7 +11,7 @@ from helpers.small_runs import TASK, plugged, tree_of
 
 from leakbench import api, making
 from leakbench.attacking import choices
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import NewerFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.jobs import run as run_jobs
 
@@ -213,3 +213,13 @@ def test_a_damaged_attack_that_nobody_asked_for_is_not_opened(tmp_path):
     again, said = made(tmp_path, asked())
     assert said[-1] == "1 attack reused"
     assert [a.name for r in again.runs for a in r.attacks] == ["prototype_leakage"]
+
+
+def test_what_a_later_leakbench_wrote_is_refused_and_kept(tmp_path):
+    first, _ = made(tmp_path, asked())
+    path = first.runs[0].path / "run.json"
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 99'))
+    before = tree_of(tmp_path)
+    with pytest.raises(NewerFile, match="Update leakbench"):
+        made(tmp_path, asked())
+    assert tree_of(tmp_path) == before

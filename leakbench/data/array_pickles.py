@@ -126,7 +126,7 @@ class _Machine:
             "TUPLE3": lambda _: self.push(tuple(self.last(3))),
             "APPEND": lambda _: self.extend(self.last(1)),
             "APPENDS": lambda _: self.extend(self.marked()),
-            "SETITEM": lambda _: self.filled(self.stack[-3], self.last(2)),
+            "SETITEM": self.set_item,
             "SETITEMS": self.set_items,
             "MEMOIZE": lambda _: self.keep(len(self.kept)),
             "GLOBAL": lambda name: self.name(*name.split(" ", 1)),
@@ -184,6 +184,10 @@ class _Machine:
         if not isinstance(self.stack[-1], list):
             raise ValueError("it adds to what is no list")
         self.stack[-1].extend(values)
+
+    def set_item(self, _: Any) -> None:
+        pair = self.last(2)
+        self.filled(self.stack[-1], pair)
 
     def set_items(self, _: Any) -> None:
         values = self.marked()

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from leakbench.base import locks
-from leakbench.base.errors import BrokenFile
+from leakbench.base.errors import BrokenFile, NewerFile
 from leakbench.base.files import read_sealed
 from leakbench.base.printable_text import one_line
 from leakbench.record import checkpoint, clearing, folders
@@ -22,9 +22,12 @@ def cleared(folder: Path) -> str:
 
     Raises:
         UsageError: it cannot be deleted, or somebody else writes there.
+        NewerFile: a later leakbench wrote it.
     """
     try:
         _check_run(folder)
+    except NewerFile:
+        raise
     except BrokenFile as error:
         with locks.training(folder) if folder.is_dir() else nullcontext():
             clearing.empty(folder)
@@ -42,6 +45,8 @@ def cleared_attack(run: Run, name: str) -> str:
     try:
         if os.path.lexists(folder):
             _check_attack(folder)
+    except NewerFile:
+        raise
     except BrokenFile as error:
         with locks.attacking(run.path, name):
             clearing.empty(folder)

@@ -38,8 +38,8 @@ def heading(
         softer: in what the build is held to less than when the baseline was written; said first.
     """
     if softer:
-        told = heading(code, rows, undone, limits, warn=warn)
-        return f"Held to less than the baseline was written for ({'; '.join(softer)}). {told}"
+        plain = heading(code, rows, undone, limits, warn=warn)
+        return f"Held to less than the baseline was written for ({'; '.join(softer)}). {plain}"
     gated = [r for r in rows if r.verdict != "new"]
     if not gated and not limits and not undone:
         return "Nothing is gated yet: `leakbench check --update`."
