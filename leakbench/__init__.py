@@ -5,6 +5,18 @@ none of it. What else a plugin may use stands in the faces of the rooms, as in
 ``from leakbench.metrics import P_LEAK``; deeper modules may move without notice.
 """
 
+import os
+import sys
+
+# `python -m leakbench` put the working folder before all packages: what lies there must not stand
+# for one of them, in what follows already. A checkout that is run in place stays.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    _checkout = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
+    if os.path.realpath(sys.path[0]) != _checkout:
+        del sys.path[0]
+
+os.environ.pop("EAGER_IMPORT", None)  # by it lazy_loader would load torch, for a `--help` even
+
 import lazy_loader
 
 from leakbench.base.version import __version__ as __version__

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from leakbench.gate.outcome import CheckResult
     from leakbench.gate.row import GateRow
+    from leakbench.gate.terms import Terms
     from leakbench.results.tables import Tables
     from leakbench.verifying import Finding
 
@@ -361,6 +362,7 @@ def check(
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
     allow_new: bool = False,
+    terms: Terms | None = None,
 ) -> CheckResult:
     """Compare ``runs`` with a committed baseline.
 
@@ -373,6 +375,7 @@ def check(
         named: names or patterns (`*`) of rows that are gated, too.
         limits: texts such as "p_leak<=0.2", beside those in the file.
         allow_new: rows that the baseline does not have may pass.
+        terms: what a SPEC asks for, where one does: is it less than when the baseline was written?
 
     Raises:
         UsageError: there is no baseline, a named row is in neither side, a limit is not well formed
@@ -387,9 +390,8 @@ def check(
     if baseline is not None and not (usual and limits and not Path(baseline).exists()):
         then = _baseline.load(Path(baseline))
     rows, unfinished = _gated(runs)
-    return gate.check(
-        rows, then, named=named, limits=limits, allow_new=allow_new, unfinished=unfinished
-    )
+    asked: dict[str, Any] = {"named": named, "limits": limits, "allow_new": allow_new}
+    return gate.check(rows, then, **asked, terms=terms, unfinished=unfinished)
 
 
 def ci(
@@ -462,12 +464,14 @@ def update(
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
     looks: Sequence[int] = (),
+    terms: Terms | None = None,
 ) -> CheckResult:
     """Write the baseline from ``runs`` (folders, or what ``tables`` read of them).
 
     Where a row is worse than before, or of less, and ``accept`` does not name it, or where a limit
     is breached, nothing is written and ``.exit_code`` is 1; it is 3 where a run failed or is not
-    finished. ``looks``: after how many seeds a row may be looked at.
+    finished. ``looks``: after how many seeds a row may be looked at. ``terms``: what a SPEC asks
+    for, noted in the file.
 
     Raises:
         UsageError: there is nothing to write, or ``accept`` names no row.
@@ -479,9 +483,8 @@ def update(
     path = Path(baseline)
     then = _baseline.load(path) if path.exists() else None
     rows, unfinished = _gated(runs)
-    fresh, result = _update(
-        *(rows, then), accept=accept, named=named, limits=limits, looks=looks, unfinished=unfinished
-    )
+    asked: dict[str, Any] = {"accept": accept, "named": named, "limits": limits, "looks": looks}
+    fresh, result = _update(rows, then, **asked, terms=terms, unfinished=unfinished)
     if fresh is not None:
         _baseline.save(path, fresh)
     return result

@@ -2,7 +2,7 @@
 
 A build asks for the same runs again and again, and its cache brings them along. What counts is what
 made them, not when: a run by other code, or of other data, is trained anew, and so is every attack
-on it.
+on it. What is damaged is made again, for a cache is nobody's only copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
-from leakbench.record import folders, todays
+from leakbench.record import damage, folders, todays
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.naming import distinct
 from leakbench.record.recording import Recording
@@ -56,8 +56,11 @@ class CountedRun(Run):
 
     @property
     def attacks(self) -> tuple[AttackFolder, ...]:
-        """Those that count."""
-        return tuple(a for a in super().attacks if a.path.name in self.counted)
+        """Those that count; what lies beside them is not opened."""
+        return tuple(self.attack(name) for name in sorted(self.counted) if self._is_there(name))
+
+    def _is_there(self, name: str) -> bool:
+        return (self.path / "attacks" / name).is_dir()
 
 
 @dataclass(frozen=True)
@@ -88,16 +91,20 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
         say: is told in a line each what was kept, what was made, and why.
 
     Raises:
-        UsageError: an attack that was named fits none of the runs, or the device is not there.
-        BrokenFile: an artifact is damaged.
+        UsageError: an attack that was named fits none of the runs, the device is not there, or
+            something damaged cannot be deleted.
+        NewerFile: a later leakbench wrote what is there.
     """
     where, called = provenance.device(device), labels([w.spec for w in wanted])
     settings = [called[w.spec.identity()] for w in wanted]
-    jobs, sending = [], Sending(out)
+    jobs, sending, damaged = [], Sending(out), list[tuple[str, str, str, int]]()
     for name, w in zip(settings, wanted, strict=True):
+        if why := damage.cleared(out / w.spec.folder()):
+            damaged.append((name, "damaged, so it is made again", why, w.spec.seed))
         asked: tuple[Any, ...] = (w.spec, str(out), where)
         at = sending.of(w.spec)
         jobs.append(FolderJob(f"{name}, seed {w.spec.seed}", trained, asked, **at))
+    _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
     _tell([(s, t.what, t.why, w.spec.seed) for s, w, t in there], say)
@@ -186,12 +193,15 @@ class _Attacks:
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue
             self.fit.add(choice.title)
+            made = folder_of(recording, choice.name, choice.attack).name
+            if why := damage.cleared_attack(run, made):
+                what = f"{choice.title} damaged, so it is made again"
+                self.told.append((setting, what, why, run.seed))
             there = standing(recording, choice.name, choice.attack)
             long = not there.complete and self._long(choice, recording, wanted)
             if long:
                 self.told.append((setting, f"{choice.title} is not run", long, run.seed))
                 continue
-            made = folder_of(recording, choice.name, choice.attack).name
             counted.add(made)
             what = f"{choice.title} {'reused' if there.complete else 'is made'}"
             self.told.append((setting, what, there.why.removesuffix(": run again"), run.seed))

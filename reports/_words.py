@@ -61,11 +61,16 @@ PROBE = (
 NOT_RECORDED = "command not recorded"
 
 
-def notes(flags: Iterable[str]) -> str:
-    """Flags in words."""
+def flag_notes(flags: Iterable[str]) -> list[str]:
+    """Each flag in words."""
     given = set(flags)
     known = [text for flag, text in FLAGS.items() if flag in given]
-    return "; ".join([*known, *sorted(given - FLAGS.keys())]) or "nothing to note"
+    return [*known, *sorted(given - FLAGS.keys())]
+
+
+def notes(flags: Iterable[str]) -> str:
+    """Flags in words, on one line."""
+    return "; ".join(flag_notes(flags)) or "nothing to note"
 
 
 def attack(name: str) -> str:

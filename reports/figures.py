@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import canonical, one_line, write_bytes
+from leakbench.base import canonical, one_line, plots, write_bytes
 from leakbench.judging import WORST, Judged, Question
 from leakbench.reporting import Picture, Report, ReportData, ShownSetting
 from leakbench.results import Number, Utility
@@ -39,13 +38,6 @@ GREY = "#5c5a55"
 COLOURS = {"leak": "#b3390a", "part": "#8a5f00", "held": "#0b5cab", "none": "#67645e"}
 FILLS = {"leak": "full", "part": "left", "held": "none", "none": "full"}
 # The same input gives the same bytes: no date, no random ids; text stays text.
-STYLE = {
-    "svg.hashsalt": "leakbench",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 ROLES = {
     "original": "original",
     "floor": "blind guess",
@@ -68,10 +60,8 @@ class Figures(Report):
         Raises:
             UsageError: the folder cannot be written.
         """
-        import matplotlib
-
         written: list[Path] = []
-        with matplotlib.rc_context(STYLE):
+        with plots.style():
             for name, figure in self.tradeoffs(data).items():
                 written += _save(figure, out, f"tradeoff-{name}", written)
             sheets = _sheets(data)
@@ -92,10 +82,8 @@ class Figures(Report):
 
     def tradeoffs(self, data: ReportData) -> dict[str, Any]:
         """{"task-question": matplotlib figure}, the headline's first; of those with a number."""
-        import matplotlib
-
         marks = shapes([s.family for s in data.settings])
-        with matplotlib.rc_context(STYLE):
+        with plots.style():
             drawn = {f"{q.task}-{q.label}": _tradeoff(q, marks) for q in data.questions}
         return {name: figure for name, figure in drawn.items() if figure is not None}
 
@@ -248,14 +236,4 @@ def _save(figure: Any, out: Path, name: str, taken: list[Path]) -> list[Path]:
     used, stem, count = {p.stem for p in taken}, first, 2
     while stem in used:
         stem, count = f"{first}-{count}", count + 1
-    paths = []
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-        data = io.BytesIO()
-        with warnings.catch_warnings():
-            # A name in a script that the font lacks: a box is drawn.
-            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-            figure.savefig(data, format=kind, dpi=200, metadata=metadata)
-        path = out / "figures" / f"{stem}.{kind}"
-        write_bytes(path, data.getvalue())
-        paths.append(path)
-    return paths
+    return plots.save(figure, out / "figures", stem)

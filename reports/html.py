@@ -19,7 +19,7 @@ from reports._page.cards import cards
 from reports._page.ladder import ladder
 from reports._page.maps import maps
 from reports._page.missing import not_here
-from reports._page.numbers import number_rows
+from reports._page.numbers import numbers
 from reports._page.pictures import Gallery, gallery
 from reports._page.question import QuestionView, tasks_of, view
 from reports._page.recipes import recipes
@@ -116,7 +116,7 @@ def render(data: ReportData, shown: Gallery | None = None) -> str:
         tables=[table(v.ident, v.question, marks) for v in final],
         cards=cards(data, every, marks),
         records=every,
-        numbers=number_rows(data),
+        numbers=numbers(data),
         metrics=_metrics(data),
         rounds=rounds(data),
         maps=maps(data),

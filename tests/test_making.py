@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 from helpers.small_runs import TASK, plugged, tree_of
 
 from leakbench import api, making
 from leakbench.attacking import choices
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import NewerFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.jobs import run as run_jobs
 
@@ -147,3 +149,77 @@ def test_what_is_misspelt_is_said_before_anything_is_trained(tmp_path):
     with pytest.raises(UsageError, match="model"):
         made(tmp_path / "runs", asked(), asked(1, task_params={"model": "mpl"}))
     assert not (tmp_path / "runs").exists()
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def turned(path):
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(bytes(whole))
+
+
+def piped(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGE = [
+    ("run.json", cut),
+    ("run.json", lambda p: p.write_text("[]")),
+    ("run.json", piped),
+    ("run.json", Path.unlink),
+    ("transcript/round-000001.safetensors", turned),
+    ("truth/data.safetensors", Path.unlink),
+    ("checkpoint/model.safetensors", turned),
+    ("transcript/stray", Path.touch),
+    ("attacks/*/attack.json", cut),
+    ("attacks/*/attack.json", Path.unlink),
+    ("attacks/*/guess.safetensors", turned),
+    ("attacks/*/units.csv", cut),
+    ("attacks/*/results.csv", piped),
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGE, ids=[f"{n}-{d.__name__}" for n, d in DAMAGE])
+def test_what_is_damaged_is_made_again_and_said(tmp_path, name, damage):
+    """A build's cache may be cut at any byte; refused once, it would be refused for ever."""
+    first, _ = made(tmp_path, asked(called="release"))
+    before = tree_of(tmp_path)
+    (run,) = first.runs
+    (path,) = list(run.path.glob(name)) or [run.path / name]
+    damage(path)
+    again, said = made(tmp_path, asked(called="release"))
+    assert again.failed == ()
+    assert any("damaged, so it is made again: " in line for line in said)
+    assert not any("Make it again" in line for line in said)
+    assert sorted(tree_of(tmp_path)) == sorted(before)
+    for kept in ("transcript", "truth", "checkpoint"):
+        for one in (run.path / kept).iterdir():
+            assert (
+                tree_of(tmp_path)[str(one.relative_to(tmp_path))]
+                == before[str(one.relative_to(tmp_path))]
+            )
+    _, said = made(tmp_path, asked(called="release"))
+    assert said == ["release, seed 0: reused", "1 attack reused"]
+
+
+def test_a_damaged_attack_that_nobody_asked_for_is_not_opened(tmp_path):
+    made(tmp_path, asked(attacks=(PAPER, MEAN)))
+    (path,) = tmp_path.glob("*/attacks/prototype_averaging-*/attack.json")
+    cut(path)
+    again, said = made(tmp_path, asked())
+    assert said[-1] == "1 attack reused"
+    assert [a.name for r in again.runs for a in r.attacks] == ["prototype_leakage"]
+
+
+def test_what_a_later_leakbench_wrote_is_refused_and_kept(tmp_path):
+    first, _ = made(tmp_path, asked())
+    path = first.runs[0].path / "run.json"
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 99'))
+    before = tree_of(tmp_path)
+    with pytest.raises(NewerFile, match="Update leakbench"):
+        made(tmp_path, asked())
+    assert tree_of(tmp_path) == before

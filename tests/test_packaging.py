@@ -279,3 +279,15 @@ def test_ci_runs_what_the_readme_names():
     ):
         assert command in ci
     assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0
+
+
+def test_actions_of_others_are_pinned_by_commit():
+    """A tag can be moved to other code, a commit cannot; its version stands beside it."""
+    named = []
+    for path in tracked():
+        if path.suffix in (".yml", ".yaml"):
+            named += re.findall(r"^\s*(?:- )?uses: *(.+)$", text_of(path), re.MULTILINE)
+    theirs = [use for use in named if not use.startswith("./")]
+    assert len(theirs) > 10
+    for use in theirs:
+        assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use

@@ -1,3 +1,4 @@
+from . import plots as plots
 from . import tokens as tokens
 from .errors import BrokenFile as BrokenFile
 from .errors import LeakbenchError as LeakbenchError

@@ -3,7 +3,8 @@
 LeakbenchError                 exit code
 ├── UsageError                 2     what the user gave is wrong
 │   ├── UnknownName            2     a method, field or task that does not exist
-│   └── BrokenFile             2     an artifact damaged, cut, changed or from a newer schema
+│   └── BrokenFile             2     an artifact damaged, cut or changed
+│       └── NewerFile          2     whole, and of a newer schema than this version reads
 ├── ThreatViolation            2     an attack asked for what its threat model does not declare
 ├── MethodError                2     a defense, wrapper or attack breaks its contract
 ├── NotMeasured                2     a metric does not apply here; becomes a line in missing.csv
@@ -36,6 +37,10 @@ class UnknownName(UsageError):
 
 class BrokenFile(UsageError):
     """An artifact that cannot be trusted: damaged, cut, changed, or from a newer schema."""
+
+
+class NewerFile(BrokenFile):
+    """A later leakbench wrote it: it is whole, and nothing that may be taken away."""
 
 
 class ThreatViolation(LeakbenchError):

@@ -18,8 +18,8 @@ class Executor:
     """Does jobs; the one place that knows where.
 
     ``on``: here or ray. ``workers``: jobs at a time; on a cluster 1 stands for as many as it has
-    room for. ``address``: of the cluster; "" for RAY_ADDRESS, or one on this machine. ``cpus``,
-    ``gpus``: of a job on a cluster.
+    room for. ``address``: of the cluster; "" begins one here, "auto" joins the one that is there.
+    ``cpus``, ``gpus``: of a job on a cluster.
     """
 
     on: str = HERE

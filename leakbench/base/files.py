@@ -16,7 +16,7 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.errors import BrokenFile, NewerFile, UsageError
 from leakbench.base.interrupts import heed, undisturbed
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def read_json(path: Path, schema: int = SCHEMA) -> Any:
     """A JSON file of ours; ``schema``: the newest that this version reads.
 
     Raises:
-        BrokenFile: it is missing, is not JSON, or its schema is newer than this version's.
+        BrokenFile: it is missing or is not JSON.
+        NewerFile: its schema is newer than this version's.
     """
     plain(path, "Give a folder that leakbench wrote.", LARGEST_JSON)
     try:
@@ -135,8 +136,10 @@ def read_json(path: Path, schema: int = SCHEMA) -> Any:
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     found = value.get("schema", schema) if isinstance(value, dict) else schema
-    if not isinstance(found, int) or isinstance(found, bool) or found > schema:
-        raise BrokenFile(
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise BrokenFile(f"{path} is damaged (its schema is {found!r}). Make it again.")
+    if found > schema:
+        raise NewerFile(
             f"{path} has schema {found}, this leakbench reads schema {schema} and older. Update"
             " leakbench."
         )

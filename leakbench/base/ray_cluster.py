@@ -23,7 +23,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.interrupts import SIGNALS, heed
 from leakbench.base.printable_text import one_line
 
-LOCAL = "local"
+LOCAL, FOUND = "local", "auto"
 KNOCK = 10.0  # seconds in which a cluster must take a connection
 ANSWER = 120.0  # seconds a node may take to begin a process and say what it has
 # Ray reads these when it is imported. `uv run` shall not be repeated on every node, a job without
@@ -47,22 +47,31 @@ def imported() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importlib.import_module("ray")
-    except ImportError as error:
+    except Exception as error:  # an installation that does not fit itself raises nearly anything
+        heed()
+        why = one_line(str(error) or type(error).__name__)[:200]
         raise UsageError(
-            f"--on ray needs the package ray ({error}): pip install 'leakbench[ray]', here and on"
+            f"--on ray needs the package ray ({why}): pip install 'leakbench[ray]', here and on"
             " every node."
         ) from None
+
+
+_ADDRESS = "RAY_ADDRESS"
+# By these a cluster, or code for its jobs, comes in that the command does not name.
+_JOINING = (_ADDRESS, "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "RAY_NAMESPACE")
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
     """Ray, connected for as long as this lasts; a connection that was there before is kept.
 
-    Without an ``address`` the one in RAY_ADDRESS counts, else a cluster that was begun on this
-    machine, else one is begun, which ends with this process.
+    Whoever may give tasks to a cluster runs code on all its nodes, this one among them, and what
+    they return is unpickled here: so no cluster is joined that nobody named. Without an ``address``
+    one is begun, which listens to this machine alone and ends with this process. "auto" is the one
+    that RAY_ADDRESS names, else one that was begun on this machine, whoever began it.
 
     Raises:
-        UsageError: Ray is not installed, or there is no cluster at that address.
+        UsageError: Ray is not installed or does not start, or there is no cluster at that address.
     """
     ray = imported()
     if ray.is_initialized():
@@ -89,39 +98,45 @@ def _main_thread() -> bool:
 
 
 def _connect(ray: Any, address: str) -> None:
-    if address and address not in (LOCAL, "auto"):
-        _init(ray, address)
+    if address not in ("", LOCAL):
+        _init(ray, address, {})
         return
-    if address != LOCAL:
-        try:
-            _init(ray, "auto")
-            return
-        except UsageError:
-            if address or os.environ.get("RAY_ADDRESS"):
-                raise
-    _init(ray, LOCAL)
+    # Nobody else's: neither a cluster that is there nor one that the environment names.
+    own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    hidden = {name: os.environ.pop(name) for name in _JOINING if name in os.environ}
+    try:
+        _init(ray, LOCAL, own)
+    finally:
+        os.environ.update(hidden)
     cores = ray.cluster_resources().get("CPU", 0)
     terminal.say(f"a Ray cluster of {cores:g} cores is begun here, for this command alone")
 
 
-def _init(ray: Any, address: str) -> None:
-    """Connect from a neutral folder: Ray would put ours before the packages of its workers."""
-    how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == LOCAL:
-        how["include_dashboard"] = False
-    which = os.environ.get("RAY_ADDRESS", "this machine") if address == "auto" else address
+def _init(ray: Any, address: str, how: Mapping[str, Any]) -> None:
+    """Connect from a neutral folder: Ray would put ours before the packages of its workers.
+
+    Raises:
+        UsageError: whatever Ray raises, or ends the process for, in one sentence.
+    """
+    which = os.environ.get(_ADDRESS, "this machine") if address == FOUND else address
     try:
         host, _, port = which.rpartition(":")
         if port.isdecimal():  # Ray itself tries for two minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
         with warnings.catch_warnings(), contextlib.chdir("/"):
             warnings.simplefilter("ignore")
-            ray.init(address=address, **how)
-    except (ConnectionError, RuntimeError, ValueError, OSError, OverflowError) as error:
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **how)
+    except (Exception, SystemExit) as error:
         heed()
+        why = one_line(str(error) or type(error).__name__)[:200]
+        if address == LOCAL:
+            raise UsageError(
+                f"Ray cannot be started on this machine ({why}): mend that, or leave --on away to"
+                " use --jobs."
+            ) from None
         raise UsageError(
-            f"no Ray cluster answers at {which} ({one_line(str(error))[:200]}): begin one with ray"
-            " start, or leave the address away."
+            f"no Ray cluster answers at {which} ({why}): begin one with ray start, or give --on"
+            " ray alone to begin one for this command."
         ) from None
 
 

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import interrupts, terminal
+from leakbench.base import interrupts, surroundings, terminal
 from leakbench.base.errors import LeakbenchError, UsageError, circumstance
 
 INTERRUPTED, OUR_FAULT = 130, 70
@@ -39,6 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     interrupts.listen()
     terminal.prepare()
+    surroundings.forget()
     code = run(sys.argv[1:] if argv is None else argv)
     if interrupts.heard():  # what tidies up at the end was perhaps half begun
         os._exit(code)

@@ -39,7 +39,9 @@ Jobs = Annotated[int, typer.Option(min=1, help="Runs or attacks at a time.")]
 On = Annotated[
     str,
     typer.Option(
-        "--on", metavar="WHERE", help="here, or ray, ray:ADDRESS: a cluster of many machines."
+        "--on",
+        metavar="WHERE",
+        help="here; ray:ADDRESS or ray:auto: a cluster; ray: one begun here.",
     ),
 ]
 Cpus = Annotated[

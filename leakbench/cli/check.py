@@ -18,6 +18,7 @@ from leakbench.cli.console import Console, emit, emit_json
 
 if TYPE_CHECKING:
     from leakbench.gate.outcome import CheckResult
+    from leakbench.gate.terms import Terms
     from leakbench.record.folders import Run
     from leakbench.results.settings import Setting
 
@@ -29,7 +30,9 @@ class Asked:
     """What `check` and `ci` are asked beside the runs.
 
     ``baseline``: its file; None: there is none, and limits alone are checked. ``undecided``,
-    ``spend``: None where nothing was said. ``spec``: the SPEC.toml that made the runs, if any.
+    ``spend``: None where nothing was said. ``spec``: the SPEC.toml that made the runs, if any, and
+    ``terms`` what it asks for; ``softer``: in what that is less than it was, as far as the
+    baseline cannot tell.
     """
 
     baseline: Path | None = Path("leakage.json")
@@ -39,6 +42,8 @@ class Asked:
     limits: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
     spec: Path | None = None
+    terms: Terms | None = None
+    softer: tuple[str, ...] = ()
     allow_new: bool = False
     undecided: str | None = None
     spend: int | None = None
@@ -100,13 +105,15 @@ class Gate:
         with self.console.busy("reading runs and comparing"):
             tables = collect(runs)
             self.settings = tables.settings
-            return api.check(
+            found = api.check(
                 tables,
                 baseline=asked.baseline,
                 named=asked.named,
                 limits=asked.limits,
                 allow_new=asked.allow_new,
+                terms=asked.terms,
             )
+        return replace(found, softer=tuple(dict.fromkeys([*asked.softer, *found.softer])))
 
 
 def run(names: Sequence[str], asked: Asked, *, executor: Executor, console: Console) -> int:
@@ -164,6 +171,7 @@ def update(runs: Sequence[Run], asked: Asked, console: Console) -> int:
             named=asked.named,
             limits=asked.limits,
             looks=asked.looks,
+            terms=asked.terms,
         )
     if asked.outputs.as_json:
         emit_json({"exit": result.exit_code, "lines": list(result.lines)})

@@ -34,6 +34,7 @@ def fields(check: Check, result: CheckResult, code: int) -> dict[str, Any]:
         "lines": list(check.lines),
         "against": check.against,
         "notes": list(check.notes),
+        "softer": list(check.softer),
         "unfinished": list(check.unfinished),
         "rows": [_row(r, reasons.get(r.ref, r.why)) for r in check.rows],
         "limits": [_limit(x, held) for x in check.limits],

@@ -46,7 +46,9 @@ def marks(check: Check, undecided: Undecided = "fail") -> list[str]:
     """A workflow command for each thing that is not fine, the most urgent first."""
     levels = [(_level(line, undecided), line) for line in not_fine(check)]
     left = Counter(level for level, _ in levels)
-    shown, out = Counter[str](), []
+    shown, out = Counter[str](), list[str]()
+    if check.softer:
+        out.append(_command("warning", "held to less", check.softer, check.baseline))
     for level, line in levels:
         if shown[level] == MOST:
             continue

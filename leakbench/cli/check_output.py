@@ -56,7 +56,8 @@ def show(check: Check, result: CheckResult, outputs: CheckOutputs, console: Cons
     """
     warn, code = outputs.undecided == "warn", check.exit
     if warn and code == CANNOT_TELL:
-        head = heading(code, check.rows, len(check.unfinished), check.limits, warn=True)
+        told = (check.rows, len(check.unfinished), check.limits)
+        head = heading(code, *told, warn=True, softer=check.softer)
         check, code = check.model_copy(update={"heading": head}), 0
     _print(check, result, outputs, code, console)
     cases = cases_of(check, outputs.undecided)

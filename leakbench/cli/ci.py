@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import PartFailed, UsageError, suggestion
 from leakbench.base.executors import Executor
@@ -14,7 +14,11 @@ from leakbench.cli import check, commands, keys, options
 from leakbench.cli.check import Asked
 from leakbench.cli.console import Console
 
+if TYPE_CHECKING:
+    from leakbench.gate.terms import Terms
+
 NONE = "none"  # baseline = "none": limits alone
+USUAL = "leakage.json"
 # The keys of the table [ci], and what each is.
 KEYS: dict[str, tuple[type, str]] = {
     "baseline": (str, 'a file, or "none"'),
@@ -47,9 +51,9 @@ def run(
     plan = options.read_spec(path)
     if not plan.defenses:
         raise UsageError(f"{path} names no method; add a [[defense]] table with a name.")
+    asked = settled(asked, plan.ci, path, plan.seeds)
     if seeds is not None:
         plan.seeds = keys.seeds(seeds)
-    asked = settled(asked, plan.ci, path)
     wanted = making.wanted_runs(plan.specs())
     do = partial(check.do, executor=executor, console=console)
     made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
@@ -64,25 +68,27 @@ def run(
     return check.update(made.runs, asked, console)
 
 
-def settled(asked: Asked, table: Mapping[str, Any], path: Path) -> Asked:
+def settled(asked: Asked, table: Mapping[str, Any], path: Path, seeds: Sequence[int] = ()) -> Asked:
     """What is asked for by the options, and where they are silent by the table [ci] of ``path``.
 
     The limits and rows of both count. A baseline in the table, and leakage.json where none is
-    named, lie beside the SPEC. With `--update` the table's limits are not written into the
-    baseline: they stand in the SPEC.
+    named, lie below the SPEC's folder. With `--update` the table's limits are not written into the
+    baseline's own: they stand in the SPEC. ``seeds``: the SPEC's.
 
     Raises:
         UsageError: a key is unknown or its value is not what it should be; options exclude each
-            other; or there is no baseline yet.
+            other; there is no baseline yet, or it lies elsewhere.
     """
     given = _checked(table, path)
     asked.refuse()
     baseline = asked.baseline
     if baseline is None and given.get("baseline") != NONE:
-        baseline = path.parent / given.get("baseline", "leakage.json")
+        baseline = _below(path, given.get("baseline", USUAL))
     asked = replace(
         asked, spec=path, baseline=baseline, named=(*given.get("gate", ()), *asked.named)
     )
+    terms = _terms(given, path, seeds)
+    asked = replace(asked, terms=terms, softer=_left(terms, path))
     if asked.update:
         asked = replace(asked, looks=asked.looks or tuple(given.get("looks", ())))
         asked.refuse()
@@ -106,6 +112,51 @@ def settled(asked: Asked, table: Mapping[str, Any], path: Path) -> Asked:
             " commit it."
         )
     return asked
+
+
+def _terms(given: Mapping[str, Any], path: Path, seeds: Sequence[int]) -> Terms:
+    """What the table asks for, and the SPEC's seeds."""
+    from leakbench.gate.terms import Terms
+
+    known = {key: given[key] for key in Terms.model_fields if key in given}
+    about = {"spec": path.name, "seeds": tuple(seeds), "baseline": given.get("baseline", USUAL)}
+    return Terms.build({**known, **about}, f"{path}, ci")
+
+
+def _left(terms: Terms, path: Path) -> tuple[str, ...]:
+    """In what a SPEC that names another baseline is held to less than by the usual one beside it.
+
+    Raises:
+        BrokenFile: that is damaged.
+    """
+    from leakbench.gate import baseline
+    from leakbench.gate.terms import Terms, softer
+
+    usual = path.parent / USUAL
+    if terms.baseline == USUAL or not usual.exists():
+        return ()
+    noted = baseline.load(usual).terms or Terms(spec=terms.spec, baseline=USUAL)
+    return softer(terms, noted) if noted.spec == terms.spec else ()
+
+
+def _below(path: Path, name: str) -> Path:
+    """The baseline that a SPEC names: a stranger's may not have other files read, or written over.
+
+    Raises:
+        UsageError: it, or the units beside it, lies outside the SPEC's folder.
+    """
+    found, root = path.parent / name, path.parent.resolve()
+    for one in (found, found.with_name(f"{found.stem}.units.json")):
+        try:
+            inside = one.resolve().is_relative_to(root)
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a name that is none
+            inside = False
+        if not inside:
+            raise UsageError(
+                f"{path}, ci: baseline = {name!r} leads out of the SPEC's folder. Name a file in"
+                " it, or give one elsewhere with --baseline."
+            )
+    return found
 
 
 def _checked(table: Mapping[str, Any], path: Path) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ BrokenFile.
 from __future__ import annotations
 
 import gzip
-import pickle  # noqa: TID251 - CIFAR's Python files are pickles: see ``_Arrays``
 import zlib
 from collections.abc import Callable
 from io import BufferedIOBase
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.lazy import torch
+from leakbench.data import array_pickles
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,24 +29,7 @@ if TYPE_CHECKING:
 Labelled: TypeAlias = "tuple[Tensor, Tensor]"
 Reader: TypeAlias = "Callable[[list[Path]], Labelled]"
 
-_CORES = ("numpy.core", "numpy._core")  # numpy 1's name and numpy 2's
-
-
-class _Arrays(pickle.Unpickler):
-    """Makes lists, dicts, strings and numpy arrays; refuses all else before it is looked up."""
-
-    admitted = {
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("_codecs", "encode"): str.encode,
-        **{(f"{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in _CORES},
-        **{(f"{core}.numeric", "_frombuffer"): np.empty(0).__reduce_ex__(5)[0] for core in _CORES},
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self.admitted:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
-        return self.admitted[module, name]
+LARGEST = 2**29  # bytes, three times what the largest official file unpacks to
 
 
 def cifar_python(key: str, classes: int) -> Reader:
@@ -54,12 +37,14 @@ def cifar_python(key: str, classes: int) -> Reader:
 
     def one(path: Path) -> Labelled:
         try:
-            with _open(path) as file:
-                held = _Arrays(file, encoding="latin1").load()
-            held = {k.decode() if isinstance(k, bytes) else k: v for k, v in held.items()}
-            pixels, labels = np.asarray(held["data"]), np.asarray(held[key]).reshape(-1)
-        except KeyError as error:
-            raise _broken(path, f"it has no {error}") from None
+            held = array_pickles.read(_bytes(path))
+            lacking = [name for name in ("data", key) if name not in held]
+            if lacking:
+                raise ValueError(f"it has no {lacking[0]!r}")
+            pixels = array_pickles.array(held["data"])
+            labels = array_pickles.array(held[key]).reshape(-1)
+        except BrokenFile:
+            raise
         except Exception as error:  # a cut pickle raises nearly anything
             raise _broken(path, str(error) or type(error).__name__) from None
         return _checked(path, pixels, labels, (3, 32, 32), classes)
@@ -107,9 +92,12 @@ def _open(path: Path) -> BufferedIOBase:
 def _bytes(path: Path) -> bytes:
     try:
         with _open(path) as file:
-            return file.read()
+            found = file.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _broken(path, str(error)) from None
+    if len(found) > LARGEST:
+        raise _broken(path, f"it holds more than {LARGEST >> 20} MiB")
+    return found
 
 
 def _broken(path: Path, why: str) -> BrokenFile:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,14 @@ from leakbench.base.files import read_json, write_bytes
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate import units_file
+from leakbench.gate.bounds import impossible
+from leakbench.gate.limits import parse
 from leakbench.gate.naming import by_name, labelled
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.gate.sketch import Sketch, sketch
+from leakbench.gate.terms import Terms
 
 BASELINE_SCHEMA = 2
-ROUNDING = 1e-5  # of values that are written with six digits
 _DIGITS = 6
 _SAME = (  # of all rows of a setting, as a rule
     *("called", "task", "defense", "defense_params", "wrappers", "setting", "record"),
@@ -42,12 +43,14 @@ class Baseline:
     """The rows of a leakage.json, sorted by key.
 
     ``limits``: texts such as "p_leak<=0.2", held at every check. ``looks``: after how many seeds a
-    row may be looked at; none: once, at whatever there is.
+    row may be looked at; none: once, at whatever there is. ``terms``: what the SPEC asked for when
+    it was written, where a SPEC asked.
     """
 
     rows: tuple[GateRow, ...]
     limits: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
+    terms: Terms | None = None
 
     @property
     def metrics(self) -> dict[str, Meaning]:
@@ -57,7 +60,11 @@ class Baseline:
 
     @classmethod
     def of(
-        cls, rows: Iterable[GateRow], limits: Sequence[str] = (), looks: Sequence[int] = ()
+        cls,
+        rows: Iterable[GateRow],
+        limits: Sequence[str] = (),
+        looks: Sequence[int] = (),
+        terms: Terms | None = None,
     ) -> Baseline:
         """Sorted, with the names of settings and attacks; those that have names keep them.
 
@@ -70,7 +77,7 @@ class Baseline:
         fresh = iter(labelled([r for r in every if not r.label], known))
         kept = sorted((r or next(fresh) for r in named), key=lambda r: r.key)
         by_name(kept)
-        return cls(tuple(kept), tuple(limits), tuple(looks))
+        return cls(tuple(kept), tuple(limits), tuple(looks), terms)
 
     def by_name(self) -> dict[str, GateRow]:
         """{name: row}."""
@@ -109,7 +116,8 @@ def load(path: Path) -> Baseline:
     except (UsageError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(path, str(error)) from None
     for row in found.rows:
-        _adds_up(path, row)
+        if why := impossible(row):
+            raise _damaged(path, why)
     return found
 
 
@@ -126,19 +134,26 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
         flat = [{"fields": row} for row in _listed(value, "rows")]
     rows = []
     for one in flat:
-        row = GateRow.model_validate_json(json.dumps(one["fields"]), strict=True)
+        fields = dict(one["fields"])
+        units_of, written = fields.pop("units", None), fields.pop("written", None)
+        row = GateRow.model_validate_json(json.dumps(fields), strict=True)
         hashes = {sha for told in (row.guesses, row.truths) for of in told.values() for sha in of}
         known = {sha: sketches[sha] for sha in hashes & sketches.keys()}
         about = {"meaning": metrics.get(row.metric), "sketches": known}
-        named = {"label": one.get("label", ""), "tag": one.get("tag", "")}
+        named = {"label": one.get("label", ""), "tag": one.get("tag", ""), "written": written}
         rows.append(row.model_copy(update={**about, **named}))
+        if units_of is not None and units_of != units_file.digest(row):
+            raise ValueError(f"the units of {rows[-1].name} are not those of its row")
     limits, looks = _listed(value, "limits"), _listed(value, "looks")
     if not all(isinstance(x, str) for x in limits):
         raise ValueError("limits: expected texts such as 'METRIC<=0.2'")
     whole = all(isinstance(k, int) and not isinstance(k, bool) for k in looks)
     if not whole or looks != sorted(set(looks)) or min(looks, default=2) < 2:
         raise ValueError("looks: expected rising numbers of seeds from 2 on, such as [5, 8, 12]")
-    return Baseline.of(rows, limits, looks)
+    terms = None if value.get("ci") is None else Terms.build(value["ci"], "ci")
+    for limit in terms.limits if terms else ():
+        parse(limit)
+    return Baseline.of(rows, limits, looks, terms)
 
 
 def _listed(value: Mapping[str, Any], key: str) -> list[Any]:
@@ -164,10 +179,14 @@ def _flat(
             tag, said = _said(short)
             if said["metric"] in metrics:
                 said |= _known(metrics[said["metric"]], utility=tag == UTILITY)
+            own = dict(units[name])
+            written = own.pop("margin", None)  # that of the line holds
+            told = {**setting["about"], **said, **line, **own}
+            edited = told.get("margin") not in (None, written)
             yield {
                 "label": label,
                 "tag": tag,
-                "fields": {**setting["about"], **said, **line, **units[name]},
+                "fields": told | {"written": written if edited else None},
             }
         if sorted(map(int, seeds)) != setting["seeds"]:
             raise ValueError(f"{label}: its seeds are not those of the units beside it")
@@ -186,23 +205,6 @@ def _said(short: str) -> tuple[str, dict[str, Any]]:
     probe = len(parts) == 5
     attack = tag.partition(":")[0]
     return tag, {"attack": attack, "rung": rung, "metric": metric, "stage": stage, "probe": probe}
-
-
-def _adds_up(path: Path, row: GateRow) -> None:
-    """A row's value is that of its scores: nobody wrote another one beside them."""
-    if not row.scores or not row.has_units:
-        raise _damaged(path, f"{row.name} has a seed without units")
-    low, high = row.range
-    if row.margin is not None and low is not None and high is not None and row.margin >= high - low:
-        raise _damaged(path, f"the margin of {row.name} is as wide as its range")
-    if not all(isinstance(w.get("name"), str) for w in row.wrappers):
-        raise _damaged(path, f"a wrapper of {row.name} has no name")
-    if not all(isinstance(w.get("params", {}), dict) for w in row.wrappers):
-        raise _damaged(path, f"the parameters of a wrapper of {row.name} are no object")
-    if not math.isclose(row.value, row.mean, rel_tol=ROUNDING, abs_tol=ROUNDING):
-        raise _damaged(
-            path, f"the value of {row.name} is {row.value:.6g}, its scores give {row.mean:.6g}"
-        )
 
 
 def _damaged(path: Path, why: str) -> BrokenFile:
@@ -232,7 +234,8 @@ def save(path: Path, baseline: Baseline) -> None:
     known = {name: _about(meaning) for name, meaning in baseline.metrics.items()}
     metrics = ",\n".join(f"  {json.dumps(k)}: {canonical(v)}" for k, v in known.items())
     limits = ",\n".join(f"  {json.dumps(limit)}" for limit in baseline.limits)
-    fields = [
+    fields = [f' "ci": {canonical(baseline.terms.parameters())}'] if baseline.terms else []
+    fields += [
         f' "limits": [\n{limits}\n ]' if limits else ' "limits": []',
         f' "looks": {json.dumps(baseline.looks)}',
         f' "metrics": {{\n{metrics}\n }}',
@@ -255,6 +258,7 @@ def _setting(label: str, rows: Sequence[GateRow]) -> str:
     lines = []
     for row, fields in sorted(zip(rows, told, strict=True), key=lambda both: both[0].short):
         own = {k: v for k, v in fields.items() if k not in about}
+        own["units"] = units_file.digest(row)
         lines.append(f"    {json.dumps(row.short)}: {_text(own)}")
     said = ",\n".join(f"    {json.dumps(k)}: {_text(about[k])}" for k in sorted(about))
     body = ",\n".join(lines)

@@ -33,6 +33,7 @@ from leakbench.gate.outcome import (
 from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
 from leakbench.gate.sequential import Compared, Look, judge_looks
+from leakbench.gate.terms import Terms, softer
 from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
@@ -48,6 +49,7 @@ def check(
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
     allow_new: bool = False,
+    terms: Terms | None = None,
     unfinished: Sequence[str] = (),
 ) -> CheckResult:
     """Compare the rows of these runs with the baseline's.
@@ -59,6 +61,7 @@ def check(
             and those the baseline names.
         limits: texts such as "p_leak<=0.2", beside the baseline's own.
         allow_new: rows that the baseline does not have may pass.
+        terms: what a SPEC asks for; None: no SPEC does.
         unfinished: runs that have no rows because they failed or are not finished, in words.
 
     Raises:
@@ -67,9 +70,10 @@ def check(
     """
     undone = tuple(f"{'cannot tell':13} {said}" for said in unfinished)
     limits = merged(then.limits, limits)
+    less = softer(terms, then.terms, then.rows) if terms else ()
     if not then.rows and not limits:
         empty = "cannot tell: the baseline has no rows. Write them with --update."
-        return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished))
+        return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished), softer=less)
     both = matched(now, then.rows)
     here, there = both.here, both.there
     known_names(named, here | there)
@@ -99,6 +103,7 @@ def check(
         tuple(unfinished),
         told,
         tuple(_notes(rows, then, both)),
+        less,
     )
 
 

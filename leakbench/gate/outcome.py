@@ -82,6 +82,7 @@ class CheckResult:
 
     ``lines``: one for each row and limit, the most urgent first. ``notes``: what is said of the
     whole, such as that there is no baseline. ``unfinished``: runs without rows, in words.
+    ``softer``: in what the SPEC holds a build to less than when the baseline was written.
     """
 
     exit_code: int
@@ -90,6 +91,7 @@ class CheckResult:
     unfinished: tuple[str, ...] = ()
     limits: tuple[LimitOutcome, ...] = ()
     notes: tuple[str, ...] = ()
+    softer: tuple[str, ...] = ()
 
 
 def concluded(result: CheckResult, failed: Sequence[Outcome]) -> CheckResult:

@@ -119,6 +119,9 @@ class GateRow(Spec):
     meaning: Meaning | None = Field(
         default=None, exclude=True, description="the metric's; stands in the file once for all rows"
     )
+    written: float | None = Field(
+        default=None, exclude=True, description="the margin when the file was written"
+    )
     label: str = Field(default="", exclude=True, description="what its setting is called in names")
     tag: str = Field(default="", exclude=True, description="what its attack is called in names")
     sketches: dict[str, Sketch] = Field(

@@ -1,7 +1,8 @@
 """`leakage.units.json`: what of a baseline only a machine reads.
 
-For every row the unit scores, clusters, failures, and hashes of guesses, truths and code; for every
-hash the sketch of what it is of. Names of units, the same in many seeds, stand once.
+For every row the unit scores, clusters, failures, the margin, and hashes of guesses, truths and
+code; for every hash the sketch of what it is of. Names of units, the same in many seeds, stand
+once. What of it another machine makes alike is under a digest in the row that people review.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import plain, read_json
+from leakbench.base.spec import canonical
 from leakbench.gate.row import GateRow
 from leakbench.gate.sketch import Sketch
 
 UNITS_SCHEMA = 2
+DIGITS = 5  # of scores, as far as machines agree
 FIELDS = (*("scores", "clusters", "failed", "unsettled"), *("guesses", "truths", "code", "entered"))
 
 
@@ -41,7 +44,7 @@ def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
     lines = []
     for name in sorted(rows):
         fields = rows[name].parameters()
-        own = {key: fields[key] for key in FIELDS}
+        own = {key: fields[key] for key in FIELDS} | {"margin": rows[name].allowed}
         scores = {}
         for seed, units in own["scores"].items():
             names = _text(sorted(units))
@@ -57,6 +60,16 @@ def text(rows: Mapping[str, GateRow], sketches: Mapping[str, Sketch]) -> bytes:
         ' "units": [\n' + ",\n".join(f"  {names}" for names in lists) + "\n ]",
     ]
     return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
+
+
+def digest(row: GateRow) -> str:
+    """Of what the units of a row say: who changes them has to change the row."""
+    scores = {}
+    for seed, units in row.scores.items():
+        scores[seed] = {unit: f"{score:.{DIGITS}g}" for unit, score in units.items()}
+    said = {"scores": scores, "code": row.code, "entered": row.entered, "clusters": row.clusters}
+    said |= {"failed": row.failed, "unsettled": row.unsettled}
+    return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
 
 def load(path: Path, sha: str, of: Path) -> Units:
@@ -76,6 +89,8 @@ def load(path: Path, sha: str, of: Path) -> Units:
     lists = value["units"]
     rows = {}
     for name, fields in value["rows"].items():
+        if others := sorted(fields.keys() - {*FIELDS, "margin"}):
+            raise ValueError(f"{name} says {others[0]!r}, which stands in {of.name} alone")
         scores = {}
         for seed, (at, values) in fields["scores"].items():
             scores[seed] = dict(zip(lists[at], values, strict=True))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
 from leakbench.gate.attacked import other_attack
-from leakbench.gate.baseline import ROUNDING, Baseline
+from leakbench.gate.baseline import Baseline
+from leakbench.gate.bounds import ROUNDING
 from leakbench.gate.comparing import (
     BLOCKING,
     blocked,
@@ -29,6 +30,7 @@ from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, L
 from leakbench.gate.power import foreseen
 from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
+from leakbench.gate.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ def update(
     named: Sequence[str] = (),
     limits: Sequence[str] = (),
     looks: Sequence[int] = (),
+    terms: Terms | None = None,
     unfinished: Sequence[str] = (),
 ) -> tuple[Baseline | None, CheckResult]:
     """The new baseline, or None where a gated row would be worse and is not accepted.
@@ -65,6 +68,7 @@ def update(
         named: names or patterns of rows to gate beside the default ones.
         limits: texts such as "p_leak<=0.2", added to the file's.
         looks: after how many seeds a row may be looked at; none: the file's, or by the seeds.
+        terms: what a SPEC asks for, noted in the file; None: as it is there.
         unfinished: runs that have no rows, in words.
 
     Raises:
@@ -96,7 +100,8 @@ def update(
         rows.append(row.model_copy(update=told))
     kept = [r for n, r in both.there.items() if n not in both.here and not fits(n, accept)]
     known = {r.configuration.key: r.called or r.label for r in [*kept, *rows]}
-    fresh = Baseline.of(labelled([*rows, *kept], known), held, looks or old.looks or _looks(rows))
+    every, looked = labelled([*rows, *kept], known), looks or old.looks or _looks(rows)
+    fresh = Baseline.of(every, held, looked, terms or old.terms)
     stayed = {r.name for r in kept}
     seen = [r for r in fresh.rows if r.gated and r.name not in stayed]
     said = (

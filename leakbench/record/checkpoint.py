@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile
-from leakbench.base.files import read_tree, write_tree
+from leakbench.base.files import read_tree, seal, write_tree
 from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, unflat
 from leakbench.federation.evaluate import Evaluations
@@ -38,7 +38,7 @@ def saved(folder: Path) -> tuple[Tree, Any] | None:
         raise BrokenFile(what) from None
     mend = "Delete it to train this run anew."
     checked(CheckpointHeader, meta, path, mend)
-    whole = set(meta) >= PARTS and meta["digest"] == _digest(tree)
+    whole = set(meta) >= PARTS and meta["digest"] == _digest(tree, meta)
     whole = whole and isinstance(meta["origin"], dict) and meta["origin"].get("threads") in THREADS
     if not whole or set(meta["order"]) != set(flat(tree.get("federation", {}))):
         raise BrokenFile(f"{path} is damaged (it lacks a part, or one was changed). {mend}")
@@ -63,8 +63,9 @@ def write(
     # bit.
     order = list(flat(tree["federation"]))
     meta: dict[str, Any] = {"order": order, "phases": fed.phases, "fallbacks": fed.fallbacks}
-    meta |= {"origin": dict(origin), "begun_by": list(begun_by), "digest": _digest(tree)}
-    write_tree(folder / STATE, tree, {**meta, "totals": totals, "diagnostics": scores.diagnostics})
+    meta |= {"origin": dict(origin), "begun_by": list(begun_by)}
+    meta |= {"totals": totals, "diagnostics": scores.diagnostics}
+    write_tree(folder / STATE, tree, {**meta, "digest": _digest(tree, meta)})
 
 
 def restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
@@ -78,9 +79,12 @@ def restore(fed: Federation, tree: Tree, meta: Any) -> Evaluations:
     return Evaluations(scores, [(t, name, value) for t, name, value in meta["diagnostics"]])
 
 
-def _digest(tree: Tree) -> str:
-    """SHA-256 of all tensors by name: who goes on from other numbers must not do it unnoticed."""
-    sha = hashlib.sha256()
+def _digest(tree: Tree, meta: Mapping[str, Any]) -> str:
+    """SHA-256 of the header and all tensors by name.
+
+    Who goes on from other numbers, or by another count of what was sent, must not do it unnoticed.
+    """
+    sha = hashlib.sha256(seal(meta).encode())
     for name, tensor in sorted(flat(tree).items()):
         plain = tensor.detach().cpu().contiguous()
         sha.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())

@@ -36,7 +36,30 @@ def clear(folder: Path, *, whole: bool, after: int) -> None:
             else:
                 path.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot clear {folder} of what an earlier training left ({error}). Delete the folder,"
-            " or train into another one with -o."
-        ) from None
+        raise _refused(folder, error) from None
+
+
+def empty(folder: Path) -> None:
+    """Delete what lies in ``folder``, or stands in its place, but for a lock.
+
+    Raises:
+        UsageError: something cannot be deleted.
+    """
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+            return
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != ".lock":
+                path.unlink()
+    except OSError as error:
+        raise _refused(folder, error) from None
+
+
+def _refused(folder: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"cannot clear {folder} of what an earlier training left ({error}). Delete the folder,"
+        " or train into another one with -o."
+    )

@@ -194,18 +194,24 @@ class Run(Folder):
             BrokenFile: an attack.json is missing or damaged, or an attack was made from other
                 messages than this run's.
         """
-        out = []
-        for folder in _folders(self.path / "attacks"):
-            found = AttackFolder(folder, _settled(self.path, folder.name))
-            expected = f"{found.name}-{fingerprint(found.meta['params'])}"
-            if folder.name != expected:
-                raise BrokenFile(
-                    f"{folder} holds the attack {expected}, by its attack.json. Give the folder"
-                    " that name, or delete it."
-                )
-            self.owns(found)
-            out.append(found)
-        return tuple(out)
+        return tuple(self.attack(folder.name) for folder in _folders(self.path / "attacks"))
+
+    def attack(self, name: str) -> AttackFolder:
+        """The attack in the folder ``name`` below attacks/, as it is on the disk now.
+
+        Raises:
+            BrokenFile: as for ``attacks``.
+        """
+        folder = self.path / "attacks" / name
+        found = AttackFolder(folder, _settled(self.path, name))
+        expected = f"{found.name}-{fingerprint(found.meta['params'])}"
+        if name != expected:
+            raise BrokenFile(
+                f"{folder} holds the attack {expected}, by its attack.json. Give the folder"
+                " that name, or delete it."
+            )
+        self.owns(found)
+        return found
 
     def owns(self, attack: AttackFolder) -> None:
         """The guesses of ``attack`` were made from what this run holds.

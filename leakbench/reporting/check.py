@@ -45,16 +45,18 @@ def check_of(
     words = _Words(result, settings, Settling(settings, baseline, spec))
     ordered = sorted(result.rows, key=lambda c: WORST_FIRST.index(c.state))
     held = sorted(result.limits, key=lambda x: WORST_FIRST.index(x.state))
+    softer = tuple(map(one_line, result.softer))
     rows, limits = tuple(map(words.row, ordered)), tuple(map(words.limit, held))
     said = Check(
         exit=result.exit_code,
         lines=(),
         against=_against(baseline, result.rows),
-        heading=heading(result.exit_code, rows, len(result.unfinished), limits),
+        heading=heading(result.exit_code, rows, len(result.unfinished), limits, softer=softer),
         rows=rows,
         limits=limits,
         unfinished=tuple(map(one_line, result.unfinished)),
         notes=tuple(map(one_line, result.notes)),
+        softer=softer,
         baseline="" if baseline is None else str(baseline),
     )
     return said.model_copy(update={"lines": tuple(line.text for line in urgent(said))})

@@ -25,6 +25,7 @@ def heading(
     limits: Sequence[CheckLimit] = (),
     *,
     warn: bool = False,
+    softer: Sequence[str] = (),
 ) -> str:
     """As in "Check failed (exit 1): 1 row leaks more, 2 cannot tell, 17 fine.".
 
@@ -34,7 +35,11 @@ def heading(
         undone: runs that failed or are not finished.
         limits: every limit on every setting.
         warn: what cannot be told is no more than a warning.
+        softer: in what the build is held to less than when the baseline was written; said first.
     """
+    if softer:
+        plain = heading(code, rows, undone, limits, warn=warn)
+        return f"Held to less than the baseline was written for ({'; '.join(softer)}). {plain}"
     gated = [r for r in rows if r.verdict != "new"]
     if not gated and not limits and not undone:
         return "Nothing is gated yet: `leakbench check --update`."

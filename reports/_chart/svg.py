@@ -27,6 +27,8 @@ _WIDTH = {c: w for chars, w in _WIDTHS for c in chars}
 
 SHAPES = ("circle", "square", "triangle", "diamond", "plus", "star", "hexagon", "wedge", "pentagon")
 
+EMPTY = ("line", "circle", "path", "rect", "use")  # of a page's tens of thousands
+
 
 def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
     """One element; text and attribute values are escaped.
@@ -36,6 +38,8 @@ def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
     given = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
     spelt = "".join(f' {k}="{escape(_number(v))}"' for k, v in given.items())
     tag, told = Markup(name), Markup(spelt)  # noqa: S704 (escaped)
+    if not inside and name in EMPTY:
+        return Markup("<%s%s/>") % (tag, told)
     return Markup("<%s%s>%s</%s>") % (tag, told, Markup("").join(escape(i) for i in inside), tag)
 
 

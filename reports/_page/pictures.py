@@ -25,7 +25,7 @@ Row = Sequence[Picture | None]
 
 MOST_UNITS = 8
 SETTINGS = 3  # the least and the most defended that are open
-BUDGET = 8_000_000  # characters of all pictures together
+BUDGET = 5_000_000  # characters of all pictures together, a third of a page's 15 MB
 ROLES: dict[Role, tuple[str, str]] = {
     "original": ("Original", "what the client holds"),
     "floor": ("Blind guess", "made without what is attacked: what anybody could draw"),

@@ -24,9 +24,14 @@ MADE_HOW = {CASCADE: "as above, picked by its own check", WORST: "the truth pick
 PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"), ("commit",) * 2)
 
 
+# With more settings than this a record says its numbers and does not draw them, too: the drawings
+# of all settings stand under each other in the lists above, and would be a tenth of the page.
+DRAWN = 100
+
+
 @dataclass(frozen=True)
 class Rung:
-    """An attacker's line in a record."""
+    """An attacker's line in a record; ``track``: its drawing, empty where there are many."""
 
     name: str
     about: str
@@ -72,10 +77,12 @@ def records(data: ReportData) -> list[Record]:
     for q in data.questions:
         attacked = any(j.verdict.worst for j in q.judged)
         asked.append((q, scale(q) if attacked else None))
-    return [_record(s, asked) for s in data.settings]
+    return [_record(s, asked, draw=len(data.settings) <= DRAWN) for s in data.settings]
 
 
-def _record(setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | None]]) -> Record:
+def _record(
+    setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | None]], *, draw: bool
+) -> Record:
     found = [(q, to, j) for q, to in asked for j in q.judged if j.setting.index == setting.index]
     verdict = found[0][2].verdict if found else None
     final = setting.final
@@ -88,7 +95,7 @@ def _record(setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | N
         tone=verdict.tone if verdict else "none",
         utility=utility_text(setting),
         claim=claim(final.meaning, final.claim) if final and final.claim else "",
-        said=tuple(_said(setting, found)),
+        said=tuple(_said(setting, found, draw=draw)),
         params=", ".join(f"{k} = {v}" for k, v in shown.items()) or "no parameters",
         command=setting.command or NOT_RECORDED,
         attacks=tuple(dict.fromkeys(n.command for n in setting.numbers if n.command)),
@@ -97,7 +104,7 @@ def _record(setting: ShownSetting, asked: Sequence[tuple[Question, AxisScale | N
 
 
 def _said(
-    setting: ShownSetting, found: Sequence[tuple[Question, AxisScale | None, Judged]]
+    setting: ShownSetting, found: Sequence[tuple[Question, AxisScale | None, Judged]], *, draw: bool
 ) -> list[Said]:
     """One per question; of the time before training ended only what differs from its end."""
     out: list[Said] = []
@@ -107,20 +114,20 @@ def _said(
         said = Said(q.label, verdict.tone, judged.sentence)
         if q.stage == "final":
             end[at] = verdict.word
-            out.append(replace(said, **_measured(setting, q, judged, to)))
+            out.append(replace(said, **_measured(setting, q, judged, to, draw=draw)))
         elif end.get(at) != verdict.word:
             out.append(said)
     return out
 
 
 def _measured(
-    setting: ShownSetting, question: Question, judged: Judged, to: AxisScale | None
+    setting: ShownSetting, question: Question, judged: Judged, to: AxisScale | None, *, draw: bool
 ) -> dict[str, Any]:
     """Who reached what, and on which clients."""
     out: dict[str, Any] = {"measure": question.meaning.heading}
-    rungs = tuple(_rungs(judged, to)) if to is not None else ()
+    rungs = tuple(_rungs(judged, to, draw=draw)) if to is not None else ()
     if rungs:
-        told = {"ends": _ends(judged), "claim": _claim(setting, judged)}
+        told = {"ends": _ends(judged, draw=draw), "claim": _claim(setting, judged)}
         out |= {"rungs": rungs, **told}
     for c in setting.clients:
         if (c.metric, c.probe) == (question.metric, question.probe):
@@ -129,7 +136,7 @@ def _measured(
     return out
 
 
-def _rungs(judged: Judged, to: AxisScale) -> list[Rung]:
+def _rungs(judged: Judged, to: AxisScale, *, draw: bool) -> list[Rung]:
     """Each attacker, weakest first."""
     out = []
     for attacker in ATTACKERS:
@@ -138,7 +145,9 @@ def _rungs(judged: Judged, to: AxisScale) -> list[Rung]:
             continue
         told = MADE_HOW.get(attacker.key, row.attacker.name.replace("_", " ") + _given(row))
         told += "".join(f"; as {who}" for who in row.attacker.observer if who != "server")
-        drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
+        drawn = Markup("<span></span>")
+        if draw:
+            drawn = track(to, [Dot(attacker.key, attacker.name, row)], bars=True)
         value = row.meaning.text(row.value.value)
         out.append(Rung(attacker.name, told, drawn, value, span(row.meaning, row.value)))
     return out
@@ -149,12 +158,13 @@ def _given(row: Number) -> str:
     return "".join(f"; {what} given" for what in given)
 
 
-def _ends(judged: Judged) -> str:
+def _ends(judged: Judged, *, draw: bool) -> str:
     worst = judged.verdict.worst
     assert worst  # noqa: S101 (it has rungs)
     text, noun = worst.meaning.text, worst.meaning.noun or "unit scores"
+    floor, control = ("Dotted mark: b", "Solid mark: n") if draw else ("B", "N")
     return (
-        f"Dotted mark: blind guess {text(worst.floor.value)}. Solid mark: nothing defended"
+        f"{floor}lind guess {text(worst.floor.value)}. {control}othing defended"
         f" {text(worst.control.value)}. n = {worst.value.n} {noun} over"
         f" {plural(len(judged.setting.seeds), 'seed')}."
     )

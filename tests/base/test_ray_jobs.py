@@ -233,3 +233,82 @@ def test_without_ray_it_is_said_how_to_install_it(monkeypatch):
 )
 def test_room_is_counted_by_cores_and_shares_of_one_gpu(has, cpus, gpus, room):
     assert ray_cluster.slots({"Resources": has}, cpus, gpus) == room
+
+
+class Started:
+    """Ray as far as it is asked here: what it was told, and what the environment said then."""
+
+    def __init__(self, error=None):
+        self.error, self.told, self.environment = error, [], []
+
+    def is_initialized(self):
+        return False
+
+    def init(self, address, **how):
+        self.told.append((address, how.get("_node_ip_address")))
+        self.environment.append(dict(os.environ))
+        if self.error:
+            raise self.error
+
+    def cluster_resources(self):
+        return {"CPU": 1.0}
+
+    def shutdown(self):
+        pass
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Of a machine on which somebody else began a cluster."""
+    for name in ray_cluster._JOINING:
+        monkeypatch.setenv(name, "10.9.9.9:6379")
+
+
+@pytest.mark.parametrize("on", ["ray", "ray:local"])
+def test_no_cluster_is_joined_that_the_command_does_not_name(monkeypatch, environment, on):
+    made = Started()
+    monkeypatch.setattr(ray_cluster, "imported", lambda: made)
+    with ray_cluster.connected(executor(on).address):
+        pass
+    assert made.told == [("local", "127.0.0.1")]
+    assert not set(ray_cluster._JOINING) & set(made.environment[0])
+    assert set(ray_cluster._JOINING) <= set(os.environ)
+
+
+def test_the_cluster_that_is_there_is_joined_where_the_command_says_so(monkeypatch):
+    made = Started()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_cluster, "imported", lambda: made)
+    with ray_cluster.connected(executor("ray:auto").address):
+        pass
+    assert made.told == [("auto", None)]
+
+
+@pytest.mark.parametrize("on", ["ray", "ray:auto", "ray:nowhere"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        AssertionError(),
+        KeyError("raylet"),
+        SystemExit(1),
+        TimeoutError("no answer\nafter 30 s"),
+        type("RaySystemError", (Exception,), {})("its own\n  traceback"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_ray_raises_at_its_start_is_one_sentence(monkeypatch, error, on):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_cluster, "imported", lambda: Started(error))
+    with pytest.raises(UsageError) as said, ray_cluster.connected(executor(on).address):
+        pass
+    assert "\n" not in str(said.value)
+    assert str(said.value).endswith(".")
+
+
+def test_a_ray_that_cannot_be_imported_is_one_sentence(monkeypatch):
+    def fails(name):
+        raise TypeError("Descriptors cannot be created directly.\nof protobuf")
+
+    monkeypatch.setattr(ray_cluster.importlib, "import_module", fails)
+    with pytest.raises(UsageError, match=r"needs the package ray \(Descriptors"):
+        ray_cluster.imported()

@@ -189,3 +189,44 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(code, "docs/ci.md", "exec"), {})
     assert capsys.readouterr().out.startswith("0\nkept")
+
+
+def test_a_spec_does_not_soften_its_own_check_unsaid(cli, tmp_path):
+    """In the last line, first, whatever else the check says."""
+    strict = '[ci]\nlimits = ["prototype_cosine<=1"]\nspend = 1\n'
+    assert cli("ci", spec(tmp_path, strict), "--update")[0] == 0
+    code, out, _ = cli("ci", spec(tmp_path, strict))
+    assert (code, out.splitlines()[-1].startswith("Check passed")) == (0, True), out
+    soft = '[ci]\nundecided = "warn"\nallow_new = true\n'
+    code, out, _ = cli("ci", spec(tmp_path, soft))
+    assert code == 0
+    assert out.splitlines()[-1].startswith(
+        "Held to less than the baseline was written for (undecided 'fail' -> 'warn'; allow_new"
+        " false -> true; spend 1 -> 0; limit prototype_cosine<=1 dropped). Check passed"
+    )
+    fewer = spec(tmp_path, strict, SPEC.replace("[0, 1]", "[0]"))
+    _, out, _ = cli("ci", fewer, "--json")
+    assert json.loads(out)["softer"] == ["seeds 0, 1 -> 0"]
+    (tmp_path / "other.json").write_bytes((tmp_path / "leakage.json").read_bytes())
+    (tmp_path / "other.units.json").write_bytes((tmp_path / "leakage.units.json").read_bytes())
+    _, out, _ = cli("ci", spec(tmp_path, f'{strict}baseline = "other.json"\n'))
+    assert "(baseline 'leakage.json' -> 'other.json')" in out.splitlines()[-1]
+    _, out, _ = cli("ci", spec(tmp_path, f'{strict}baseline = "none"\n'))
+    assert "(baseline 'leakage.json' -> 'none')" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "name", ["../leakage.json", "/etc/leakage.json", "a/../../x.json", "out/x.json"]
+)
+def test_the_baseline_of_a_spec_stays_within_its_folder(cli, tmp_path, monkeypatch, name):
+    project = tmp_path / "project"
+    (tmp_path / "elsewhere").mkdir()
+    project.mkdir()
+    (project / "out").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(project)
+    given = spec(project, f'[ci]\nbaseline = "{name}"\n')
+    for command in (("ci", given), ("ci", given, "--update")):
+        code, _, err = cli(*command)
+        assert code == 2
+        assert f"baseline = {name!r} leads out of the SPEC's folder" in err
+    assert not (project / "runs").exists()

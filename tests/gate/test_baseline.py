@@ -1,5 +1,6 @@
 """leakage.json and the file of units beside it: small, sorted, and bound to each other."""
 
+import hashlib
 import json
 
 import pytest
@@ -7,6 +8,8 @@ from helpers.gate_rows import row, scores, utility
 
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.gate import check
+from leakbench.gate.terms import Terms, softer
 
 ROWS = [
     row(called="release", flags=["few_units"], floor=0.1, clusters={"client/1": "a"}),
@@ -51,7 +54,7 @@ def test_what_people_review_is_small_and_holds_no_units(path):
     assert set(release["rows"]) == {"cascade/transcript/p_leak/final", "utility/accuracy"}
     # What the metric says, its rows need not; what is the setting's, neither.
     assert set(release["rows"]["utility/accuracy"]) <= {
-        *("value", "low", "high", "margin", "unit", "control", "share")
+        *("value", "low", "high", "margin", "unit", "units", "control", "share")
     }
 
 
@@ -111,3 +114,156 @@ def test_units_of_many_seeds_are_named_once(tmp_path):
     text = many.with_name("many.units.json").read_text()
     assert text.count('"client/17"') == 1
     assert few.stat().st_size == pytest.approx(many.stat().st_size, abs=100)
+
+
+def units_of(path):
+    return json.loads(path.with_name("leakage.units.json").read_text())
+
+
+def forged(path, change):
+    """The units edited, and the reviewed file so that it names them."""
+    units = path.with_name("leakage.units.json")
+    value = json.loads(units.read_text())
+    change(value)
+    units.write_text(json.dumps(value))
+    sha = hashlib.sha256(units.read_bytes()).hexdigest()
+    changed(path, lambda v: v.update(units=sha))
+
+
+RELEASE = "release/cascade/transcript/p_leak/final"
+
+
+def scored(value, seed, unit, score):
+    value["rows"][RELEASE]["scores"][seed][1][unit] = score
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: (scored(v, "0", 0, 0.25), scored(v, "1", 0, 0.75)),
+        lambda v: v["rows"][RELEASE].update(failed={"0": 3}),
+        lambda v: v["rows"][RELEASE].update(unsettled={"0": 3}),
+        lambda v: v["rows"][RELEASE].update(code={"attack": "other"}),
+        lambda v: v["rows"][RELEASE].update(clusters={}),
+    ],
+    ids=["scores", "failed", "unsettled", "code", "clusters"],
+)
+def test_units_do_not_change_unless_their_row_does(path, change):
+    """Nobody reviews the second file: what it says is under a digest in the first, row by row."""
+    forged(path, lambda v: None)
+    load(path)
+    forged(path, change)
+    with pytest.raises(BrokenFile, match=f"the units of {RELEASE} are not those of its row|scores"):
+        load(path)
+
+
+def unbound(path):
+    """As an earlier leakbench wrote it: no row has a digest of its units."""
+    for setting in ("release", "digits/fedaws"):
+        changed(
+            path, lambda v, s=setting: [r.pop("units") for r in v["settings"][s]["rows"].values()]
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda v: (scored(v, "0", 0, -0.5), scored(v, "0", 1, 2.5)), "its range 0 to 1"),
+        (lambda v: v["rows"][RELEASE].update(failed={"0": 101}), "100 units of seed 0, 101 of"),
+        (lambda v: v["rows"][RELEASE].update(failed={"0": -1}), "-1 of them failed"),
+        (
+            lambda v: v["rows"][RELEASE].update(failed={"0": 60}, unsettled={"0": 60}),
+            "60 of them failed and 60 open",
+        ),
+        (lambda v: v["rows"][RELEASE].update(unsettled={"99": 1}), "unsettled of .* seed 99"),
+        (lambda v: v["rows"][RELEASE].update(guesses={"99": ["a"]}), "guesses of .* seed 99"),
+        (lambda v: v["rows"][RELEASE].update(margin=0.4, flags=[]), "says 'flags', which stands"),
+        (lambda v: v["rows"][RELEASE].update(value=0.9), "says 'value', which stands in leakage"),
+        (lambda v: v["rows"][RELEASE].update(clusters={"nobody": "a"}), "nobody, which is no unit"),
+    ],
+)
+def test_units_are_within_what_can_be(path, change, words):
+    unbound(path)
+    kept = units_of(path)["rows"][RELEASE]["scores"]["0"][1]
+    assert sorted(kept)[0] == 0.0
+    load(path)
+    forged(path, change)
+    with pytest.raises(BrokenFile, match=words):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"low": 0.9}, "low of .* above its value"),
+        ({"high": 0.1}, "value of .* above its high"),
+        ({"high": 1.5}, "high of .* is 1.5, and its range 0 to 1"),
+        ({"control": 3.0}, "control of .* its range"),
+        ({"floor": -1.0}, "floor of .* its range"),
+        ({"accepted": 2.0}, "accepted of .* its range"),
+    ],
+)
+def test_numbers_of_a_row_are_within_its_range(path, change, words):
+    name = "cascade/transcript/p_leak/final"
+    changed(path, lambda v: v["settings"]["release"]["rows"][name].update(change))
+    with pytest.raises(BrokenFile, match=words):
+        load(path)
+
+
+TERMS = Terms(
+    spec="ci.toml",
+    seeds=(0, 1, 2),
+    baseline="leakage.json",
+    limits=("p_leak<=0.2", "accuracy>=0.6"),
+    gate=("release/inversion/*",),
+    spend=3,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, []),
+        ({"seeds": (0, 1, 2, 3), "limits": ("p_leak<=0.1", "accuracy>=0.7")}, []),
+        ({"limits": ("p_leak<=0.2", "accuracy>=0.6", "mse>=0.1"), "spend": 5}, []),
+        ({"undecided": "warn"}, ["undecided 'fail' -> 'warn'"]),
+        ({"allow_new": True}, ["allow_new false -> true"]),
+        ({"spend": 0}, ["spend 3 -> 0"]),
+        ({"seeds": (0, 1)}, ["seeds 0, 1, 2 -> 0, 1"]),
+        ({"seeds": (7, 8, 9)}, ["seeds 0, 1, 2 -> 7, 8, 9"]),
+        ({"gate": ()}, ["gate 'release/inversion/*' dropped"]),
+        ({"baseline": "other.json"}, ["baseline 'leakage.json' -> 'other.json'"]),
+        ({"baseline": "none"}, ["baseline 'leakage.json' -> 'none'"]),
+        (
+            {"limits": ("p_leak<=0.9",)},
+            ["limit p_leak<=0.2 -> p_leak<=0.9", "limit accuracy>=0.6 dropped"],
+        ),
+        ({"limits": ("p_leak <= 0.20", "accuracy>=0.5")}, ["limit accuracy>=0.6 -> accuracy>=0.5"]),
+    ],
+)
+def test_a_spec_that_asks_for_less_than_the_baseline_noted_is_said(tmp_path, change, told):
+    path = tmp_path / "leakage.json"
+    save(path, Baseline.of(ROWS, terms=TERMS))
+    then = load(path)
+    assert then.terms == TERMS
+    now = TERMS.model_copy(update=change)
+    assert list(softer(now, then.terms)) == told
+    assert check(ROWS, then, terms=now).softer == tuple(told)
+
+
+def test_without_a_note_what_a_spec_softens_is_said_all_the_same():
+    assert softer(Terms(undecided="warn", allow_new=True), None) == (
+        "undecided 'fail' -> 'warn'",
+        "allow_new false -> true",
+    )
+    assert softer(TERMS, None) == ()
+
+
+def test_a_margin_that_was_widened_by_hand_is_said(path):
+    name = "cascade/transcript/p_leak/final"
+    changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.4))
+    assert check(ROWS, load(path), terms=Terms()).softer == (
+        f"margin of release/{name} 0.05 -> 0.4",
+    )
+    changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.01))
+    assert check(ROWS, load(path), terms=Terms()).softer == ()

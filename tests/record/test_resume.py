@@ -295,6 +295,34 @@ def test_a_damaged_file_is_one_sentence_and_nothing_is_overwritten(
     assert content(folder) == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"phases": {"0": "nothing"}},
+        {"fallbacks": {"loss": "none"}},
+        {"totals": {}},
+        {"diagnostics": [[1, "client_drift", 0.0]]},
+        {"begun_by": [{"commit": "another", "until": 1}]},
+        {"origin": {"commit": "another"}},
+    ],
+    ids=lambda change: "".join(change),
+)
+def test_a_header_that_was_edited_is_not_gone_on_with(tmp_path, monkeypatch, change):
+    """What was sent and what was measured before the interruption stand in the header alone."""
+    from leakbench.base.files import read_tree, write_tree
+
+    spec = spec_of("fedavg", rounds=4)
+    path = stopped(spec, tmp_path, monkeypatch, after=2) / "checkpoint/state.safetensors"
+    tree, head = read_tree(path)
+    (key,) = change
+    both = {**head[key], **change[key]} if change[key] and isinstance(change[key], dict) else {}
+    edited = both or change[key]
+    assert edited != head[key]
+    write_tree(path, tree, {**head, key: edited})
+    with pytest.raises(BrokenFile, match="or one was changed"):
+        train(spec, tmp_path)
+
+
 def test_a_method_that_fails_leaves_its_reason_and_can_be_run_again(tmp_path, monkeypatch):
     from leakbench.federation.federation import Federation
 

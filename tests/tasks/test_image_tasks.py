@@ -4,7 +4,9 @@ refused in one sentence.
 
 from __future__ import annotations
 
+import gzip
 import pickle  # noqa: TID251 - CIFAR's own format
+import resource
 import socket
 import struct
 import threading
@@ -20,7 +22,7 @@ from helpers.image_files import CLASSES, SHAPES, rows, write
 import leakbench
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, UsageError
-from leakbench.data import image_sets
+from leakbench.data import array_pickles, image_sets
 from leakbench.federation.utility import METRICS
 
 NAMES = sorted(SHAPES)
@@ -138,6 +140,58 @@ class TestReaders:
         path = write("cifar10", place) / "data_batch_3"
         path.write_bytes(evil)
         assert str(path) in refused("cifar10", "it asks for ", BrokenFile)
+
+    def test_a_pickle_gives_nothing_an_attribute(self, place):
+        maker = np.empty(0).__reduce_ex__(5)[0]
+        path = write("cifar10", place) / "data_batch_3"
+        named = f"c{maker.__module__}\n{maker.__name__}\n".encode()
+        path.write_bytes(named + b"(dS'was_here'\nI1\nsb.")
+        assert str(path) in refused("cifar10", "it changes what is no array", BrokenFile)
+        assert not hasattr(maker, "was_here")
+        pickle.loads(path.read_bytes())  # an ordinary reader would have done it
+        assert vars(maker).pop("was_here") == 1
+
+    @pytest.mark.parametrize(
+        "evil",
+        [
+            b"]r" + struct.pack("<I", 2**27) + b".",
+            b"\x80\x05\x96" + struct.pack("<Q", 2**31) + b".",
+            b"c_codecs\nencode\nq\1X"
+            + struct.pack("<I", 2**22)
+            + b"a" * 2**22
+            + b"q\2X\6\0\0\0latin1q\3"
+            + b"("
+            + b"h\1h\2h\3\x86R" * 500
+            + b"t.",
+            b"(" + b"c_codecs\nencode\n" * 3,
+        ],
+        ids=["a far place to keep it", "bytes that are not there", "many copies", "cut"],
+    )
+    def test_a_pickle_takes_no_more_memory_than_its_file(self, place, evil):
+        path = write("cifar10", place) / "data_batch_3"
+        path.write_bytes(evil)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert str(path) in refused("cifar10", "is damaged", BrokenFile)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 2**18  # KiB
+
+    def test_a_packed_file_is_not_unpacked_without_end(self, place, monkeypatch):
+        monkeypatch.setattr("leakbench.data.image_files.LARGEST", 2**20)
+        path = write("mnist", place, layout="binary") / "train-images-idx3-ubyte.gz"
+        path.write_bytes(gzip.compress(bytes(2**21)))
+        assert str(path) in refused("mnist", "it holds more than 1 MiB", BrokenFile)
+
+    @pytest.mark.parametrize("order", ["C", "F"])
+    @pytest.mark.parametrize("protocol", range(6))
+    def test_arrays_are_read_as_pickle_reads_them(self, order, protocol):
+        """Against Python's own reader, of every protocol, order and kind of number."""
+        for kind in ("u1", "<i4", ">i8", "<f8"):
+            x = np.asarray(np.arange(12).reshape(3, 4), dtype=kind, order=order)
+            whole = pickle.dumps({"data": x, "labels": [3, 1, 2], "name": b"abc"}, protocol)
+            held = array_pickles.read(whole)
+            found = array_pickles.array(held["data"])
+            assert found.dtype == x.dtype
+            assert np.array_equal(found, pickle.loads(whole)["data"])
+            assert array_pickles.array(held["labels"]).tolist() == [3, 1, 2]
 
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("layout", ["python", "binary"])

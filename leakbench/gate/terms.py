@@ -1,0 +1,78 @@
+"""What a build is held to by its SPEC, as the baseline noted it: is it held to less now?
+
+Whoever changes a method may change the SPEC beside it. That is nobody's fault and must be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import Field
+
+from leakbench.base.errors import UsageError
+from leakbench.base.spec import Spec
+from leakbench.gate.limits import parse
+from leakbench.gate.row import GateRow
+
+
+class Terms(Spec):
+    """The table `[ci]` of a SPEC, and its seeds."""
+
+    spec: str = Field(default="", description="the file's name")
+    seeds: tuple[int, ...] = Field(default=(), description="that a build trains; none: not known")
+    baseline: str = Field(default="", description='as the SPEC names it; "none": limits alone')
+    limits: tuple[str, ...] = ()
+    gate: tuple[str, ...] = ()
+    spend: int = Field(default=0, ge=0)
+    undecided: str = "fail"
+    allow_new: bool = False
+
+
+def softer(now: Terms, then: Terms | None, rows: Iterable[GateRow] = ()) -> tuple[str, ...]:
+    """In what a build is held to less than when the baseline was written, a clause each.
+
+    ``then``: None where the baseline does not say, which then is what holds unless said otherwise.
+    ``rows``: of the baseline, whose margins somebody may have widened since.
+    """
+    old = then or Terms()
+    out = []
+    if then and old.baseline != now.baseline:
+        out.append(f"baseline {old.baseline!r} -> {now.baseline!r}")
+    if old.undecided != now.undecided == "warn":
+        out.append(f"undecided {old.undecided!r} -> 'warn'")
+    if now.allow_new and not old.allow_new:
+        out.append("allow_new false -> true")
+    if now.spend < old.spend:
+        out.append(f"spend {old.spend} -> {now.spend}")
+    if not set(old.seeds) <= set(now.seeds):
+        out.append(f"seeds {_listed(old.seeds)} -> {_listed(now.seeds)}")
+    out += [f"gate {pattern!r} dropped" for pattern in old.gate if pattern not in now.gate]
+    out += [_loosened(limit, now.limits) for limit in old.limits]
+    out += [_widened(row) for row in rows]
+    return tuple(filter(None, out))
+
+
+def _loosened(old: str, now: Sequence[str]) -> str:
+    """What became of a limit, where nothing as strict stands in its place."""
+    if old in now:
+        return ""
+    was, others = parse(old), []
+    for text in now:
+        try:
+            others.append(parse(text))
+        except UsageError:  # said where it is held
+            continue
+    same = [x for x in others if (x.rows, x.sign) == (was.rows, was.sign)]
+    if any(was.over(x.most) <= 0 for x in same):
+        return ""
+    return f"limit {old} -> {same[0].text}" if same else f"limit {old} dropped"
+
+
+def _widened(row: GateRow) -> str:
+    if row.written is None or row.margin is None or row.margin <= row.written:
+        return ""
+    return f"margin of {row.name} {row.written:g} -> {row.margin:g}"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds)) or "none"
