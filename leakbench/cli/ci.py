@@ -42,7 +42,7 @@ def run(
     1 comes before 4: what leaks more does, whatever else failed. 4 comes before 3: a run that
     failed is what cannot be told.
     """
-    from leakbench import making
+    from leakbench.attacking.wanted import wanted_runs
 
     plan = options.read_spec(path)
     if not plan.defenses:
@@ -50,7 +50,9 @@ def run(
     if seeds is not None:
         plan.seeds = keys.seeds(seeds)
     asked = settled(asked, plan.ci, path)
-    wanted = making.wanted_runs(plan.specs())
+    wanted = wanted_runs(plan.specs())
+    from leakbench import making  # with torch, when every name is known
+
     do = partial(check.do, executor=executor, console=console)
     made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:

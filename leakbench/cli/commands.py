@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.errors import PartFailed, UnknownName, UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
@@ -33,29 +33,24 @@ def train(
     as_json: bool,
 ) -> int:
     """Train every run of the plan; the table says where each lies and what its utility is."""
-    import torch
-
-    from leakbench import pipeline
-    from leakbench.attacking import choices
+    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
-    from leakbench.record import budget, columns, folders, naming
-    from leakbench.record.runspec import make_spec, parts
+    from leakbench.record import columns, folders
     from leakbench.record.sending import Sending
 
     device = executor.device(device)
-    provenance.device(executor.planned_on(device))
+    provenance.known(device)
     if restart and mixed:
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
+    specs = [wanted.spec for wanted in wanted_runs(plan.specs())]
+    import torch  # when every name is known
+
+    from leakbench import pipeline
+    from leakbench.record import budget
+
+    provenance.device(executor.planned_on(device))
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    plan.attacks = [
-        (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
-    ]
-    specs = naming.distinct([make_spec(**given) for given in plan.specs()])
-    for spec in specs:
-        made = parts(spec)
-        # Its name is checked here: what is misspelt is said before anything is trained.
-        made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
     todo, sending = [], Sending(out)
@@ -103,9 +98,12 @@ def report(
     asked for.
     """
     from leakbench import api
+    from leakbench.base import registry
     from leakbench.record import folders
 
-    wanted = [f for f in formats.split(",") if f]
+    wanted, there = [f for f in formats.split(",") if f], registry.names("reports")
+    for unknown in (f for f in wanted if f not in there):
+        raise UnknownName("report", unknown, there)
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):
