@@ -17,7 +17,7 @@ from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.cli.options import TrainPlan
 
 SOME_FAILED = PartFailed.exit_code
-TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
+TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance", "flags")
 
 
 def train(
@@ -35,8 +35,10 @@ def train(
     """Train every run of the plan; the table says where each lies and what its utility is."""
     from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
-    from leakbench.record import columns, folders
+    from leakbench.record import folders
     from leakbench.record.sending import Sending
+    from leakbench.results import utility
+    from leakbench.results.dead import why_diverged
 
     device = executor.device(device)
     provenance.known(device)
@@ -65,10 +67,20 @@ def train(
         run = folders.load(outcome.value.path)
         if outcome.value.skipped:
             console.say(f"{run.path} is complete; it was not trained again.")
-        last = folders.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
-        numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
-        about = {"run": str(run.path), "engine": run.meta["engine"]}
-        rows.append({**about, **numbers, "chance": run.meta["utility"]["chance"]})
+        found = utility.of_run(run)
+        last = found.evaluations[-1].estimate
+        about = {"run": str(run.path), "engine": run.meta["engine"], "metric": found.meaning.name}
+        numbers = {k: getattr(last, k) for k in ("value", "low", "high")}
+        numbers |= {"chance": run.meta["utility"]["chance"]}
+        rows.append({**about, **numbers, "flags": "dead_run" if found.dead else ""})
+        why = f"is dead: {found.dead}" if found.dead else ""
+        if diverged := why_diverged(run):
+            why = f"{why}; it diverged: {diverged}" if why else f"diverged: {diverged}"
+        if why:
+            console.warn(
+                f"leakbench: {run.id} {why}. What it leaks says nothing of the method; train it"
+                f" {'with a lower lr' if diverged else 'longer, or with another lr'}."
+            )
         uplink = [s for s in run.meta["sent"] if s["sender"] == "client"]
         uncovered = [s["kind"] for s in uplink if not s["covered"]]
         if run.spec["wrappers"] and uncovered:
