@@ -437,7 +437,7 @@ def ci(
         UsageError: a name or value is wrong, or an attack fits none of the runs; or as for `check`.
         BrokenFile: an artifact or the baseline is damaged.
     """
-    from leakbench import making, spending
+    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base.executors import executor
     from leakbench.gate.outcome import concluded
     from leakbench.results.tables import collect
@@ -449,7 +449,10 @@ def ci(
 
     there = executor(on, jobs, cpus, gpus)
     do, device = there.run, there.device(device)
-    made = making.make(making.wanted_runs(specs), Path(out), device, do=do, say=say)
+    wanted = wanted_runs(specs)
+    from leakbench import making, spending
+
+    made = making.make(wanted, Path(out), device, do=do, say=say)
     result, more = spending.spend(made.runs, checked, spend, do=do, say=say)
     failed = [*made.failed, *more.failed]
     notes = (*result.notes, *(f"{o.name} failed: {o.error}" for o in failed))

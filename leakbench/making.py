@@ -18,6 +18,7 @@ from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.attacking.guessing import folder_of
 from leakbench.attacking.standing import standing
+from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.folder_job import FolderJob
@@ -25,27 +26,15 @@ from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
 from leakbench.record import damage, folders, todays
 from leakbench.record.folders import AttackFolder, Run
-from leakbench.record.naming import distinct
 from leakbench.record.recording import Recording
 from leakbench.record.returning import put_back
-from leakbench.record.runspec import RunSpec, make_spec, parts
+from leakbench.record.runspec import RunSpec
 from leakbench.record.sending import Sending
 from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 
 Do = Callable[[Sequence[Job]], list[Outcome]]  # ``leakbench.base.jobs.run``, perhaps with bars
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class WantedRun:
-    """A run that is to be there, and ``attacks`` on it.
-
-    None: those of its own list, or where that is empty every one that fits and is not too long.
-    """
-
-    spec: RunSpec
-    attacks: tuple[ReadyAttack, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,26 +102,6 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     attacks.tell(say)
     attacked = do(attacks.jobs)
     return Made(tuple(runs), tuple(o for o in (*done, *attacked) if o.error))
-
-
-def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
-    """Each once; ``given``: keyword arguments of ``leakbench.record.runspec.make_spec``.
-
-    Raises:
-        UsageError: a name or value is wrong, whether of run, network or attack; or one name is
-            given to several settings.
-    """
-    specs = []
-    for one in given:
-        attacks = []
-        for name, params in one.get("attacks", ()):
-            attacks.append((name, choices.build(name, dict(params)).attack.parameters()))
-        spec = make_spec(**{**one, "attacks": attacks})
-        made = parts(spec)
-        # The network's name is checked here: what is misspelt is said before anything is trained.
-        made.task.module(made.task.facts(made.method))
-        specs.append(spec)
-    return [WantedRun(s) for s in distinct(specs)]
 
 
 def labels(specs: Sequence[RunSpec]) -> dict[str, str]:

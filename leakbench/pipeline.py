@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, Usage
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
 from leakbench.base.printable_text import one_line
+from leakbench.federation.choosing import shared_by
 from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
+from leakbench.record.training import threads
 from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 
@@ -90,9 +93,16 @@ def attack(
     why = chosen.obstacle(Outline(recording, chosen.threat))
     if why:
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
-    with locks.attacking(recording.run.path, folder.name):
+    with locks.attacking(recording.run.path, folder.name), threads(_shared(recording)):
         elsewhere = _isolated(recording) if isolated else None
         return str(_attacked(recording, name, chosen, elsewhere, force=force, progress=progress))
+
+
+def _shared(recording: Recording) -> int:
+    """How many threads share a sum of an attack on it: its size is that of what it reads."""
+    sent = [s["bytes"] // max(s["messages"], 1) for s in recording.sent]
+    examples = recording.method.batch * math.prod(recording.facts.shape)
+    return shared_by(examples, max(sent, default=0) // recording.dtype.itemsize)
 
 
 def _isolated(recording: Recording) -> guessing.Elsewhere:
@@ -160,7 +170,7 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
     recording = Recording(folders.load(run))
     name, chosen, _ = submission.named(recording, Path(guesses))
     folder = guessing.folder_of(recording, name, chosen)
-    with locks.attacking(recording.run.path, folder.name):
+    with locks.attacking(recording.run.path, folder.name), threads(_shared(recording)):
         there = read_sealed(folder / NAME) if (folder / NAME).exists() else {"submitted": True}
         if not there.get("submitted") and not force:
             raise UsageError(
@@ -183,7 +193,8 @@ def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) ->
     progress(0, 1, f"scoring {name}")
     recording, chosen = Recording(folders.load(run)), build(name, params).attack
     try:
-        with locks.attacking(recording.run.path, guessing.folder_of(recording, name, chosen).name):
+        place = guessing.folder_of(recording, name, chosen).name
+        with locks.attacking(recording.run.path, place), threads(_shared(recording)):
             return str(scoring.score(recording, name, chosen))
     except FAULTS as error:
         raise MethodError(

@@ -11,6 +11,7 @@ from helpers.small_runs import TASK, plugged, tree_of
 
 from leakbench import api, making
 from leakbench.attacking import choices
+from leakbench.attacking.wanted import wanted_runs
 from leakbench.base.errors import NewerFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.jobs import run as run_jobs
@@ -23,7 +24,7 @@ DO = partial(run_jobs, workers=1)
 def made(out, *asked):
     """(what was made, the lines that were said)."""
     said = []
-    return making.make(making.wanted_runs(asked), out, "cpu", do=DO, say=said.append), said
+    return making.make(wanted_runs(asked), out, "cpu", do=DO, say=said.append), said
 
 
 def asked(seed=0, attacks=(PAPER,), **more):

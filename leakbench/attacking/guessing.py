@@ -23,7 +23,7 @@ from leakbench.base.files import SEALED_SCHEMA, digest, read_tree, write_sealed,
 from leakbench.base.jobs import Progress
 from leakbench.base.shapes import checked
 from leakbench.base.spec import canonical
-from leakbench.record import attack_code
+from leakbench.record import attack_code, origin
 from leakbench.record.placing import GUESS, NAME, hidden, put
 from leakbench.record.recording import Recording
 from leakbench.record.shapes import GuessesHeader
@@ -222,6 +222,7 @@ def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> di
         "metrics": {},
         "missing": [],
         "seconds": round(seconds, 3),
+        "machine": origin.machine(),
         "command": shlex.join(words),
         "files": {},
         **provenance.provenance(provenance.device_name(recording.device), recording.spec.dtype),

@@ -33,7 +33,10 @@ JOB, GUESS, ERROR, READ = "job.json", "guess.safetensors", "error.json", "read.j
 # What of the environment a Python with torch needs to be the same program.
 PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 OWN = ("XDG_CONFIG_HOME", plugins.VARIABLE)  # where the user's own methods lie
-PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "CUDA_", "CUBLAS_", "NVIDIA_", "PYTORCH_")
+PREFIXES = (
+    *("LC_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("CUDA_", "CUBLAS_", "NVIDIA_", "PYTORCH_"),
+)
 
 
 def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool) -> list[Guess]:

@@ -59,9 +59,9 @@ class Outcome:
 def run(
     jobs: Sequence[Job], *, workers: int = 1, tell: Tell = lambda *_: None, budget: float = math.inf
 ) -> list[Outcome]:
-    """Do them all, ``workers`` at a time, each with its share of the cores.
+    """Do them all, ``workers`` at a time, in as many threads each as there would be here.
 
-    Outcomes in the order of ``jobs``; those are left out that are predicted to end more than
+    So what comes out does not depend on ``workers``. Outcomes in the order of ``jobs``; those are left out that are predicted to end more than
     ``budget`` seconds after the first began. A worker that is killed fails the one job that it was
     at. Workers end when this process does, however it ends.
 
@@ -81,7 +81,7 @@ def run(
                 if not _in_time(jobs[i], end):
                     done[i] = _left_out(jobs[i])
                     continue
-                busy[i] = idle.pop() if idle else Worker(workers)
+                busy[i] = idle.pop() if idle else Worker()
                 busy[i].give(jobs[i])
             # Nothing to wait for where the last that was left did not fit into the time.
             ready = wait([w.pipe for w in busy.values()]) if busy else []
@@ -147,13 +147,12 @@ News = tuple[str, int, int, str]  # what ``Tell`` is told
 
 
 class Worker:
-    """A process that does one job after another, one of ``workers`` that share the cores."""
+    """A process that does one job after another."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self) -> None:
         import torch
 
-        threads = max(1, (os.cpu_count() or 1) // workers)
-        settings = threads, torch.are_deterministic_algorithms_enabled()
+        settings = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
         context = get_context("spawn")
         self.pipe, there = context.Pipe()
         self.process = context.Process(target=_serve, args=(there, *settings), daemon=True)

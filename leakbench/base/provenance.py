@@ -47,16 +47,25 @@ def provenance(device: str, dtype: str) -> dict[str, Any]:
     return {**code, "device": device, "dtype": dtype}
 
 
+def known(device: str) -> None:
+    """Is there such a --device? Asked before torch is loaded.
+
+    Raises:
+        UsageError: the name is unknown.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device {device!r} is not known. Use auto, cpu or cuda.")
+
+
 def device(wanted: str) -> str:
     """The torch device for --device auto, cpu or cuda.
 
     Raises:
         UsageError: cuda was asked for and there is none, or the name is unknown.
     """
+    known(wanted)
     import torch
 
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device {wanted!r} is not known. Use auto, cpu or cuda.")
     there = torch.cuda.is_available()
     if wanted == "cuda" and not there:
         raise UsageError(

@@ -17,6 +17,9 @@ from leakbench.base import interrupts, surroundings, terminal
 from leakbench.base.errors import LeakbenchError, UsageError, circumstance
 
 INTERRUPTED, OUR_FAULT = 130, 70
+# Threads that wait for others sleep, unless the user says otherwise: by spinning they would keep
+# busy the cores of whatever else runs. Read when torch is loaded: by GNU's OpenMP, by LLVM's.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 _RUNS = "Finished runs are kept, and an unfinished one up to its last checkpoint"
 # What an interrupted command leaves, and what to do.
 LEFT = {
@@ -40,6 +43,8 @@ def main(argv: list[str] | None = None) -> None:
     interrupts.listen()
     terminal.prepare()
     surroundings.forget()
+    for name, value in WAITING.items():
+        os.environ.setdefault(name, value)
     code = run(sys.argv[1:] if argv is None else argv)
     if interrupts.heard():  # what tidies up at the end was perhaps half begun
         os._exit(code)

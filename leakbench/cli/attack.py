@@ -43,14 +43,16 @@ def attack(
     from leakbench import api
     from leakbench.base import provenance
     from leakbench.record import folders
-    from leakbench.scoring.score import UNSCORED
 
-    found = folders.find(names)
+    provenance.known(device)
+    chosen, found = _choices(keys.names(attacks), given), folders.find(names)
+    from leakbench.scoring.score import UNSCORED  # with torch, when every name is known
+
     plan = _Plan(
         console,
         provenance.device(executor.planned_on(device)),
         executor.device(device),
-        chosen=_choices(keys.names(attacks), given),
+        chosen=chosen,
         force=force,
         isolated=isolated,
     )
@@ -178,7 +180,6 @@ def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
 
 def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
     """Score what is saved again."""
-    from leakbench import pipeline
     from leakbench.base import registry
     from leakbench.base.errors import UnknownName
     from leakbench.record import folders
@@ -188,8 +189,10 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
     for name in attacks:
         if name not in known:
             raise UnknownName("attack", name, known)
-    todo = []
-    for run in folders.find(names):
+    todo, found = [], folders.find(names)
+    from leakbench import pipeline
+
+    for run in found:
         for folder in run.attacks:
             has_guesses = GUESS in folder.meta.get("files", {})
             if (not attacks or folder.name in attacks) and has_guesses:

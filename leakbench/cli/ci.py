@@ -46,7 +46,7 @@ def run(
     1 comes before 4: what leaks more does, whatever else failed. 4 comes before 3: a run that
     failed is what cannot be told.
     """
-    from leakbench import making
+    from leakbench.attacking.wanted import wanted_runs
 
     plan = options.read_spec(path)
     if not plan.defenses:
@@ -54,7 +54,9 @@ def run(
     asked = settled(asked, plan.ci, path, plan.seeds)
     if seeds is not None:
         plan.seeds = keys.seeds(seeds)
-    wanted = making.wanted_runs(plan.specs())
+    wanted = wanted_runs(plan.specs())
+    from leakbench import making  # with torch, when every name is known
+
     do = partial(check.do, executor=executor, console=console)
     made = making.make(wanted, out, executor.device(device), do=do, say=console.say)
     if not asked.update:

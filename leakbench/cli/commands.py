@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import PartFailed, UsageError
+from leakbench.base.errors import PartFailed, UnknownName, UsageError
 from leakbench.base.executors import Executor
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
@@ -17,7 +17,7 @@ from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.cli.options import TrainPlan
 
 SOME_FAILED = PartFailed.exit_code
-TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance")
+TRAINED = ("run", "engine", "metric", "value", "low", "high", "chance", "flags")
 
 
 def train(
@@ -33,29 +33,26 @@ def train(
     as_json: bool,
 ) -> int:
     """Train every run of the plan; the table says where each lies and what its utility is."""
-    import torch
-
-    from leakbench import pipeline
-    from leakbench.attacking import choices
+    from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
-    from leakbench.record import budget, columns, folders, naming
-    from leakbench.record.runspec import make_spec, parts
+    from leakbench.record import folders
     from leakbench.record.sending import Sending
+    from leakbench.results import utility
+    from leakbench.results.dead import why_diverged
 
     device = executor.device(device)
-    provenance.device(executor.planned_on(device))
+    provenance.known(device)
     if restart and mixed:
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
+    specs = [wanted.spec for wanted in wanted_runs(plan.specs())]
+    import torch  # when every name is known
+
+    from leakbench import pipeline
+    from leakbench.record import budget
+
+    provenance.device(executor.planned_on(device))
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    plan.attacks = [
-        (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
-    ]
-    specs = naming.distinct([make_spec(**given) for given in plan.specs()])
-    for spec in specs:
-        made = parts(spec)
-        # Its name is checked here: what is misspelt is said before anything is trained.
-        made.task.module(made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
     todo, sending = [], Sending(out)
@@ -70,10 +67,20 @@ def train(
         run = folders.load(outcome.value.path)
         if outcome.value.skipped:
             console.say(f"{run.path} is complete; it was not trained again.")
-        last = folders.read_table(run.path / "utility.csv", columns.RUN_UTILITY)[-1]
-        numbers = {k: last[k] for k in ("metric", "value", "low", "high")}
-        about = {"run": str(run.path), "engine": run.meta["engine"]}
-        rows.append({**about, **numbers, "chance": run.meta["utility"]["chance"]})
+        found = utility.of_run(run)
+        last = found.evaluations[-1].estimate
+        about = {"run": str(run.path), "engine": run.meta["engine"], "metric": found.meaning.name}
+        numbers = {k: getattr(last, k) for k in ("value", "low", "high")}
+        numbers |= {"chance": run.meta["utility"]["chance"]}
+        rows.append({**about, **numbers, "flags": "dead_run" if found.dead else ""})
+        why = f"is dead: {found.dead}" if found.dead else ""
+        if diverged := why_diverged(run):
+            why = f"{why}; it diverged: {diverged}" if why else f"diverged: {diverged}"
+        if why:
+            console.warn(
+                f"leakbench: {run.id} {why}. What it leaks says nothing of the method; train it"
+                f" {'with a lower lr' if diverged else 'longer, or with another lr'}."
+            )
         uplink = [s for s in run.meta["sent"] if s["sender"] == "client"]
         uncovered = [s["kind"] for s in uplink if not s["covered"]]
         if run.spec["wrappers"] and uncovered:
@@ -103,9 +110,12 @@ def report(
     asked for.
     """
     from leakbench import api
+    from leakbench.base import registry
     from leakbench.record import folders
 
-    wanted = [f for f in formats.split(",") if f]
+    wanted, there = [f for f in formats.split(",") if f], registry.names("reports")
+    for unknown in (f for f in wanted if f not in there):
+        raise UnknownName("report", unknown, there)
     if open_it and "html" not in wanted:
         raise UsageError(f"--open needs the page, but --format is {formats}; add html to it.")
     with console.busy("reading runs and writing the report"):

@@ -89,13 +89,16 @@ def run(
 ) -> int:
     """Make the recipe ``name`` at ``scale``; the table goes to stdout, the files below ``out``."""
     from leakbench.base import provenance
-    from leakbench.reproduce import catalogue, figures, kept, make, plan, rows, write
+    from leakbench.reproduce import catalogue, plan
 
     device = executor.device(device)
-    where = provenance.device(device) if executor.here else device
+    provenance.known(device)
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
+    from leakbench.reproduce import figures, kept, make, rows, write  # with torch
+
+    where = provenance.device(device) if executor.here else device
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
     before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)

@@ -11,17 +11,20 @@ from leakbench.cli.options import TrainPlan
 
 def run(plan: TrainPlan, rounds: int, *, device: str, as_json: bool) -> int:
     """Measure every setting of ``plan``, show what a round took, and keep the fastest."""
-    import torch
-
     from leakbench.base import provenance, terminal
-    from leakbench.federation import tuned
     from leakbench.federation.engines import resolve
-    from leakbench.federation.federation import Federation
-    from leakbench.federation.tuning import tune
     from leakbench.record.runspec import make_spec, parts
 
+    provenance.known(device)
+    specs = [make_spec(**given) for given in plan.specs()]
+    import torch  # when every name is known
+
+    from leakbench.federation import tuned
+    from leakbench.federation.federation import Federation
+    from leakbench.federation.tuning import tune
+
     where, rows = provenance.device(device), list[dict[str, Any]]()
-    for spec in [make_spec(**given) for given in plan.specs()]:
+    for spec in specs:
         made = parts(spec)
         what = {"task": spec.task.name, "defense": spec.defense.name}
         if resolve("auto", made.method, made.wrappers) == "fused":

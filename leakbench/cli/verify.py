@@ -10,7 +10,6 @@ from leakbench.base.errors import UsageError
 from leakbench.cli.console import Console, emit, emit_json, table
 from leakbench.record.folders import find
 from leakbench.verifying import Finding, Outcome
-from leakbench.verifying import verify as _verify
 
 COLUMNS = {"outcome": "", "part": "part", "what": "derived again", "detail": ""}
 
@@ -19,6 +18,8 @@ def run(names: Sequence[str], *, replay: int, console: Console, as_json: bool) -
     """Check every run; 2 where anything differs, else 0: what could not be checked is listed."""
     found: dict[str, tuple[Finding, ...]] = {}
     runs = find(names)
+    from leakbench.verifying import verify as _verify  # with torch
+
     with console.progress(len(runs)) as tell:
         for one in runs:
 

@@ -26,6 +26,24 @@ def _convolves(module: nn.Module) -> bool:
     return any(isinstance(m, kinds) and not isinstance(m, Convolution) for m in module.modules())
 
 
+def small(numbers: int, weights: int) -> bool:
+    """Is a step over so fast that beginning its layers is most of it?
+
+    ``numbers`` that it reads, and ``weights`` of its network.
+    """
+    return numbers <= INPUTS and weights <= WEIGHTS
+
+
+def shared_by(numbers: int, weights: int) -> int:
+    """How many threads share one sum, which decides its last bits: the work alone says it.
+
+    Not how many jobs there are: then the same run would have other bytes beside others. One where
+    the work is ``small``: on a machine that does something else, too, threads wait for each other
+    longer than they compute. Else as many as torch was given.
+    """
+    return 1 if small(numbers, weights) else torch.get_num_threads()
+
+
 def choice(local: LocalTraining, clients: int, data: TaskData) -> Way:
     """The way in which so many clients do the training ``local``, where nobody asked for one.
 
@@ -38,8 +56,7 @@ def choice(local: LocalTraining, clients: int, data: TaskData) -> Way:
     if found in WAYS:
         best: Way = found  # type: ignore[assignment]
         return best
-    small = work.numbers <= INPUTS and work.weights <= WEIGHTS
-    if small and not _convolves(local.runner.module):
+    if small(work.numbers, work.weights) and not _convolves(local.runner.module):
         return "stacked"
     if not data.counts.is_cpu or clients < torch.get_num_threads():
         return "loop"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -44,6 +45,12 @@ class Evaluations:
         answers = _answers(fed)
         self.scores[fed.t] = utility_scores(fed, answers).float().cpu()
         self.diagnostics += [(fed.t, name, value) for name, value in diagnose(fed, answers).items()]
+
+    def begin(self, fed: Federation) -> None:
+        """Note the loss of the first round, of the untrained model: later ones stand beside it."""
+        loss = diagnose_loss(fed)
+        if math.isfinite(loss):
+            self.diagnostics.append((fed.t, "loss", loss))
 
 
 def evaluated(rounds: int, times: int) -> set[int]:
@@ -127,6 +134,11 @@ def _over_clients(fed: Federation, ask: Callable[[Tree], Tensor], each: Tree) ->
     return torch.stack([ask(row(each, i)) for i in range(len(fed.everyone))])
 
 
+def diagnose_loss(fed: Federation) -> float:
+    """The clients' mean loss in the newest round, at what they received; NaN without training."""
+    return math.nan if fed.losses is None else float(fed.losses.double().mean())
+
+
 @torch.no_grad()
 def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
     """Diagnostics after a round: {name: value}.
@@ -136,9 +148,7 @@ def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float
     round's clients, before averaging (FedAA, Figure 5); of a second training in a round,
     ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
     """
-    out = {}
-    if fed.losses is not None:
-        out["loss"] = float(fed.losses.double().mean())
+    out = {} if fed.losses is None else {"loss": diagnose_loss(fed)}
     for i, (training, variance) in enumerate(fed.variances.items()):
         name = f"local_variance_{training.removesuffix('_loss')}" if i else "local_variance"
         out[name] = float(variance)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from leakbench.base import stated
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
@@ -119,6 +121,23 @@ class Task(Spec):
             sound=self.sound,
         )
 
+    def knows_model(self) -> None:
+        """Refuse a network that there is not; read off the source, for torch takes seconds.
+
+        A task that makes its networks itself says which there are.
+
+        Raises:
+            UsageError: there is no such model.
+        """
+        if type(self).module is Task.module:
+            self._named_among(stated.entries("leakbench.models.networks", "MODELS"))
+
+    def _named_among(self, known: Iterable[str]) -> None:
+        if self.model not in known:
+            raise UsageError(
+                f"task.model = {self.model!r}: unknown model.{suggestion(self.model, known)}"
+            )
+
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.
 
@@ -127,10 +146,7 @@ class Task(Spec):
         """
         from leakbench.models.networks import MODELS
 
-        if self.model not in MODELS:
-            raise UsageError(
-                f"task.model = {self.model!r}: unknown model.{suggestion(self.model, MODELS)}"
-            )
+        self._named_among(MODELS)
         module = MODELS[self.model](facts.shape, facts.dim, self.width)
         for stage in self.frozen:
             module.get_submodule(stage).requires_grad_(False)

@@ -99,7 +99,7 @@ def of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
         "data": data_digest(data),
         "device": provenance.device_name(device),
         "dtype": spec.dtype,
-        **_machine(),
+        **machine(),
         **known,
         "commit": commit,
         "dirty": dirty,
@@ -112,12 +112,12 @@ def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskD
     said = {
         "data": {"digest": origin["data"], "official": official},
         "sources": {k: origin[k] for k in ("method", "core") if k in origin},
-        "machine": {k: origin[k] for k in _machine()},
+        "machine": {k: origin[k] for k in machine()},
     }
     return said | ({"begun_by": begun_by} if begun_by else {})
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """What else changes the last bits: how many threads share a sum, and in which instructions."""
     return {
         "threads": torch.get_num_threads(),

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.shapes import checked
@@ -23,6 +20,10 @@ from leakbench.record.messages import Message, overlaid, read_messages
 from leakbench.record.parts import lost
 from leakbench.record.runspec import Parts, RunSpec, parts
 from leakbench.record.shapes import RoundHeader
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

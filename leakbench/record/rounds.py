@@ -29,6 +29,8 @@ def run(
         fed.step()
         if fed.t in at:
             measure(fed, scores)
+        elif fed.t == 1:
+            scores.begin(fed)
         between()
     end(fed, scores)
 

@@ -116,6 +116,7 @@ def make_spec(
             )
     method = kind.build({**chosen.defaults(defense), **(params or {})}, f"defense {defense}")
     chosen.suits(method)
+    chosen.knows_model()
     audited.known(record, chosen.facts(method).clients)
     names = [name for name, _ in wrappers]
     wraps = [registry.load("wrappers", n).build(p, f"wrapper {n}") for n, p in wrappers]

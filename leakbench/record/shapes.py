@@ -181,6 +181,7 @@ class AttackJson(_Provenance):
     """attack.json."""
 
     of: _Of = _Of()
+    machine: _Machine = _Machine()
     isolated: bool = False
     submitted: bool = False
     no_control: bool = False

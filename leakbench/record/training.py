@@ -18,6 +18,7 @@ from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
 from leakbench.base.tree import Tree
+from leakbench.federation.choosing import shared_by
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
 from leakbench.federation.task_data import TaskData
@@ -80,6 +81,7 @@ def train(
     data = made.task.load()
 
     dtype = getattr(torch, spec.dtype)
+    shared = _shared(made, data)
 
     def federation(recorder: Recorder | None = None) -> Federation:
         how: dict[str, Any] = {"seed": spec.seed, "engine": spec.engine, "wrappers": made.wrappers}
@@ -87,7 +89,8 @@ def train(
         return Federation(made.method, made.task, data, **how)
 
     try:
-        policy = fitted(spec.record, federation, spec.rounds, say)
+        with threads(shared):
+            policy = fitted(spec.record, federation, spec.rounds, say)
     except FAULTS as error:  # the method's first round, run to see how much it sends
         raise MethodError(f"{spec.folder()} failed: {type(error).__name__}: {error}.") from error
     spec = spec.model_copy(update={"record": policy})
@@ -111,13 +114,22 @@ def train(
         clearing.clear(
             folder, whole=restart, after=int(saved[0]["federation"]["t"]) if saved else -1
         )
-        with threads(int(saved[1]["origin"]["threads"]) if saved else torch.get_num_threads()):
+        with threads(int(saved[1]["origin"]["threads"]) if saved else shared):
             now["threads"] = torch.get_num_threads()
             fed = federation(Recorder(folder, spec.rounds, spec.record))
             meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
             keep = partial(checkpoint.write, fed, folder, origin=now, begun_by=begun_by)
             _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
     return Trained(folder, skipped=False)
+
+
+def _shared(made: Parts, data: TaskData) -> int:
+    """How many threads share a sum of this run."""
+    facts = made.task.facts(made.method)
+    module = made.method.module(made.task.module(facts), facts)
+    most = min(made.method.batch, max(data.sizes))
+    weights = sum(v.numel() for v in module.parameters())
+    return shared_by(most * data.train.stored[0].numel(), weights)
 
 
 @contextmanager

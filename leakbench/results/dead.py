@@ -1,8 +1,9 @@
-"""Why a run is dead: its model did not learn, or all its prototypes have become one."""
+"""Why a run is dead: its model did not learn, or all its prototypes have become one.
+
+And why one that lives has diverged all the same.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RUN_DIAGNOSTICS
@@ -10,6 +11,7 @@ from leakbench.record.folders import Run
 from leakbench.statistics.intervals import Estimate
 
 COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
+RUNAWAY = 10  # times the loss of the first round
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
 
@@ -39,10 +41,28 @@ def why_dead(run: Run, meaning: Meaning, final: Estimate) -> str:
     return ""
 
 
+def why_diverged(run: Run) -> str:
+    """How the loss of ``run`` ran away, a clause for a sentence, or "": it may be alive by luck.
+
+    Raises:
+        BrokenFile: as ``why_dead``.
+    """
+    lines = _lines(run, "loss")
+    if len(lines) < 2 or lines[-1][1] <= RUNAWAY * abs(lines[0][1]):
+        return ""
+    (first, began), (last, ended) = lines[0], lines[-1]
+    return f"its training loss was {began:.3g} in round {first} and is {ended:.3g} in round {last}"
+
+
 def _last(run: Run, name: str) -> float | None:
     """The newest value of a diagnostic."""
-    lines: list[Any] = []
-    if name:
-        table = run.table("diagnostics.csv", RUN_DIAGNOSTICS)
-        lines = [(line["round"], line["value"]) for line in table if line["name"] == name]
-    return float(max(lines)[1]) if lines else None
+    lines = _lines(run, name)
+    return lines[-1][1] if lines else None
+
+
+def _lines(run: Run, name: str) -> list[tuple[int, float]]:
+    """(round, value) of a diagnostic, the newest last."""
+    if not name:
+        return []
+    table = run.table("diagnostics.csv", RUN_DIAGNOSTICS)
+    return sorted((line["round"], float(line["value"])) for line in table if line["name"] == name)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.small_runs import TASK, plugged
 
-from leakbench import api, making
+from leakbench import api
+from leakbench.attacking.wanted import wanted_runs
 from leakbench.cli import ci, options
 from leakbench.cli.check import Asked
 from leakbench.record import folders
@@ -180,7 +181,7 @@ def test_the_page_has_every_key_of_the_table_and_its_spec_is_read(tmp_path):
     (tmp_path / "leakage.json").touch()
     held = ci.settled(Asked(baseline=None), plan.ci, tmp_path / "ci.toml")
     assert (held.limits, held.spend) == (("prototype_cosine<=0.95",), 3)
-    assert len(making.wanted_runs(plan.specs())) == 5
+    assert len(wanted_runs(plan.specs())) == 5
 
 
 @pytest.mark.slow

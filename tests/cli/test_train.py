@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 from helpers.commands import small
-from helpers.small_runs import tree_of
+from helpers.small_runs import ON_THE_LINE, tree_of
 
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
@@ -21,7 +21,16 @@ class TestTrain:
         assert code == 0
         (folder,) = (tmp_path / "runs").iterdir()
         head, line = out.splitlines()
-        assert head.split() == ["run", "engine", "metric", "value", "low", "high", "chance"]
+        assert head.split() == [
+            "run",
+            "engine",
+            "metric",
+            "value",
+            "low",
+            "high",
+            "chance",
+            "flags",
+        ]
         assert line.split()[:3] == [str(folder), "fused", "accuracy"]
         assert err == f"[1/1] {folder.name}\n"
 
@@ -45,6 +54,35 @@ class TestTrain:
         ]
         assert tree_of(folder) == before
 
+    @pytest.mark.parametrize(
+        ("given", "flags", "said"),
+        [
+            (["-s", "lr=1e9"], None, "diverged: its training loss was"),
+            (["-s", "lr=30"], "dead_run", "is dead: accuracy"),
+        ],
+    )
+    def test_who_trains_is_told_in_a_sentence_that_a_run_is_dead(
+        self, cli, tmp_path, given, flags, said
+    ):
+        line = ["train", "-d", "fedavg", *ON_THE_LINE, *given, "--rounds", "40", "-q"]
+        code, out, err = cli(*line, "--json", "-o", tmp_path)
+        (row,) = json.loads(out)
+        assert code == 0  # it is finished and written
+        assert flags in (None, row["flags"])
+        assert len(err.splitlines()) == 1
+        assert said in err
+        assert "lr" in err
+        again = cli(*line, "-o", tmp_path)  # where it was there already, too
+        assert again[2] == err
+        assert ("dead_run" in again[1]) == (row["flags"] == "dead_run")
+
+    def test_what_is_not_a_number_any_more_has_failed(self, cli, tmp_path):
+        line = ["train", "-d", "fedavg", *ON_THE_LINE, "-s", "lr=1e38", "--rounds", "20", "-q"]
+        code, out, err = cli(*line, "-o", tmp_path)
+        assert (code, out) == (4, "")
+        assert "training diverged by round" in err
+        assert len(err.splitlines()) == 1
+
     def test_a_comma_list_sweeps(self, cli, tmp_path):
         code, out, _ = cli(
             *small("-s", "sigma=0.1,0.3", "--seeds", "0-1", "-o", tmp_path, rounds=1)
@@ -62,7 +100,7 @@ class TestTrain:
         code, out, err = cli(
             *small("-s", "sigma=0.1,1e-1", "-d", "fedgn", "-o", tmp_path, rounds=1)
         )
-        assert (code, len(out.splitlines()), len(err.splitlines())) == (0, 2, 1)
+        assert (code, len(out.splitlines()), err.count("[1/1]")) == (0, 2, 1)
 
     def test_parameters_reach_whom_they_name(self, cli, tmp_path):
         given = [

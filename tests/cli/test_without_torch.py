@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.small_runs import trained
@@ -23,8 +24,8 @@ sys.exit(code)
 """
 
 
-def asked(*words: object, where: Path) -> tuple[int, str, str]:
-    """Exit code, stdout, and whether torch was loaded, of a process of its own."""
+def asked(*words: object, where: Path, lines: int = 1) -> tuple[Any, ...]:
+    """Exit code, stdout, and stderr's last lines: whether torch was loaded; of its own process."""
     done = subprocess.run(
         [sys.executable, "-c", ASKED, *map(str, words)],
         capture_output=True,
@@ -32,7 +33,7 @@ def asked(*words: object, where: Path) -> tuple[int, str, str]:
         cwd=where,
         check=False,
     )
-    return done.returncode, done.stdout, done.stderr.strip().splitlines()[-1]
+    return done.returncode, done.stdout, *done.stderr.strip().splitlines()[-lines:]
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,58 @@ def test_the_gate_writes_its_baseline_without_it(gated: Path) -> None:
     code, out, torch = asked("check", "runs", "--update", "--baseline", "new.json", where=gated)
     assert (code, torch) == (0, "no torch")
     assert (gated / "new.json").read_bytes() == (gated / "leakage.json").read_bytes(), out
+
+
+SPECS = {
+    "method.toml": 'defense = [{ name = "fedagv" }]',
+    "attack.toml": 'defense = [{ name = "fedavg" }]\nattack = [{ name = "labl_inference" }]',
+    "value.toml": 'defense = [{ name = "fedavg" }]\nattack = [{ name = "decoder", sed = 1 }]',
+    "ci.toml": 'defense = [{ name = "fedagv" }]\nci = { baseline = "none", limits = ["mse>=1"] }',
+    "table.toml": 'defense = [{ name = "fedavg" }]\nci = { baselin = "none" }',
+}
+MISSPELT = [
+    ("train -d fedagv", "fedavg"),
+    ("train -d fedavg -t digit", "digits"),
+    ("train -d fedgn -s sgima=1", "sigma"),
+    ("train -d fedavg -s task.clints=5", "clients"),
+    ("train -d fedavg -s model.model=mpl", "mlp"),
+    ("train -d fedavg -s task.utility=acuracy", "accuracy"),
+    ("train -d fedavg -w clip_nois", "clip_noise"),
+    ("train -d fedavg -w clip_noise -s clip_noise.clp=1", "clip"),
+    ("train -d fedavg --record al", "'standard' or 'all'"),
+    ("train -d fedavg -s record.prbes=1", "probes"),
+    ("train -d fedavg --engine fuzed", "fused"),
+    ("train -d fedavg --dtype float31", "float32"),
+    ("train -d fedavg --device gpu", "cuda"),
+    ("train method.toml", "fedavg"),
+    ("train attack.toml", "label_inference"),
+    ("train value.toml", "seed"),
+    ("ci ci.toml", "fedavg"),
+    ("ci table.toml", "baseline"),
+    ("tune -d fedagv", "fedavg"),
+    ("tune -d fedavg -s task.model=mpl", "mlp"),
+    ("attack runs -a prototype_leekage", "prototype_leakage"),
+    ("attack runs -a decoder -s sed=1", "seed"),
+    ("attack runs --device gpu", "cuda"),
+    ("attack rums", "rums"),
+    ("score runs -a prototype_leekage", "prototype_leakage"),
+    ("report runs --format htm", "html"),
+    ("verify rums", "rums"),
+    ("show fedagv", "fedavg"),
+    ("list defense", "defenses"),
+    ("reproduce fedhide-tabel2", "fedhide-table2"),
+    ("reproduce fedhide-table2 --scale smal", "small"),
+]
+
+
+@pytest.mark.parametrize(("words", "meant"), MISSPELT)
+def test_what_is_misspelt_is_said_without_it(gated: Path, words: str, meant: str) -> None:
+    """Somebody waits for the sentence, and loading torch takes seconds."""
+    for name, text in SPECS.items():
+        (gated / name).write_text(text)
+    code, _, *said = asked(*words.split(), where=gated, lines=2)
+    assert (code, said[-1]) == (2, "no torch")
+    assert meant in said[0]
 
 
 def test_it_is_noticed_where_it_is_loaded(gated: Path) -> None:

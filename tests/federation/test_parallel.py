@@ -183,6 +183,14 @@ def test_a_clients_training_has_the_same_bits_on_any_number_of_cores():
     assert gap(ended[0], ended[1]) == gap(ended[0], ended[2]) == 0
 
 
+@pytest.mark.parametrize("given", [1, 2, 16])
+def test_a_sum_is_shared_out_where_it_is_large(given, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: given)
+    assert choosing.shared_by(choosing.INPUTS, choosing.WEIGHTS) == 1
+    assert choosing.shared_by(choosing.INPUTS + 1, 1) == given
+    assert choosing.shared_by(1, choosing.WEIGHTS + 1) == given
+
+
 def test_the_way_is_chosen_by_sizes(data, monkeypatch):
     def chosen(batch=8, clients=10):
         runner = federation("fedprox", steps=2, batch=batch).runner

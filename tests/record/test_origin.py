@@ -11,6 +11,7 @@ from leakbench.base import sources
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed, read_tree, write_tree
 from leakbench.cli import run as cli
+from leakbench.federation import choosing
 from leakbench.gate.comparing import BLOCKING
 from leakbench.record import checkpoint, origin, training
 from leakbench.record.runspec import make_spec
@@ -202,6 +203,7 @@ def test_a_checkpoint_with_other_numbers_is_damaged(tmp_path, monkeypatch):
 
 
 def test_it_goes_on_with_as_many_threads_as_it_began(tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing, "INPUTS", 1)  # else one thread would do
     spec = make_spec("fedgn", task_params=TASK, rounds=ROUNDS)
     before = torch.get_num_threads()
     try:

@@ -1,0 +1,46 @@
+"""Runs that somebody wants, with the attacks on them, looked through before anything is made.
+
+Names and parameters are checked first: that needs no torch, which takes seconds to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from leakbench.attacking import choices
+from leakbench.attacking.choices import ReadyAttack
+from leakbench.record.naming import distinct
+from leakbench.record.runspec import RunSpec, make_spec, parts
+
+
+@dataclass(frozen=True)
+class WantedRun:
+    """A run that is to be there, and ``attacks`` on it.
+
+    None: those of its own list, or where that is empty every one that fits and is not too long.
+    """
+
+    spec: RunSpec
+    attacks: tuple[ReadyAttack, ...] | None = None
+
+
+def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
+    """Each once; ``given``: keyword arguments of ``leakbench.record.runspec.make_spec``.
+
+    Raises:
+        UsageError: a name or value is wrong, whether of run, network or attack; or one name is
+            given to several settings.
+    """
+    specs = []
+    for one in given:
+        attacks = []
+        for name, params in one.get("attacks", ()):
+            attacks.append((name, choices.build(name, dict(params)).attack.parameters()))
+        specs.append(make_spec(**{**one, "attacks": attacks}))
+    specs = distinct(specs)
+    # What only the networks themselves can say: with torch, and before anything is trained.
+    for made in map(parts, specs):
+        made.task.module(made.task.facts(made.method))
+    return [WantedRun(s) for s in specs]
