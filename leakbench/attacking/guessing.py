@@ -167,7 +167,8 @@ def guessed(
     fresh = hidden(folder_of(recording, name, attack), "part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / GUESS, found, run.transcript)
-    meta = _meta(recording, name, attack, time.monotonic() - begun)
+    meta = described(recording, name, attack, time.monotonic() - begun)
+    code |= attack_code.opened(attack, run.spec)
     meta |= {"sources": code, "isolated": elsewhere is not None}
     listed = {GUESS: digest(fresh / GUESS)}
     write_sealed(fresh / NAME, {**meta, "files": listed})
@@ -197,12 +198,13 @@ def failed(recording: Recording, name: str, attack: Attack, why: str) -> None:
     fresh = hidden(folder, "part")
     shutil.rmtree(fresh, ignore_errors=True)
     code = attack_code.guessed_by(attack, recording.run.spec)
-    meta = {**_meta(recording, name, attack, 0.0), "sources": code}
+    meta = {**described(recording, name, attack, 0.0), "sources": code}
     write_sealed(fresh / NAME, {**meta, "status": f"failed: {why}"})
     put(fresh, folder)
 
 
-def _meta(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
+def described(recording: Recording, name: str, attack: Attack, seconds: float) -> dict[str, Any]:
+    """attack.json of guesses that are not scored."""
     threat = attack.threat
     words = ["leakbench", "attack", str(recording.run.path), "-a", name]
     for k, v in attack.parameters().items():

@@ -66,6 +66,8 @@ def _outdated(recording: Recording, name: str, attack: Attack, meta: Mapping[str
     now = attack_code.guessed_by(attack, recording.run.spec)
     if any(code.get(part) != now.get(part) for part in attack_code.GUESSED):
         return f"made by other code of {name}"
+    if changed := attack_code.changed_files(code):
+        return f"made when {changed[0]} was another"
     # Best is the method that trained the run, and else there is none but the installed one.
     trained = recording.run.meta.get("sources", {}).get("method")
     if code.get("method") not in (trained, now.get("method")):

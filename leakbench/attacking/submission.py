@@ -99,7 +99,7 @@ def taken(recording: Recording, folder: Path) -> Path:
     fresh = hidden(folder_of(recording, name, attack), "submitted")
     shutil.rmtree(fresh, ignore_errors=True)
     guessing._save(fresh / GUESS, found, recording.run.transcript)
-    about = guessing._meta(recording, name, attack, 0.0)
+    about = guessing.described(recording, name, attack, 0.0)
     about |= {"sources": _sources(meta), "submitted": True, "no_control": not ours}
     about["command"] = shlex.join(["leakbench", "submit", str(recording.run.path), str(folder)])
     write_sealed(fresh / NAME, {**about, "files": {GUESS: digest(fresh / GUESS)}})

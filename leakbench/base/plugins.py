@@ -7,21 +7,23 @@ method, or `defenses`, `attacks`, `wrappers`, `tasks`, `utilities` and `reports`
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from leakbench.base import hashed_source
 from leakbench.base.errors import UsageError
 
 KINDS = ("defenses", "attacks", "wrappers", "tasks", "utilities", "reports")
 VARIABLE = "LEAKBENCH_PLUGINS"
+# The packages that hold methods: ours, and (see ``registry``) those that are installed.
+packages = {"defenses", "attacks", "reports", "leakbench.tasks", "leakbench.utilities"}
 ONE, SEVERAL = "leakbench_plugin_", "leakbench_plugins_"  # the modules are called so
 
 
@@ -90,29 +92,24 @@ def package(kind: str) -> ModuleType | None:
 
 
 def unchanged(module: ModuleType) -> None:
-    """The file of a plugin still says what was imported.
-
-    Else a run would be made by the one and marked by the digest of the other.
+    """The file of a plugin, and those beside it, still say what was imported.
 
     Raises:
-        UsageError: it was changed since this process imported it.
+        UsageError: one was changed since this process imported it.
     """
     path = getattr(module, "__file__", None)
-    if path is None or not Path(path).is_file():
-        return
-    now = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    if module.__dict__.setdefault("_leakbench_imported", now) != now:
-        raise UsageError(
-            f"the plugin {path} was changed since it was imported: start Python (in a notebook the"
-            " kernel) anew, so that what runs is what the file says."
-        )
+    if path is not None:
+        beside = f"{Path(path).absolute().parent}{os.sep}"
+        hashed_source.unchanged([Path(p) for p in hashed_source.ran if p.startswith(beside)])
 
 
 def _places() -> list[Path]:
     named = [p for p in os.environ.get(VARIABLE, "").split(os.pathsep) if p]
     places = [_there(Path(p).absolute(), VARIABLE) for p in named]
     own = folder()
-    return list(dict.fromkeys([*places, *([own] if own.is_dir() else [])]))
+    found = list(dict.fromkeys([*places, *([own] if own.is_dir() else [])]))
+    _beside.update(dict.fromkeys(str(p if p.is_dir() else p.parent) for p in found))
+    return found
 
 
 def _there(path: Path, by: str) -> Path:
@@ -129,19 +126,31 @@ def _folders(kind: str) -> list[str]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of plugins for Python's own imports."""
+    """Finds the modules of methods, and what lies beside plugins, for Python's own imports."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name.startswith(ONE):
             file = files().get(name)
-            return spec_from_file_location(name, file) if file else None
+            loader = hashed_source.HashedSource(name, str(file))
+            return spec_from_file_location(name, file, loader=loader) if file else None
         if name.startswith(SEVERAL) and "." not in name:
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = _folders(name.removeprefix(SEVERAL))
             return spec
-        return None
+        if not packages.isdisjoint(_upwards(name)):
+            return hashed_source.find(name, path)
+        return hashed_source.find(name, path, _beside) if _beside else None
+
+
+_beside: dict[str, None] = {}  # the folders in which plugins lay so far, all that is in them
+
+
+def _upwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 def sources() -> Iterator[str]:
@@ -151,4 +160,6 @@ def sources() -> Iterator[str]:
 
 
 if not any(type(f).__name__ == _Finder.__name__ for f in sys.meta_path):
-    sys.meta_path.append(_Finder())
+    # Before Python's own, which takes what is cached.
+    own = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
+    sys.meta_path.insert(own, _Finder())

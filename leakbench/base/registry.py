@@ -51,6 +51,7 @@ def _packages(kind: str) -> Iterator[ModuleType]:
         UsageError: one of ours is shadowed by another folder of that name.
     """
     for point in _points(entry_points, f"leakbench.{kind}", tuple(sys.path)):
+        plugins.packages.add(point.value)
         try:
             yield _of_leakbench(point.value)
         except UsageError as error:

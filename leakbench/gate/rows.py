@@ -15,6 +15,7 @@ from leakbench.base.files import SCHEMA, all_inside, digest, inside
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.gate.row import UTILITY, GateRow
+from leakbench.record import origin
 from leakbench.record.attack_code import PARTS
 from leakbench.record.folders import Run
 from leakbench.record.placing import GUESS
@@ -155,7 +156,7 @@ def _code(seeds: Sequence[Measured]) -> dict[str, str]:
     """
     out = {}
     for name, of in sorted((name, of) for m in seeds for name, of in m.code.items()):
-        known = {part: of[part] for part in PARTS if part in of}
+        known = {part: of[part] for part in (*PARTS, *origin.files(of)) if part in of}
         if known:
             out[name] = hashlib.sha256(canonical(known).encode()).hexdigest()[:16]
     return out

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from leakbench.base import sources
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.record import origin as origins
@@ -94,7 +95,8 @@ def differences_said(folder: Path, now: Mapping[str, Any], say: Say) -> None:
     """A complete run is not trained again; where other code or data made it, that is told."""
     meta = read_sealed(folder / "run.json")
     made = {**meta.get("sources", {}), "data": meta.get("data", {}).get("digest")}
-    differs = [origins.COMPARED[k] for k, v in made.items() if v not in (None, now.get(k, v))]
+    here = {**now, **sources.opened_now(made)}
+    differs = [origins.told(k) for k, v in made.items() if v not in (None, here.get(k, v))]
     if differs:
         say(
             f"it is complete, but {' and '.join(differs)} differed when it was made; --restart"

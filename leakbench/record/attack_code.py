@@ -30,8 +30,37 @@ def guessed_by(attack: object, spec: Mapping[str, Any]) -> dict[str, str]:
     Each with what it imports of its package; without that of the attack where its module has no
     source file, as in a notebook.
     """
-    module = type(attack).__module__
-    return {**_digest("attack", module), **_digest("core", *CORE), **_replayed_by(spec)}
+    return {**_guesses(type(attack)), **_digest("core", *CORE), **_replayed_by(spec)}
+
+
+def opened(attack: Any, spec: Mapping[str, Any]) -> dict[str, str]:
+    """{file: SHA-256} of what the attack, its metrics and what it replays opened here."""
+    own = {type(attack).__module__, *_of_metrics(attack.metrics)}
+    try:
+        return sources.opened_by(sorted(own)) | origin.opened(spec)
+    except LeakbenchError:
+        return sources.opened_by(sorted(own))
+
+
+def changed_files(made: Mapping[str, str]) -> list[str]:
+    """Which of the files that ``opened`` named are not what they were, by their names."""
+    now = sources.opened_now(made)
+    return [name.partition(":")[2] for name, sha in now.items() if made[name] != sha]
+
+
+def _guesses(attack: type[Any]) -> dict[str, str]:
+    """The digest of what guesses.
+
+    Of ours without what only scores: it names metrics, and what they are is in `scoring`.
+    """
+    module, ours = attack.__module__, set[str]()
+    if module.split(".")[0] in sources.METHODS:
+        ours = {m for m in _of_metrics(attack.metrics) if m.startswith("leakbench.")} | {SCORING}
+    return _digest("attack", module, but=(*CORE, *sorted(ours)))
+
+
+def _of_metrics(metrics: Iterable[Any]) -> set[str]:
+    return {m for one in metrics for m in _modules(one)}
 
 
 def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -45,7 +74,7 @@ def _replayed_by(spec: Mapping[str, Any]) -> dict[str, str]:
 
 def scored_by(metrics: Iterable[Any]) -> dict[str, str]:
     """The digest of what scores guesses: the scoring, and the modules of an attack's metrics."""
-    return _digest("scoring", SCORING, *sorted({m for one in metrics for m in _modules(one)}))
+    return _digest("scoring", SCORING, *sorted(_of_metrics(metrics)))
 
 
 @lru_cache(maxsize=256)
@@ -61,17 +90,18 @@ def installed(name: str) -> Mapping[str, str]:
         return {}
     if module is None:
         return {}
-    found = {**_digest("attack", module), **_digest("core", *CORE)}
     try:
-        return {**found, **scored_by(registry.load("attacks", name).metrics)}
+        attack = registry.load("attacks", name)
     except LeakbenchError:
-        return found
+        return {**_digest("attack", module), **_digest("core", *CORE)}
+    return {**_guesses(attack), **_digest("core", *CORE), **scored_by(attack.metrics)}
 
 
 def differ(
     one: Mapping[str, str], other: Mapping[str, str], parts: Iterable[str] = PARTS
 ) -> tuple[str, ...]:
-    """The parts of which both sides know the digest, and not the same one."""
+    """The parts, and files, of which both sides know the digest, and not the same one."""
+    parts = (*parts, *origin.files(one))
     return tuple(p for p in parts if one.get(p) and other.get(p) and one[p] != other[p])
 
 
@@ -85,15 +115,16 @@ def stale(made: Mapping[str, str], name: str, run: Mapping[str, Any]) -> bool:
     """
     here = installed(name)
     lacks = any(made.get(part) != digest for part, digest in here.items())
+    lacks = lacks or (bool(here) and bool(changed_files(made)))
     more = bool(here) and "attack" not in here and bool(made.get("attack"))
     trained = {"method": str(run.get("sources", {}).get("method", ""))}
     return lacks or more or bool(differ(made, trained, ("method",)))
 
 
 @lru_cache(maxsize=256)
-def _digest(part: str, *modules: str) -> dict[str, str]:
+def _digest(part: str, *modules: str, but: tuple[str, ...] = ()) -> dict[str, str]:
     try:
-        return {part: sources.digest(modules)}
+        return {part: sources.digest(modules, but)}
     except LeakbenchError:
         return {}
 

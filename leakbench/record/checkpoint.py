@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_tree, seal, write_tree
+from leakbench.base.lazy import torch
 from leakbench.base.shapes import checked
-from leakbench.base.tree import Tree, flat, unflat
+from leakbench.base.tree import Tree, flat, nbytes, unflat
 from leakbench.federation.evaluate import Evaluations
 from leakbench.record.shapes import CheckpointHeader
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 THREADS = range(1, 4097)
 STATE = Path("checkpoint") / "state.safetensors"
+MODEL, CLIENTS = "checkpoint/model.safetensors", "checkpoint/clients.safetensors"
+LARGEST = 16 * 1024**2  # bytes of what clients hold that are kept for an evaluation
 PARTS = {"order", "totals", "diagnostics", "phases", "fallbacks", "origin", "begun_by", "digest"}
 
 
@@ -90,3 +93,26 @@ def _digest(tree: Tree, meta: Mapping[str, Any]) -> str:
         sha.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
         sha.update(plain.numpy().tobytes())
     return sha.hexdigest()
+
+
+def leave(fed: Federation, folder: Path) -> None:
+    """Write what is left of a federation after its last round: the model, and what clients hold.
+
+    With both it can be evaluated again. What clients hold is left out where it is larger than
+    ``LARGEST``.
+    """
+    write_tree(folder / MODEL, fed.model, {"round": fed.t})
+    held = {**fed.columns, "lasting": fed.lasting}
+    if flat(held) and nbytes(held) <= LARGEST:
+        write_tree(folder / CLIENTS, held, {"round": fed.t})
+
+
+def as_left(fed: Federation, t: int, model: Tree, held: Tree | None) -> bool:
+    """Put ``fed``, made anew, where ``leave`` left it after round ``t``; False where that is gone.
+
+    ``held``: what clients hold, None where there is no file of it.
+    """
+    if held is None and flat({**fed.columns, "lasting": fed.lasting}):
+        return False
+    fed.restore({"t": torch.tensor(t), "model": model, **(held or {})})
+    return True

@@ -18,6 +18,7 @@ import re
 from pathlib import Path
 
 from leakbench.base.spec import fingerprint
+from leakbench.record import origin
 from leakbench.record.columns import Row
 from leakbench.record.folders import Run
 from leakbench.record.parts import AUX_DATA, RunPart, must_be_whole
@@ -115,9 +116,19 @@ def _meta(part: RunPart) -> Row:
         | {"seed": int(content, 16), "attacks": []},
         "command": "",
     }
+    if "sources" in shown:
+        shown["sources"] = _without_files(shown["sources"])
+    if "begun_by" in shown:
+        shown["begun_by"] = [_without_files(one) for one in shown["begun_by"]]
     return part.described(
         shown, "export", {"left_out": list(LEFT_OUT)}, f"exported without: {'; '.join(LEFT_OUT)}"
     )
+
+
+def _without_files(made: Row) -> Row:
+    """What made a run, but for files that its method opened: they bear their owner's paths."""
+    gone = origin.files(made)
+    return {k: v for k, v in made.items() if k not in gone}
 
 
 def _warnings(run: Run) -> list[str]:

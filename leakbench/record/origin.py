@@ -27,6 +27,7 @@ CORE = (
     "leakbench.models",
     "leakbench.record.recorder",
     "leakbench.record.rounds",
+    "leakbench.record.training",
 )
 _METHODS = {"task": "tasks", "defense": "defenses"}
 # What must be the same for a checkpoint to be gone on with, in the words of the refusal. The
@@ -37,6 +38,7 @@ COMPARED = {
     "dtype": "the dtype",
     "method": "the source of the method",
     "core": "the source of leakbench's core",
+    "utility": "the source of the utility metric",
     "leakbench": "the version of leakbench",
     "torch": "the version of torch",
     "numpy": "the version of numpy",
@@ -44,31 +46,55 @@ COMPARED = {
     "cpu": "the processor's instructions",
     "deterministic": "--deterministic",
 }
+CODE = ("method", "core", "utility")
 # The truth that is written at the end would be another one than that of the first rounds.
 UNMIXED = ("run", "data", "dtype")
 
 
 def code(spec: Mapping[str, Any]) -> dict[str, str]:
-    """{"method", "core"}: SHA-256 of the installed sources that a run of ``spec`` is made by.
+    """{"method", "core", "utility"}: SHA-256 of the installed code that makes a run of ``spec``.
 
-    The method's are its own module, its wrappers' and its task's, with what they import of their
-    own packages. Read once in a process, which goes on with the code that it has imported.
+    The method's are its own module, its wrappers' and its task's, and the utility's that of the
+    metric, each with all that it rests on and the core does not. Read once in a process, which goes
+    on with the code that it has imported.
 
-    Without `method` where one of these has no source file, as in a notebook.
+    Without a part where a module of it has no source file, as in a notebook.
 
     Raises:
         UsageError: one of them is not installed.
     """
+    core = {"core": _digest(_loaded(CORE), "")}
+    parts = {"method": _modules(spec), "utility": _utility(spec)}
+    found = core | {k: _digest(_loaded(m), _loaded(CORE)) for k, m in parts.items() if m}
+    return {k: digest for k, digest in found.items() if digest}
+
+
+def opened(spec: Mapping[str, Any]) -> dict[str, str]:
+    """{file: SHA-256} of what the method, task, wrappers and metric of ``spec`` opened here."""
+    return sources.opened_by(sorted(_modules(spec) | _utility(spec)))
+
+
+def files(made: Mapping[str, Any]) -> dict[str, str]:
+    """Those of an origin, or of `sources`, that are files which ``opened`` named."""
+    return {k: v for k, v in made.items() if ":" in k}
+
+
+def _modules(spec: Mapping[str, Any]) -> set[str]:
     named = [(kind, spec[one]["name"]) for one, kind in _METHODS.items()]
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
-    modules = set()
-    for kind, name in named:
-        known = registry.names(kind)
-        if name not in known:
-            raise UnknownName(kind.removesuffix("s"), name, known)
-        modules.add(known[name])
-    found = {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
-    return {k: digest for k, digest in found.items() if digest}
+    return {_module(kind, name) for kind, name in named}
+
+
+def _utility(spec: Mapping[str, Any]) -> set[str]:
+    metric = spec["task"]["params"].get("utility")
+    return {_module("utilities", metric)} if metric else set()
+
+
+def _module(kind: str, name: str) -> str:
+    known = registry.names(kind)
+    if name not in known:
+        raise UnknownName(kind.removesuffix("s"), name, known)
+    return known[name]
 
 
 def data_digest(data: TaskData) -> str:
@@ -106,12 +132,16 @@ def of(spec: RunSpec, data: TaskData, device: str) -> dict[str, Any]:
     }
 
 
+def official(data: TaskData) -> bool | None:
+    """Are these, byte for byte, the official set's data? None: there is no official set."""
+    return None if data.unofficial is None else not data.unofficial
+
+
 def facts(origin: Mapping[str, Any], begun_by: list[dict[str, Any]], data: TaskData) -> Any:
     """What run.json says of an origin."""
-    official = None if data.unofficial is None else not data.unofficial
     said = {
-        "data": {"digest": origin["data"], "official": official},
-        "sources": {k: origin[k] for k in ("method", "core") if k in origin},
+        "data": {"digest": origin["data"], "official": official(data)},
+        "sources": _sources(origin),
         "machine": {k: origin[k] for k in machine()},
     }
     return said | ({"begun_by": begun_by} if begun_by else {})
@@ -126,16 +156,29 @@ def machine() -> dict[str, Any]:
     }
 
 
+def _sources(origin: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of an origin: of code, and of files that it opened."""
+    return {k: origin[k] for k in CODE if k in origin} | files(origin)
+
+
 def unlike(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The keys of ``COMPARED`` in which two origins differ."""
-    return [k for k in COMPARED if then.get(k) != now.get(k)]
+    """In what two origins differ: keys of ``COMPARED``, and files that are not what they were."""
+    today = sources.opened_now(then)
+    found = [k for k in COMPARED if then.get(k) != now.get(k)]
+    return found + [k for k, digest in today.items() if then[k] != digest]
+
+
+def told(part: str) -> str:
+    """A key of ``unlike`` in words."""
+    return COMPARED.get(part) or f"the file {part.partition(':')[2]} that the method opened"
 
 
 def refusal(folder: object, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Why a checkpoint is not gone on with, in a sentence with both ways on."""
     differs = unlike(then, now)
-    told = ", ".join(f"{COMPARED[k]} ({_short(then, k)}, now {_short(now, k)})" for k in differs)
-    text = f"{folder} was begun by other code or on other data; what differs: {told}."
+    known = {**sources.opened_now(then), **now}
+    each = (f"{told(k)} ({_short(then, k)}, now {_short(known, k)})" for k in differs)
+    text = f"{folder} was begun by other code or on other data; what differs: {', '.join(each)}."
     if set(differs) & set(UNMIXED):
         return (
             f"{text} Train it anew with --restart (in Python restart=True), which replaces the"
@@ -148,7 +191,7 @@ def refusal(folder: object, then: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def stale(meta: Mapping[str, Any]) -> list[str]:
-    """Which sources of a run.json are not those that are installed: "method", "core".
+    """Which sources of a run.json are not those that are installed, as ``told`` has them in words.
 
     None where run.json does not say which they were, or the method is not installed here.
     """
@@ -159,6 +202,7 @@ def stale(meta: Mapping[str, Any]) -> list[str]:
         here = code(meta["spec"])
     except LeakbenchError:
         return []
+    here |= sources.opened_now(made)
     return [k for k, digest in here.items() if made.get(k, digest) != digest]
 
 
@@ -178,8 +222,14 @@ def lasting(meta: Mapping[str, Any]) -> set[str]:
 
 def apart(metas: Iterable[Mapping[str, Any]]) -> bool:
     """Were some runs made by different code, or on different data, as far as they say so?"""
-    known = [(m["sources"], m["data"]["digest"]) for m in metas if "sources" in m and "data" in m]
-    return any(one != known[0] for one in known)
+    seen: dict[str, str | None] = {}
+    for meta in metas:
+        if "sources" in meta and "data" in meta:
+            said = {k: meta["sources"].get(k) for k in CODE} | meta["sources"]
+            said["data"] = meta["data"]["digest"]
+            if any(seen.setdefault(k, digest) != digest for k, digest in said.items()):
+                return True
+    return False
 
 
 def _short(origin: Mapping[str, Any], key: str) -> str:
@@ -187,7 +237,7 @@ def _short(origin: Mapping[str, Any], key: str) -> str:
     text = str(origin.get(key, "unknown"))
     short = text[:8] if len(text) == 64 else text
     commit = str(origin.get("commit", ""))[:8]
-    return f"{short} of commit {commit}" if key in ("method", "core") and commit else short
+    return f"{short} of commit {commit}" if key in CODE and commit else short
 
 
 def _loaded(modules: set[str] | tuple[str, ...]) -> str:
@@ -203,10 +253,10 @@ def _loaded(modules: set[str] | tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _digest(modules: str) -> str:
-    """Empty where one of the modules has no source file."""
+def _digest(modules: str, but: str) -> str:
+    """Empty where one of the modules has no source file; ``but``: what has its own digest."""
     try:
-        return sources.digest(json.loads(modules))
+        return sources.digest(json.loads(modules), json.loads(but) if but else ())
     except UsageError:
         return ""
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakbench.base import sources
 from leakbench.base.spec import canonical
 from leakbench.federation.task_data import TaskData
 from leakbench.record import checkpoint, folders, origin
 from leakbench.record.runspec import RunSpec, parts
 
 # Of what decides a run's bytes, what a pull request can change: machines differ besides.
-WATCHED = ("method", "core", "data", "leakbench", "torch", "numpy")
+WATCHED = ("method", "core", "utility", "data", "leakbench", "torch", "numpy")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ def found(folder: Path, spec: RunSpec, device: str) -> Found:
         if saved is None:  # nothing of it is kept
             return Found(run.status, exact=exact)
         made, compared = saved[1]["origin"], origin.COMPARED
-    now = origin.of(spec, _data(spec), device)
-    differs = [origin.COMPARED[k] for k in compared if made.get(k) != now.get(k)]
+    files = sources.opened_now(made)
+    now = origin.of(spec, _data(spec), device) | files
+    differs = [origin.told(k) for k in (*compared, *files) if made.get(k) != now.get(k)]
     told = [f"{' and '.join(differs)} changed"] if differs else []
     told += ["several codes made its rounds"] if run.meta.get("begun_by") else []
     return Found(run.status, "; ".join(told), exact)

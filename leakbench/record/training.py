@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +115,14 @@ def train(
         )
         with threads(int(saved[1]["origin"]["threads"]) if saved else shared):
             now["threads"] = torch.get_num_threads()
+            now = (origins.files(saved[1]["origin"]) if saved else {}) | now
             fed = federation(Recorder(folder, spec.rounds, spec.record))
             meta = described(spec, made, fed, where, origins.facts(now, begun_by, data))
-            keep = partial(checkpoint.write, fed, folder, origin=now, begun_by=begun_by)
+
+            def keep(scores: Evaluations) -> None:
+                made_by = now | origins.opened(meta["spec"])
+                checkpoint.write(fed, folder, scores, origin=made_by, begun_by=begun_by)
+
             _train(fed, spec, folder, saved, meta, keep, progress or (lambda *_: None), data)
     return Trained(folder, skipped=False)
 
@@ -226,16 +230,22 @@ def utility_rows(metric: str, scores: Mapping[int, Tensor]) -> list[dict[str, An
     return rows
 
 
-def _unkept(fed: Federation, folder: Path) -> list[dict[str, str]]:
-    """What clients sent and the recording policy kept nothing of: nobody can attack it."""
+def diagnostic_rows(scores: Evaluations) -> list[dict[str, Any]]:
+    """The lines of diagnostics.csv."""
+    return [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
+
+
+def lacking(spec: RunSpec, made: Parts, folder: Path, sent: set[str]) -> list[dict[str, str]]:
+    """What run.json says is missing of a run in ``folder``, whose clients sent the kinds ``sent``.
+
+    What the recording policy kept nothing of, for nobody can attack it; and who took no part.
+    """
     kept: set[str] = set()
     for path in sorted((folder / "transcript").glob("round-*.safetensors")):
         kept |= {m["kind"] for m in read_meta(path)["messages"] if m["sender"] != "server"}
-    sent = {kind for kind, sender, _ in fed.traffic.totals if sender == "client"}
     why = "no message of kind {} was kept, so none was attacked: train with --record all"
-    return [
-        {"attack": "", "metric": "", "reason": why.format(kind)} for kind in sorted(sent - kept)
-    ]
+    reasons = [*map(why.format, sorted(sent - kept)), *_absent(spec, made)]
+    return [{"attack": "", "metric": "", "reason": why} for why in reasons]
 
 
 def _absent(spec: RunSpec, made: Parts) -> list[str]:
@@ -258,20 +268,20 @@ def _finish(
     write_csv(folder / "utility.csv", RUN_UTILITY, utility_rows(metric, scores.scores))
     measured = {f"{t:06d}": v for t, v in scores.scores.items()}
     write_tree(folder / "utility.safetensors", measured, {"metric": metric})
-    diagnostics = [dict(zip(RUN_DIAGNOSTICS, d, strict=True)) for d in scores.diagnostics]
-    write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostics)
+    write_csv(folder / "diagnostics.csv", RUN_DIAGNOSTICS, diagnostic_rows(scores))
     traffic, head = fed.traffic.tensors(), {"columns": ["round", "sender", "receiver"]}
     write_tree(folder / "transcript" / "rounds.safetensors", traffic, head)
     private_data.write_aux(folder / "known" / "aux_data.safetensors", data, spec.task)
     private_data.write(folder / "truth" / "data.safetensors", data, spec.task)
-    write_tree(folder / "checkpoint" / "model.safetensors", fed.model, {"round": fed.t})
+    checkpoint.leave(fed, folder)
     (folder / checkpoint.STATE).unlink(missing_ok=True)
     for part in folder.rglob(".*.part"):  # left where a process was killed while it wrote
         if part.is_file():  # not the guesses of an attack, for which `attack` cares
             part.unlink()
     ran = {"phases": fed.phases, "fallbacks": fed.fallbacks}
-    absent = [{"attack": "", "metric": "", "reason": why} for why in _absent(spec, parts(spec))]
-    missing = [*_unkept(fed, folder), *absent]
+    sent = {kind for kind, sender, _ in fed.traffic.totals if sender == "client"}
+    missing = lacking(spec, parts(spec), folder, sent)
     done = {"status": "done", "sent": fed.traffic.table(), "missing": missing, **ran}
+    done["sources"] = meta["sources"] | origins.opened(meta["spec"])
     files = digests(folder, without=("attacks/", checkpoint.STATE.as_posix(), "run.json"))
     write_sealed(folder / "run.json", {**meta, **done, "files": files})

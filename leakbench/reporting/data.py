@@ -181,12 +181,16 @@ class About(Part):
 
 
 class Origin(Part):
-    """What made the report, and when (ISO 8601)."""
+    """What made the report, and when (ISO 8601).
+
+    ``code``: {"report" or a format: SHA-256 of the code that made it}.
+    """
 
     version: str
     commit: str
     dirty: bool
     at: str
+    code: dict[str, str] = {}
 
 
 class ReportData(Part):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from leakbench.attacking import choices
-from leakbench.base import provenance, registry
+from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.meaning import Meaning
 from leakbench.base.version import __version__
@@ -28,6 +29,7 @@ from leakbench.results.number import Missing
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
 
+REPORT = "leakbench.reporting.write"  # what every number of a report passes
 NO_RUN = "there is no run to report. Make one with leakbench train."
 
 
@@ -79,12 +81,24 @@ def write(
     differs = None if against is None else _moved(tables.settings, against)
     data = report(tables, title, redact=redact)
     said = None if check is None else check_of(check, tables.settings, baseline)
-    data = data.model_copy(update={"check": said, "against": differs})
+    code = {"report": sources.digest([REPORT]), **_formats(makers)}
+    made = data.made.model_copy(update={"code": code})
+    data = data.model_copy(update={"check": said, "against": differs, "made": made})
     if redact:
         data = redaction.redact(data)
         redaction.clear(out)
     for maker in makers:
         maker.write(data, out)
+    return out
+
+
+def _formats(makers: Iterable[Report]) -> dict[str, str]:
+    """{format: the digest of its code}; nothing of one without a source, as in a notebook."""
+    out = {}
+    for maker in makers:
+        module = type(maker).__module__
+        with suppress(UsageError):
+            out[module.rpartition(".")[2]] = sources.digest([module], [REPORT])
     return out
 
 

@@ -97,9 +97,12 @@ def score(
     write_csv(fresh / "results.csv", columns.RESULTS, found.rows)
     done = {
         "status": "done",
-        "metrics": {m.name: _described(m) for m in attack.metrics if m.name in found.named},
-        "missing": [{"metric": m, "reason": why} for m, why in found.missing],
-        "sources": {**meta["sources"], **attack_code.scored_by(attack.metrics)},
+        **found.described(attack),
+        "sources": {
+            **meta["sources"],
+            **attack_code.scored_by(attack.metrics),
+            **attack_code.opened(attack, recording.run.spec),
+        },
         "files": {**digests(fresh), GUESS: digest(folder / GUESS)},
     }
     write_sealed(fresh / NAME, {**meta, **done})
@@ -118,6 +121,13 @@ class Scored:
     def named(self) -> set[str]:
         """The metrics that have a number, or a reason why they have none."""
         return {r["metric"] for r in self.rows} | {metric for metric, _ in self.missing}
+
+    def described(self, attack: Attack) -> dict[str, Any]:
+        """What attack.json says of them: how its metrics are read, and what is missing."""
+        return {
+            "metrics": {m.name: _described(m) for m in attack.metrics if m.name in self.named},
+            "missing": [{"metric": m, "reason": why} for m, why in self.missing],
+        }
 
 
 def numbers(

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
+from typing import Any
 
+from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
+from leakbench.attacking.guessing import described
+from leakbench.base import provenance
 from leakbench.base.errors import LeakbenchError, UnknownName
-from leakbench.record import columns
+from leakbench.base.spec import canonical
+from leakbench.record import attack_code, columns
 from leakbench.record.folders import AttackFolder, Run, typed_rows
 from leakbench.record.recording import Recording
 from leakbench.results import units
+from leakbench.results.recomputed import short
 from leakbench.scoring.score import numbers
 from leakbench.verifying import same
 from leakbench.verifying.finding import Finding, differs, holds, unchecked
+
+SCORES = "unit scores from guesses and truth"
+DERIVED = (
+    *("schema", "attack", "params", "threat", "reads", "conditions", "order", "paper", "command"),
+    "dtype",
+)
+# Checked in other places: as one reads the file, as its files are, and with the scores.
+ELSEWHERE = ("digest", "status", "files", "of", "metrics", "missing", "versions", "sources")
+UNKNOWN = {
+    "device": "which device it was, no file tells",
+    "commit": "which checkout it was, no file tells; the digests of its sources do",
+    "dirty": "whether the checkout was changed, no file tells; the digests of its sources do",
+    "seconds": "how long it took, no file tells",
+    "isolated": "how it was called, no file tells",
+    "submitted": "who made the guesses, no file tells",
+    "no_control": "who made the guesses, no file tells",
+}
 
 
 def of_attacks(run: Run) -> Iterator[Finding]:
@@ -30,19 +55,63 @@ def of_attacks(run: Run) -> Iterator[Finding]:
         except LeakbenchError as error:
             yield differs(part, "files and results", str(error))
             continue
-        yield _scored(run, folder, part)
+        try:
+            attack = build(folder.name, dict(folder.meta["params"])).attack
+        except UnknownName:
+            why = f"the attack {folder.name} is not installed here, and its metrics come with it"
+            yield unchecked(part, f"{SCORES}; {', '.join(DERIVED)}", why)
+        else:
+            yield from _described(run, folder, attack, part)
+            yield _scored(run, folder, attack, part)
+        yield from _unknown(run, folder, part)
 
 
-def _scored(run: Run, folder: AttackFolder, part: str) -> Finding:
+def _described(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Iterator[Finding]:
+    """What attack.json says of the attack, said again by the one that is installed.
+
+    Where that is of other code, or the guesses were submitted, it need not be the same.
+    """
+    meta, recording = folder.meta, Recording(run)
+    made = json.loads(canonical(described(recording, folder.name, attack, 0.0)))
+    strange = sorted(meta.keys() - {*DERIVED, *ELSEWHERE, *UNKNOWN})
+    if strange:
+        yield differs(part, ", ".join(strange), "leakbench writes no such key")
+    other = attack_code.stale(meta["sources"], folder.name, run.meta)
+    told = unchecked if other or meta.get("submitted") else differs
+    wrong = [k for k in DERIVED if _plain(k, meta.get(k)) != _plain(k, made[k])]
+    for key in wrong:
+        why = f"it is {short(meta.get(key))}, derived is {short(made[key])}"
+        yield told(part, key, f"{why}; other code made it" if other else why)
+    right = [k for k in DERIVED if k not in wrong]
+    yield holds(part, ", ".join(right), "as the installed attack says it of this run")
+    here, there = provenance.versions(), meta.get("versions")
+    same_ones = holds(part, "versions", "those that are installed")
+    yield same_ones if here == there else unchecked(part, "versions", "other ones are installed")
+    if other:
+        yield unchecked(part, "sources", "other code than is installed: leakbench attack")
+    else:
+        yield holds(part, "sources", "the code that is installed, and files as it opened them")
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value as it is compared: of a command without the folder, which may have been moved."""
+    if key != "command":
+        return value
+    words = shlex.split(str(value))
+    return words[:2] + words[3:]
+
+
+def _unknown(run: Run, folder: AttackFolder, part: str) -> Iterator[Finding]:
+    for key, why in UNKNOWN.items():
+        if key in folder.meta:
+            yield unchecked(part, key, why)
+
+
+def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Finding:
     """Guesses and truth scored again, and compared with what lies there."""
-    what = "unit scores from guesses and truth"
+    what = SCORES
     if "export" in run.meta:
         return unchecked(part, what, "an export holds no truth")
-    try:
-        attack = build(folder.name, dict(folder.meta["params"])).attack
-    except UnknownName:
-        why = f"the attack {folder.name} is not installed here, and its metrics come with it"
-        return unchecked(part, what, why)
     then = {name: m.get("version") for name, m in folder.meta["metrics"].items()}
     now = {m.name: m.meaning.version for m in attack.metrics if m.name in then}
     if then != now:
@@ -58,4 +127,10 @@ def _scored(run: Run, folder: AttackFolder, part: str) -> Finding:
         why = same.tables(folder.table(name, names), typed_rows(rows, names))
         if why:
             return differs(part, what, f"{name}: {why}")
+    told = (
+        unchecked if attack_code.stale(folder.meta["sources"], folder.name, run.meta) else differs
+    )
+    for key, value in json.loads(canonical(made.described(attack))).items():
+        if folder.meta[key] != value:
+            return told(part, key, f"it is {short(folder.meta[key])}, derived {short(value)}")
     return holds(part, what, f"{len(made.units)} scores")

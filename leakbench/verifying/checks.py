@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from leakbench.base.errors import BrokenFile, LeakbenchError, UsageError
 from leakbench.base.jobs import Progress
-from leakbench.record import origin
+from leakbench.federation.utility import METRICS
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run, typed_rows
 from leakbench.record.training import utility_rows
@@ -14,11 +15,12 @@ from leakbench.results import recomputed, utility
 from leakbench.verifying import same
 from leakbench.verifying.attacks import of_attacks
 from leakbench.verifying.data import of_task
+from leakbench.verifying.final import SCORES, WHAT, evaluated_again, federation
 from leakbench.verifying.finding import Finding, differs, holds, unchecked
-from leakbench.verifying.replay import replayed
+from leakbench.verifying.replay import beyond, replayed
+from leakbench.verifying.stated import of_run_json
 
 FACTS = "fingerprint, facts, stages and traffic"
-CODE = "the code of the method and of the federation"
 # What no reader of a folder can know.
 BEYOND = (
     (
@@ -56,16 +58,18 @@ def verify(
         raise UsageError(f"{run.path} is not complete (status: {run.status}). Train it first.")
     if replay < 0:
         raise UsageError(f"--replay {replay}: expected the number of rounds to train again.")
+    again = cache(lambda: federation(run))
     found = [*_guarded("files", "SHA-256 of every file", lambda: _files(run))]
     found += _guarded("run.json", FACTS, lambda: _facts(run))
+    found += _guarded("run.json", "its keys", lambda: of_run_json(run, again))
     found += _guarded("utility.csv", "utility from its scores", lambda: _utility(run))
+    found += _guarded(SCORES, WHAT, lambda: evaluated_again(run, again))
     found += _guarded("data", "the task's data, loaded again", lambda: of_task(run))
     found += _guarded("attacks", "their numbers", lambda: of_attacks(run))
     if replay:
         what = f"the first {replay} rounds, trained again"
         found += _guarded("rounds", what, lambda: replayed(run, replay, progress))
-    else:
-        found.append(unchecked("transcript", "that training sends it", "give --replay ROUNDS"))
+    found += beyond(run, replay)
     return (*found, *(unchecked(*text) for text in BEYOND))
 
 
@@ -89,18 +93,18 @@ def _files(run: Run) -> Iterator[Finding]:
 def _facts(run: Run) -> Iterator[Finding]:
     recomputed.check(run)
     yield holds("run.json", FACTS, "as its spec, its files and the installed code have it")
-    if not run.meta.get("sources"):
-        yield unchecked("run.json", CODE, "it does not say which code that was")
-    elif origin.stale(run.meta):
-        yield unchecked("run.json", CODE, "it is not the installed code: leakbench train --restart")
-    else:
-        yield holds("run.json", CODE, "the source that is installed")
 
 
 def _utility(run: Run) -> Iterator[Finding]:
-    tree, head = run.tree("utility.safetensors")
-    scores = {int(t): v for t, v in tree.items()}
-    made = typed_rows(utility_rows(str(head["metric"]), scores), RUN_UTILITY)
+    tree, head = run.tree(SCORES)
+    metric, scores = run.meta["utility"]["metric"], {int(t): v for t, v in tree.items()}
+    if head != {"metric": metric}:
+        yield differs(SCORES, "the metric", f"its header says {head}, run.json {metric}")
+    if metric not in METRICS:
+        why = f"the utility metric {metric} is not installed here"
+        yield unchecked("utility.csv", "utility from its scores", why)
+        return
+    made = typed_rows(utility_rows(metric, scores), RUN_UTILITY)
     why = same.tables(run.table("utility.csv", RUN_UTILITY), made)
     told = differs if why else holds
     yield told("utility.csv", "utility from its scores", why or f"{len(made)} evaluations")

@@ -12,7 +12,7 @@ from leakbench.base.tree import flat
 from leakbench.federation.task_data import TaskData
 from leakbench.record import private_data
 from leakbench.record.folders import Run
-from leakbench.record.origin import data_digest
+from leakbench.record.origin import data_digest, official
 from leakbench.record.parts import AUX_DATA
 from leakbench.record.run_json import digest_of
 from leakbench.record.runspec import RunSpec, parts
@@ -33,8 +33,7 @@ def of_task(run: Run) -> Iterator[Finding]:
         return
     with TemporaryDirectory(prefix="leakbench-verify-") as name:
         yield from _files(run, spec, data, Path(name))
-    if data_digest(data) != run.meta.get("data", {}).get("digest", data_digest(data)):
-        yield differs("run.json", "the digest of all data", "it is not the recorded one")
+    yield _said(run, data)
     now = digest_of(*data.tested)
     if now == run.meta["test_data"]:
         yield holds("run.json", "the test data, loaded again", "their SHA-256 is the recorded one")
@@ -42,6 +41,18 @@ def of_task(run: Run) -> Iterator[Finding]:
         yield differs(
             "run.json", "the test data, loaded again", "their SHA-256 is not the recorded one"
         )
+
+
+def _said(run: Run, data: TaskData) -> Finding:
+    """The digest of all data, and whether they are the official ones."""
+    said, what = run.meta.get("data"), "data"
+    ours = {"digest": data_digest(data), "official": official(data)}
+    if not said:
+        return unchecked("run.json", what, "it does not say which data these were")
+    wrong = [k for k, v in ours.items() if said.get(k, v) != v]
+    if wrong:
+        return differs("run.json", what, f"the {wrong[0]} of all data is not the recorded one")
+    return holds("run.json", what, "the digest of all data, and whether they are the official ones")
 
 
 def _files(run: Run, spec: RunSpec, data: TaskData, folder: Path) -> Iterator[Finding]:

@@ -11,21 +11,24 @@ import torch
 from leakbench.base import provenance
 from leakbench.base.files import digest, inside, read_tree
 from leakbench.base.jobs import Progress
-from leakbench.base.tree import Tree, flat
+from leakbench.base.tree import flat
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
-from leakbench.record.folders import Run
+from leakbench.record import checkpoint
+from leakbench.record.columns import RUN_DIAGNOSTICS
+from leakbench.record.folders import Run, typed_rows
 from leakbench.record.messages import round_file
 from leakbench.record.recorder import Recorder
 from leakbench.record.rounds import end as finish
-from leakbench.record.runspec import RunSpec, parts
-from leakbench.record.training import threads
+from leakbench.record.runspec import RunSpec
+from leakbench.record.training import diagnostic_rows, threads
+from leakbench.results.recomputed import short
 from leakbench.verifying import same
+from leakbench.verifying.final import DIAGNOSTICS, SCORES, federation
 from leakbench.verifying.finding import LAST_BITS, Finding, compared, differs, holds, unchecked
 
 ROOMS = ("transcript", "control", "known", "truth")
 TRAFFIC = "transcript/rounds.safetensors"
-MODEL = "checkpoint/model.safetensors"
 
 
 def replayed(run: Run, rounds: int, progress: Progress) -> Iterator[Finding]:
@@ -50,7 +53,23 @@ def replayed(run: Run, rounds: int, progress: Progress) -> Iterator[Finding]:
         yield _traffic(run, fed, last)
         yield from _measured(run, scores)
         if whole:
-            yield _model(run, fed.model)
+            yield from _left(run, folder, fed)
+            yield _sent(run, fed)
+
+
+def beyond(run: Run, rounds: int) -> list[Finding]:
+    """What a replay of ``rounds`` rounds does not tell, and nothing else does."""
+    if rounds >= run.spec["rounds"]:
+        return []
+    since = f", of round {rounds + 1} and later" if rounds else ""
+    listed = {name.partition("/")[0] for name in run.meta["files"]}
+    there = [room for room in ROOMS if room in listed]
+    why = f"give --replay ROUNDS, up to {run.spec['rounds']}"
+    found = [unchecked(room, f"that training sends it{since}", why) for room in there]
+    found += [unchecked(SCORES, f"evaluations before the last one{since}", why)]
+    found += [unchecked(DIAGNOSTICS, f"what training tells of it{since}", why)]
+    found += [unchecked("run.json", "spec", f"that its training gives these files: {why}")]
+    return [*found, unchecked("run.json", "sent", f"its bytes, and messages to all: {why}")]
 
 
 def _trained(
@@ -58,21 +77,9 @@ def _trained(
 ) -> tuple[Federation, Evaluations]:
     """A federation after its first ``rounds`` rounds, recorded in ``folder``."""
     spec = RunSpec.build(run.spec, f"{run.path}/run.json")
-    made = parts(spec)
-    where = provenance.device("cuda" if str(run.meta["device"]).startswith("cuda") else "cpu")
-    fed = Federation(
-        made.method,
-        made.task,
-        made.task.load(),
-        seed=spec.seed,
-        engine=spec.engine,
-        wrappers=made.wrappers,
-        dtype=getattr(torch, spec.dtype),
-        device=where,
-        recorder=Recorder(folder, spec.rounds, spec.record),
-    )
+    fed = federation(run, Recorder(folder, spec.rounds, spec.record))
     fed.phases.update(run.meta["phases"])  # it trained as that machine's sizes or table said
-    scores, at = Evaluations(), evaluated(spec.rounds, made.task.evaluations)
+    scores, at = Evaluations(), evaluated(spec.rounds, fed.task.evaluations)
     fed.begin()
     last = min(rounds, spec.rounds)
     while fed.t < last:
@@ -144,17 +151,37 @@ def _measured(run: Run, scores: Evaluations) -> Iterator[Finding]:
     what = f"{len(scores.scores)} evaluations of the rounds trained again"
     if not scores.scores:
         return
-    tree, _ = run.tree("utility.safetensors")
+    tree, _ = run.tree(SCORES)
     mine = {f"{t:06d}": v for t, v in scores.scores.items()}
     missing = sorted(mine.keys() - tree.keys())
     if missing:
-        yield differs("utility.safetensors", what, f"round {int(missing[0])} is not there")
+        yield differs(SCORES, what, f"round {int(missing[0])} is not there")
         return
     why = same.tensors({k: tree[k] for k in mine}, mine)
-    yield compared("utility.safetensors", what, why, "bit for bit")
+    yield compared(SCORES, what, why, "bit for bit")
+    last = max(scores.scores)
+    there = [r for r in run.table(DIAGNOSTICS, RUN_DIAGNOSTICS) if r["round"] <= last]
+    made = typed_rows(diagnostic_rows(scores), RUN_DIAGNOSTICS)
+    why = same.tables(there, made, near=same.NEAR)
+    told = differs if why else holds
+    yield told(DIAGNOSTICS, what, why or f"{len(made)} lines")
 
 
-def _model(run: Run, model: Tree) -> Finding:
-    what = "the model that is left, trained again"
-    found, _ = run.tree(MODEL)
-    return compared(MODEL, what, same.tensors(found, model), "bit for bit")
+def _left(run: Run, folder: Path, fed: Federation) -> Iterator[Finding]:
+    """The model that is left, and what clients hold beside it."""
+    what = "what is left, trained again"
+    checkpoint.leave(fed, folder)
+    for name in (checkpoint.MODEL, checkpoint.CLIENTS):
+        if name in run.meta["files"] or (folder / name).is_file():
+            found, head = run.tree(name)
+            made, ours = read_tree(folder / name)
+            why = "its header differs" if head != ours else same.tensors(found, made)
+            yield compared(name, what, why, "bit for bit")
+
+
+def _sent(run: Run, fed: Federation) -> Finding:
+    ours, what = fed.traffic.table(), "sent: all of it, trained again"
+    if run.meta["sent"] == ours:
+        return holds("run.json", what, f"{len(ours)} lines")
+    apart = [line for line in ours if line not in run.meta["sent"]] or run.meta["sent"]
+    return differs("run.json", what, f"derived is {short(apart[0])}")

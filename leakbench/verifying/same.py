@@ -52,21 +52,21 @@ def _distance(tensor: Tensor, other: Tensor) -> float:
     return float((a - b).abs().max()) / scale
 
 
-def tables(found: Sequence[Mapping[str, object]], made: Sequence[Row]) -> str:
+def tables(found: Sequence[Mapping[str, object]], made: Sequence[Row], near: float = CELL) -> str:
     """What differs between two tables of typed cells; empty where they are equal.
 
-    Numbers are equal where they differ in their last digits only.
+    Numbers are equal where they differ by less than ``near`` of themselves.
     """
     if len(found) != len(made):
         return f"{len(found)} lines are there, {len(made)} are derived"
     for i, (ours, theirs) in enumerate(zip(found, made, strict=True), start=2):
         for column, value in theirs.items():
-            if not _equal(ours.get(column), value):
+            if not _equal(ours.get(column), value, near):
                 return f"line {i} has {column} = {ours.get(column)}, derived is {value}"
     return ""
 
 
-def _equal(cell: object, value: object) -> bool:
+def _equal(cell: object, value: object, near: float) -> bool:
     if isinstance(cell, float) and isinstance(value, float):
-        return math.isclose(cell, value, rel_tol=CELL, abs_tol=CELL)
+        return math.isclose(cell, value, rel_tol=near, abs_tol=CELL)
     return cell == value

@@ -1,0 +1,108 @@
+"""Modules of methods are compiled from the bytes that are hashed, never taken from a cache.
+
+Python knows a cached one by the time and the size of its source. A source of the same size, written
+in the same second, would run as the old one under the digest of the new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Collection, Sequence
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType
+
+from leakbench.base import opened
+from leakbench.base.errors import UsageError
+
+OURS = frozenset({"attacks", "defenses", "reports", "leakbench"})
+ran: dict[str, str] = {}  # file -> SHA-256 of what of it was compiled in this process
+
+
+class HashedSource(SourceFileLoader):
+    """Compiles a module from its source, and remembers which bytes these were."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the module, from its file's bytes."""
+        path = self.get_filename(fullname)
+        source = self.get_data(path)
+        ran[os.path.abspath(path)] = hashlib.sha256(source).hexdigest()  # noqa: PTH100
+        if not ours(path):
+            opened.listen(fullname)
+        return self.source_to_code(source, path)
+
+
+def find(
+    name: str, path: Sequence[str] | None, below: Collection[str] | None = None
+) -> ModuleSpec | None:
+    """Python's own finding of a method's module: any, or one that lies in a folder of ``below``.
+
+    Raises:
+        ImportError: it is compiled code without its source.
+    """
+    if below is not None and path is not None and not any(_within(p, below) for p in path):
+        return None
+    spec = PathFinder.find_spec(name, path)
+    if spec is None or not spec.origin:
+        return spec
+    if below is not None and (not _within(spec.origin, below) or installed(spec.origin)):
+        return spec
+    if isinstance(spec.loader, SourcelessFileLoader):
+        raise ImportError(
+            f"{spec.origin} is compiled code without its source, which nobody can compare: put the"
+            f" source {name.rpartition('.')[2]}.py in its place"
+        )
+    if type(spec.loader) is SourceFileLoader:
+        spec.loader = HashedSource(name, spec.origin)
+        spec.cached = None
+    return spec
+
+
+def unchanged(paths: Collection[Path]) -> None:
+    """The files still say what was compiled.
+
+    Else a number would be made by the one and marked by the digest of the other.
+
+    Raises:
+        UsageError: one was changed since this process imported it.
+    """
+    for path in paths:
+        then = ran.get(os.path.abspath(path))  # noqa: PTH100
+        if then and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != then:
+            raise UsageError(
+                f"the plugin {path} was changed since it was imported: start Python (in a notebook"
+                " the kernel) anew, so that what runs is what the file says."
+            )
+
+
+def installed(path: str | Path) -> bool:
+    """Is it Python's own, or of a package that was installed? Versions say what those are."""
+    return _within(str(path), _libraries())
+
+
+def ours(path: str | Path) -> bool:
+    """Does it come with leakbench?"""
+    return _within(os.path.abspath(path), _our_folders())  # noqa: PTH100
+
+
+@cache
+def _our_folders() -> tuple[str, ...]:
+    found = (find_spec(package) for package in OURS)
+    return tuple(str(Path(s.origin).absolute().parent) for s in found if s and s.origin)
+
+
+def _within(path: str, folders: Collection[str]) -> bool:
+    return path.startswith(tuple(f"{f}{os.sep}" for f in folders)) or path in folders
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    found = [sysconfig.get_paths()[n] for n in names]
+    found += [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
+    return tuple(dict.fromkeys([*found, *map(os.path.realpath, found)]))

@@ -1,0 +1,144 @@
+"""What run.json says, key by key: derived again, compared, or named with the reason why not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from leakbench.base import provenance
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.spec import canonical
+from leakbench.federation.federation import Federation
+from leakbench.record import origin, run_json
+from leakbench.record.folders import Run
+from leakbench.record.runspec import RunSpec, parts
+from leakbench.record.training import lacking
+from leakbench.results.recomputed import short
+from leakbench.verifying.finding import Finding, differs, holds, unchecked
+
+FILE = "run.json"
+# What the spec, the installed code and the data give a second time.
+DERIVED = (
+    *("schema", "id", "spec", "method", "hides", "secrets", "distance", "engine", "dtype"),
+    *("utility", "facts", "stages", "stand_in", "test_data", "command"),
+)
+# Checked in other places: as one reads the file, as its files are, with the traffic and the data.
+ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", "versions")
+UNKNOWN = {
+    "device": "which device it was, no file tells",
+    "commit": "which checkout it was, no file tells; the digests of its sources do",
+    "dirty": "whether the checkout was changed, no file tells; the digests of its sources do",
+    "machine": "which machine it was, no file tells",
+    "phases": "how its machine trained each phase, no file tells",
+    "fallbacks": "what could not be vectorised on its machine, no file tells",
+    "begun_by": "what began it, no file tells",
+    "excerpt": "what it is an excerpt of, is not here",
+    "export": "what it is an export of, is not here",
+}
+# What an excerpt or an export says otherwise than the run itself.
+PARTS = {"excerpt": {"spec", "stages", "command"}, "export": {"id", "spec", "command"}}
+USERS = "they are what its user wrote beside the run, and change no number"
+
+
+def of_run_json(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
+    """Findings of every key; ``again``: the run's federation before round 0."""
+    meta = run.meta
+    strange = sorted(meta.keys() - {*DERIVED, *ELSEWHERE, *UNKNOWN})
+    if strange:
+        yield differs(FILE, ", ".join(strange), "leakbench writes no such key")
+    yield from _derived(run, again)
+    yield _versions(meta)
+    yield _sources(meta)
+    yield _missing(run)
+    yield unchecked(FILE, "spec.name, spec.attacks", USERS)
+    for key, why in UNKNOWN.items():
+        if key in meta:
+            yield unchecked(FILE, key, why)
+
+
+def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
+    """What is described again, from the spec, with the code and the data of this machine."""
+    what = ", ".join(DERIVED)
+    try:
+        spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
+        fed = again()
+        made = run_json.described(spec, parts(spec), fed, "cpu", {})
+    except LeakbenchError as error:
+        yield unchecked(FILE, what, str(error))
+        return
+    ours = json.loads(canonical({k: made[k] for k in DERIVED}))
+    part = {key for kind, keys in PARTS.items() if kind in run.meta for key in keys}
+    wrong = [
+        k for k in DERIVED if k not in part and as_words(k, run.meta.get(k)) != as_words(k, ours[k])
+    ]
+    other = origin.stale(run.meta)
+    for key in wrong:
+        why = f"it is {short(run.meta.get(key))}, derived is {short(ours[key])}"
+        told = unchecked if other else differs
+        yield told(FILE, key, f"{why}; other code made it" if other else why)
+    for key in sorted(part):
+        yield unchecked(FILE, key, "a part of a run says otherwise than the run itself")
+    right = [k for k in DERIVED if k not in part and k not in wrong]
+    yield holds(FILE, ", ".join(right), "as the spec, the code and the data of this machine say")
+    yield _covered(run, fed)
+
+
+def as_words(key: str, value: Any) -> Any:
+    """A value as it is compared: of a command its words, whose options come in any order."""
+    return sorted(shlex.split(str(value))) if key == "command" else value
+
+
+def _covered(run: Run, fed: Federation) -> Finding:
+    """Which uplinks a wrapper covers."""
+    what = "sent: covered"
+    for line in run.meta["sent"]:
+        covered = line["sender"] == "client" and line["kind"] in fed.traffic.covered
+        if line["covered"] != covered:
+            return differs(FILE, what, f"{line['kind']} is said to be {line['covered']}")
+    return holds(FILE, what, f"{len(run.meta['sent'])} lines")
+
+
+def _versions(meta: Mapping[str, Any]) -> Finding:
+    now, then = provenance.versions(), dict(meta.get("versions", {}))
+    apart = sorted(k for k in {*now, *then} if now.get(k) != then.get(k))
+    if not apart:
+        return holds(FILE, "versions", "those that are installed")
+    told = "; ".join(f"{k} {then.get(k)}, here {now.get(k)}" for k in apart)
+    return unchecked(FILE, "versions", f"other ones are installed ({told})")
+
+
+def _sources(meta: Mapping[str, Any]) -> Finding:
+    """Is the code that made it the installed one, and are the files that it opened what they were?
+
+    What is not the same may be honest: then it was made by other code.
+    """
+    made = dict(meta.get("sources") or {})
+    strange = sorted(made.keys() - {*origin.CODE} - origin.files(made).keys())
+    if strange:
+        return differs(FILE, "sources", f"leakbench writes no {strange[0]!r} there")
+    lacks = [k for k in origin.CODE if k not in made]
+    if lacks:
+        return unchecked(FILE, "sources", f"it does not say which {' and '.join(lacks)} made it")
+    if changed := origin.stale(meta):
+        told = " and ".join(map(origin.told, changed))
+        return unchecked(FILE, "sources", f"{told} is another here: leakbench train --restart")
+    return holds(FILE, "sources", "the code that is installed, and files as it opened them")
+
+
+def _missing(run: Run) -> Finding:
+    """What the recording policy kept nothing of, and who took no part."""
+    if {"excerpt", "export"} & set(run.meta):
+        return unchecked(FILE, "missing", "a part of a run says what it lacks in its own words")
+    try:
+        spec = RunSpec.build(run.spec, f"{run.path}/{FILE}")
+        sent = {str(s["kind"]) for s in run.meta["sent"] if s["sender"] == "client"}
+        ours = lacking(spec, parts(spec), run.path, sent)
+    except LeakbenchError as error:
+        return unchecked(FILE, "missing", str(error))
+    if run.meta["missing"] != ours:
+        return differs(
+            FILE, "missing", f"it is {short(run.meta['missing'])}, derived {short(ours)}"
+        )
+    return holds(FILE, "missing", f"{len(ours)} lines")
