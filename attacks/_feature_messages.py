@@ -18,7 +18,7 @@ from attacks._shared_layer import layer
 from attacks._strangers import strangers
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import torch
-from leakbench.federation import Net, kept_names
+from leakbench.federation import InputRange, Net, kept_names
 from leakbench.metrics import RECONSTRUCTION
 from leakbench.record import Message
 
@@ -38,10 +38,11 @@ class Extractor:
     name: tuple[object, ...]  # of the broadcast that it came by
     net: Net
     layer: str
+    lies: InputRange  # where inputs lie that the network takes
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The features of inputs (n, *shape), with gradients."""
-        return self.net(x, stop=self.layer)
+        """The features of inputs (n, *shape), on [0, 1] where they have bounds, with gradients."""
+        return self.net(self.lies.native(x), stop=self.layer)
 
     def of(self, x: Tensor) -> Tensor:
         """The same of many inputs, without gradients."""
@@ -164,31 +165,32 @@ class FromFeatures(Attack):
         if not models:
             return "the model that made the features was not kept"
         net = Net(view.module, models[-1].payload)
-        private = sorted(net.module.state_dict().keys() - net.weights.keys())
+        private = net.lacking
         if private:
             return (
                 f"clients keep {private[0]} of the model for themselves, so how their features"
                 " are made is not known"
             )
-        return Extractor(models[-1].name, net, self._layer(view))
+        return Extractor(models[-1].name, net, self._layer(view), view.facts.input_range)
 
     def _shown(self, view: View, m: Message) -> Guess:
         """The guess where what is shared are the inputs themselves.
 
         Where a wrapper changed them on the way, what they most likely were, which is not believed.
         """
-        x, aux = m.payload.to(view.dtype), view.know("aux_data")
-        signal = view.facts.signal
+        aux, lies, signal = view.know("aux_data"), view.facts.input_range, view.facts.signal
+        sent = m.payload.to(view.dtype)
+        x, aux = lies.unit(sent), replace(aux, stored=lies.unit(aux.x))
         if not bool(x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the message is not finite")
         if _shared_inputs.plain(x, aux, signal=signal):
-            return Guess(m.sender, m.round, self._tensors(x), accepted=True)
+            return Guess(m.sender, m.round, self._tensors(sent), accepted=True)
         if self._labels(view, m) is None:
             aux = replace(aux, y=torch.zeros_like(aux.y))
         classes = view.facts.classes
         y = self._classes(view, m)
         found, match = _shared_inputs.restored(x, y, aux, classes, signal=signal)
-        tensors = {**self._tensors(found), "match": match}
+        tensors = {**self._tensors(lies.native(found)), "match": lies.native(match)}
         return Guess(m.sender, m.round, tensors, flags=("loss_did_not_fall",))
 
     def _classes(self, view: View, m: Message) -> Tensor:
@@ -216,15 +218,16 @@ class FromFeatures(Attack):
     ) -> TrainedDecoder | str:
         """A decoder of what the model makes of auxiliary data, or why there is none."""
         aux = view.know("aux_data")
-        features = extract.of(aux.x)
+        x = extract.lies.unit(aux.x)
+        features = extract.of(x)
         if not bool(features.isfinite().all()):
             return "the model's features of auxiliary data are not finite"
         y, classes = (aux.y, view.facts.classes) if labelled else (torch.zeros_like(aux.y), 1)
-        known = Known(features.float(), aux.x.float(), y)
+        known = Known(features.float(), x.float(), y)
         with torch.backends.cudnn.flags(
             enabled=True, deterministic=True, benchmark=False, allow_tf32=False
         ):
-            decoder = _decoders.train(known, classes, self, rng)
+            decoder = _decoders.train(known, classes, self, rng, box=extract.lies.bounded)
         if not len(decoder.curve):
             return "training the decoder diverged in its first epoch: lower lr"
         return decoder

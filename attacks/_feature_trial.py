@@ -56,7 +56,7 @@ def tried(
         noise: what is added to the features, as if on the way.
     """
     rows = decoder.held[:TRIED]
-    x, y = aux.x[rows], y[rows]
+    x, y = extract.lies.unit(aux.x[rows]), y[rows]
     features = extract.of(x)
     spread = float((features - features.mean(0)).square().flatten(1).sum(1).mean())
     spread = max(spread, 1e-30)
@@ -82,7 +82,10 @@ def tried(
 def searched(
     extract: Extractor, decoder: TrainedDecoder, features: Tensor, y: Tensor, steps: int
 ) -> list[Reached]:
-    """The search from the decoder's guess, after 0, 1, ... ``steps`` steps, of all examples."""
+    """The search from the decoder's guess, after 0, 1, ... ``steps`` steps, of all examples.
+
+    On [0, 1] where inputs have bounds.
+    """
     start = decoder(features.float(), y).to(features)
     bounds = (decoder.low, decoder.high)
     parts = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attacks._output_moves import of_classes
 from leakbench.attacking import Replay, View
 from leakbench.base import MethodError, Tree, torch
 from leakbench.federation import Batch, Examples, trainings
@@ -142,7 +143,7 @@ class Biases:
         x = batch.x.to(replay.dtype)
         loss = replay.loss(Batch(x, batch.y), private, weights=weights, mode=False)
         (gradient,) = torch.autograd.grad(loss, leaf)
-        return gradient.double().cpu()
+        return of_classes(gradient.double().cpu())
 
 
 def taken(view: View, m: Message) -> tuple[int, int]:
@@ -182,7 +183,9 @@ def calibrated(view: View, m: Message, bias: str, rng: torch.Generator) -> Tenso
     start: Tree = models[-1]
     weights = {k: v + m.payload[k] if k in m.payload and steps > 1 else v for k, v in start.items()}
     method = view.loss_method()
-    rise = m.payload[bias].double().cpu() / (steps * method.lr * method.schedule(m.round))
+    rise = of_classes(m.payload[bias].double().cpu()) / (
+        steps * method.lr * method.schedule(m.round)
+    )
     # Weights that are not finite, or so large that nothing else is.
     if not bool(rise.isfinite().all()):
         return "the update is not finite"

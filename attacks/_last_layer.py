@@ -64,9 +64,13 @@ def sent(view: View) -> list[Message]:
 
 def step(view: View, m: Message) -> LayerStep | None:
     """The last layer's step in an update; None where its model was not kept, or has another end."""
-    name, layer = models.last_layer(view.module)
+    name, layer = models.last_layer(view.module, view.facts.shape)
     sent = view.messages("model", sender="server", round=m.round, last_layer=True)
-    keys = [k for k in (f"{name}.weight", f"{name}.bias") if sent and k in sent[-1].payload]
+    keys = [
+        k
+        for k in (models.tensor_of(name, "weight"), models.tensor_of(name, "bias"))
+        if sent and k in sent[-1].payload
+    ]
     if layer is None or not keys or keys[0] not in m.payload:
         return None
     received = sent[-1].payload
@@ -109,6 +113,7 @@ def _usual(view: View, name: str, received: Any) -> Tensor:
     handle = module.get_submodule(name).register_forward_hook(hook)
     dice = torch.Generator().manual_seed(0)
     x = torch.rand(NOISE, *view.facts.shape, generator=dice, dtype=torch.float64)
+    x = view.facts.input_range.native(x)
     with torch.no_grad():
         module.eval().to(view.device)(x.to(view.device))
     handle.remove()

@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 APART = 30.0  # times: so much more than the next must the outputs of a client's classes move
 
 
+def reads_classes(layer: torch.nn.Linear | None, classes: int) -> bool:
+    """Has a last layer an output for each class, or one, the logit of the second of two?"""
+    single = layer is not None and (layer.out_features, classes) == (1, 2)
+    return single or (layer is not None and layer.out_features == classes)
+
+
+def of_classes(t: Tensor) -> Tensor:
+    """What an update did to the outputs (K, ...), by class.
+
+    Of one output z, the logit of the second of two classes, what it did to (-z, z): its bias rises
+    by the share of that class beyond what was predicted, and more of one is less of the other.
+    """
+    return torch.cat([-t, t]) if len(t) == 1 else t
+
+
 def moved(update: Mapping[str, Tensor], layer: str, classes: int) -> Tensor:
     """Shares (K,) float64: even over the classes whose output moved, of sum 1.
 

@@ -80,18 +80,18 @@ class CodewordFromUpdate(Attack):
         method = run.method
         if not isinstance(method, Coded):
             return "its clients have no codewords"
-        name, last = models.last_layer(run.module())
+        name, last = models.last_layer(run.module(), run.facts.shape)
         if last is None or last.out_features != method.generator().shape[1]:
             return "the network does not end in a linear layer with an output for each bit"
-        if f"{name}.weight".lstrip(".") in kept_names(method, run.module()):
+        if models.tensor_of(name, "weight") in kept_names(method, run.module()):
             return f"the last layer ({name}) never leaves the client"
         return ""
 
     def run(self, view: View, rng: torch.Generator) -> list[Guess]:
-        name, _ = models.last_layer(view.module)
+        name, _ = models.last_layer(view.module, view.facts.shape)
         sent: dict[str, list[Tensor]] = {}
         for m in self._sent(view):
-            step = m.payload[f"{name}.weight" if name else "weight"]
+            step = m.payload[models.tensor_of(name, "weight")]
             sent.setdefault(m.sender, []).append(step.double().cpu())
         return [self._read(view, who, steps) for who, steps in sent.items()]
 

@@ -18,7 +18,7 @@ from attacks._shared_layer import layer
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View
 from leakbench.base import MethodError, torch
 from leakbench.data import paste
-from leakbench.federation import Net
+from leakbench.federation import InputRange, Net
 from leakbench.metrics import CONTEXT_ACCURACY, SAMPLES_TO_90
 from leakbench.record import Message
 
@@ -178,7 +178,8 @@ class Context(Attack):
             return Guess(f"draw/{k}", view.round, failed=why)
         x = torch.cat([m.payload for m in victims]).flatten(1).float()
         aux = view.know("aux_data").x
-        clear, marked = way.samples(aux, sizes[-1] // 2, view.facts.context, rng)
+        facts = view.facts
+        clear, marked = way.samples(aux, sizes[-1] // 2, facts.context, rng, facts.input_range)
         if not all(bool(t.isfinite().all()) for t in (x, clear, marked)):
             why = "what was sent, or what the attacker made like it, is not finite"
             return Guess(f"draw/{k}", view.round, failed=why)
@@ -260,11 +261,11 @@ class Way:
         return ""
 
     def samples(
-        self, x: Tensor, count: int, kind: str, rng: torch.Generator
+        self, x: Tensor, count: int, kind: str, rng: torch.Generator, lies: InputRange
     ) -> tuple[Tensor, Tensor]:
         """Clear and marked, (count, d) float32 each.
 
-        Row by row of the same examples of ``x`` (n, ...).
+        Row by row of the same examples of ``x`` (n, ...), inputs that lie in ``lies``.
         """
 
         def order() -> Tensor:
@@ -276,8 +277,8 @@ class Way:
             groups = torch.stack([order()[: self.size] for _ in range(count)])
         parts = [x[g] for g in torch.split(groups.to(x.device), max(1, CHUNK // self.size))]
         clear = torch.cat([self._passed(p) for p in parts])
-        marked = torch.cat([self._passed(paste(p, kind)) for p in parts])
-        return clear, marked
+        marked = [self._passed(lies.native(paste(lies.unit(p), kind))) for p in parts]
+        return clear, torch.cat(marked)
 
     def _passed(self, x: Tensor) -> Tensor:
         """(groups, size, ...) -> (groups, d)."""

@@ -59,8 +59,8 @@ class Decoder(FromFeatures):
     and flipping; inputs are standardised by channel. What clients send as ``labels`` beside their
     features is used: the guess is mixed with the class mean in the proportion that is best on the
     held-out examples, so it is seldom worse than the blind guess, which knows these labels, too.
-    Images are clipped to [0, 1], signals are not. It believes itself where it beats the class mean
-    on the held-out examples by a twentieth and by two standard errors.
+    Images are clipped to their range, signals are not. It believes itself where it beats the class
+    mean on the held-out examples by a twentieth and by two standard errors.
 
     ``average`` = k: a client's last k kept messages (a model is kept in the audited rounds, all
     with ``--record all``), each decoded through its own round's model, are averaged with weights 1
@@ -160,4 +160,5 @@ class Decoder(FromFeatures):
         decoder = self._decoder(view, m, extract, made, rng)
         if isinstance(decoder, str):
             return decoder
-        return Reading(decoder(m.payload.float(), self._classes(view, m)), decoder)
+        found = decoder(m.payload.float(), self._classes(view, m))
+        return Reading(extract.lies.native(found), decoder)

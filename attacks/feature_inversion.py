@@ -38,7 +38,7 @@ class FeatureInversion(FromFeatures):
     distance of the inputs' features from those that were sent, for all examples of a message side
     by side and without writing a Jacobian down: conjugate gradients on products with it, 50 of
     them at most. Damping keeps the inputs at the start where features say nothing of them; images
-    stay in [0, 1], signals are free.
+    stay within their range, signals are free.
 
     What the search is worth is told by the attacker's own data: up to 32 held-out auxiliary
     examples go the whole way, features, decoder and search. The number of steps is the one that
@@ -120,7 +120,7 @@ class FeatureInversion(FromFeatures):
         if typical > max(WORSE * trial.unexplained, CLEAR):
             # Powers of two: messages with about as much noise share a trial.
             trial = trial_with(2.0 ** round(math.log2(typical)))
-        x = path[trial.steps].x
+        x = extract.lies.native(path[trial.steps].x)
         if not bool(x.isfinite().all()):
             return Guess(m.sender, m.round, failed="the search's result is not finite")
         tensors: dict[str, Tensor] = {

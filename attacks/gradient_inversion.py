@@ -95,7 +95,11 @@ class GradientInversion(Attack):
         ),
     )
     message: Literal["probe", "update"] = Field(
-        "probe", description="single-image updates, or the real ones"
+        "probe",
+        description=(
+            "single-image updates, or the real ones; where no probe was kept and neither is asked"
+            " for, the real ones"
+        ),
     )
     at: tuple[Literal["untrained", "early", "middle", "final"], ...] = Field(
         ("untrained", "final"), min_length=1, description="stages attacked"
@@ -148,6 +152,19 @@ class GradientInversion(Attack):
     def floor_threat(self) -> ThreatModel:
         knows = (*self.threat.knows, "aux_data")
         return self.threat.model_copy(update={"knows": tuple(dict.fromkeys(knows))})
+
+    def falls_to(self, run: Outline) -> dict[str, Any]:
+        """The real updates, where no probe was kept: BatchNorm has none, nor has a transcript."""
+        chosen = "message" in self.model_fields_set
+        return {} if chosen or run.probes else {"message": "update"}
+
+    def nothing_kept(self, run: Outline) -> str:
+        if self.message == "update" or run.probes:
+            return super().nothing_kept(run)
+        return (
+            "no probe was kept (what a client with one image would have sent; with BatchNorm there"
+            " is no such update): message=update reads the real ones"
+        )
 
     def obstacle(self, run: Outline) -> str:
         m, probe = run.method, self.message == "probe"
@@ -280,7 +297,8 @@ class GradientInversion(Attack):
             return self._none(m, "the search diverged", verdict.flags)
         solved = {k.replace("/", "."): v.to(view.dtype) for k, v in best.private.items()}
         named = prototype({k: v.to(view.dtype) for k, v in best.private.items()})
-        tensors = {"x": best.x.to(view.dtype), **solved, **named}
+        x = view.facts.input_range.native(best.x)
+        tensors = {"x": x.to(view.dtype), **solved, **named}
         tensors |= self._named(view, victim.labels)
         return self._guess(m, tensors, accepted=verdict.accepted, flags=verdict.flags)
 

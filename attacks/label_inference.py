@@ -11,7 +11,7 @@ from pydantic import Field
 
 from attacks import _label_shares, _updates
 from attacks._noisy_counts import most_likely
-from attacks._output_moves import moved
+from attacks._output_moves import moved, of_classes, reads_classes
 from attacks._strangers import frequencies
 from leakbench import models
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
@@ -142,18 +142,19 @@ class LabelInference(Attack):
             return why
         if self._told:
             return self._untold(run)
-        name, last = models.last_layer(run.module())
-        outputs, classes = run.method.outputs, run.facts.classes
-        if outputs != "logits" or last is None or last.out_features != classes:
+        name, last = models.last_layer(run.module(), run.facts.shape)
+        if run.method.outputs != "logits" or not reads_classes(last, run.facts.classes):
             return (
                 "the network does not end in a linear layer of class logits, so no output bias"
                 " stands for a class"
             )
         shared = {*models.of_layer(name, dict(run.module().named_parameters()))}
         shared -= kept_names(run.method, run.module())
+        if self.source == "moved" and last is not None and last.out_features == 1:
+            return "one output stands for both classes, so that it moves names neither"
         if self.source == "moved":
             return "" if shared else f"nothing of the last layer ({name}) is shared"
-        if f"{name}.bias" not in shared:
+        if models.tensor_of(name, "bias") not in shared:
             return (
                 f"the last layer ({name}) shares no bias that would rise for the classes in a batch"
             )
@@ -219,13 +220,13 @@ class LabelInference(Attack):
             if counts is None:
                 return Guess(m.sender, view.round, failed=NO_LABELS)
             return self._guess(view, m, counts / counts.sum(), accepted=True)
-        layer = models.last_layer(view.module)[0]
+        layer = models.last_layer(view.module, view.facts.shape)[0]
         if self.source == "moved":
             even = moved(m.payload, layer, view.facts.classes)
             if not bool(even.any()):
                 return Guess(m.sender, view.round, failed="no output moved, or not by a number")
             return self._guess(view, m, even)
-        bias = f"{layer}.bias"
+        bias = models.tensor_of(layer, "bias")
         if bias not in m.payload:  # a wrapper left it out
             return Guess(m.sender, view.round, failed="the update holds no output bias")
         if self.source == "calibrated":
@@ -233,7 +234,7 @@ class LabelInference(Attack):
             if isinstance(found, str):
                 return Guess(m.sender, view.round, failed=found)
             return self._guess(view, m, found)
-        rise = m.payload[bias].double().clamp(min=0)
+        rise = of_classes(m.payload[bias].double()).clamp(min=0)
         if not bool(rise.isfinite().all()):
             return Guess(m.sender, view.round, failed="the update is not finite")
         if not bool(rise.any()):

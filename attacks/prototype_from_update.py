@@ -63,7 +63,7 @@ class PrototypeFromUpdate(Attack):
         if not run.method.distance:
             return "its loss compares embeddings with no prototype"
         why = super().obstacle(run)
-        if not why and models.last_layer(run.module())[1] is None:
+        if not why and models.last_layer(run.module(), run.facts.shape)[1] is None:
             return "the network does not end in a linear layer"
         return why
 

@@ -133,7 +133,7 @@ class PrototypePicture(Attack):
         if not models or not recovered:
             return []
         net = Net(view.module, models[-1].payload)
-        private = sorted(net.module.state_dict().keys() - net.weights.keys())
+        private = net.lacking
         if private:
             why = f"clients keep {private[0]} of the model for themselves"
             return [Guess(g.unit, view.round, failed=why) for g in recovered]
@@ -165,14 +165,17 @@ class PrototypePicture(Attack):
         cosine = view.method.distance == "cosine"
         wanted = unit(wanted) if cosine else wanted
 
-        def embed(x: Tensor) -> Tensor:
-            f = net(x)
+        lies = view.facts.input_range
+
+        def embed(x: Tensor) -> Tensor:  # of pictures on [0, 1], where inputs have bounds
+            f = net(lies.native(x))
             return unit(f) if cosine else f
 
         if self.way == "pixels":
             space = _pictures.pixels(view.facts.shape, self, rng)
-            return _pictures.sought(embed, wanted, space, self)
-        x = view.know("aux_data").x.to(view.dtype)
+            return lies.native(_pictures.sought(embed, wanted, space, self))
+        x = lies.unit(view.know("aux_data").x.to(view.dtype))
         if self.way == "decoder":
-            return _pictures.decoded(embed, wanted, x, self)
-        return _pictures.sought(embed, wanted, _pictures.components(x, self, rng), self)
+            return lies.native(_pictures.decoded(embed, wanted, x, self))
+        space = _pictures.components(x, self, rng)
+        return lies.native(_pictures.sought(embed, wanted, space, self))

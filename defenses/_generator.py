@@ -40,8 +40,8 @@ def start(rng: Rng, facts: Facts, noise: int, channels: int) -> Generator:
 def made(weights: Generator, labels: Tensor, noise: Tensor, facts: Facts) -> Tensor:
     """Inputs (n, *shape) of one-hot ``labels`` (n, classes) and ``noise`` (n, z).
 
-    Images lie in [0, 1], standardised signals within three deviations: without bounds the way to
-    different examples is ever larger ones, and those spoil the clients' networks.
+    Images lie in their range, standardised signals within three deviations: without bounds the way
+    to different examples is ever larger ones, and those spoil the clients' networks.
     """
     functional = torch.nn.functional
     high, wide = _sides(facts)
@@ -51,7 +51,8 @@ def made(weights: Generator, labels: Tensor, noise: Tensor, facts: Facts) -> Ten
         x = functional.conv_transpose2d(x, weights[f"w{i}"], weights[f"b{i}"], 2, 1)
         x = functional.leaky_relu(x, 0.2) if i < LAYERS else x
     x = x[..., : facts.shape[1], : facts.shape[2]]
-    return WIDEST * torch.tanh(x / WIDEST) if facts.signal else torch.sigmoid(x)
+    lies = facts.input_range
+    return WIDEST * torch.tanh(x / WIDEST) if facts.signal else lies.native(x.sigmoid())
 
 
 def _sides(facts: Facts) -> tuple[int, int]:

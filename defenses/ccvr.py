@@ -33,6 +33,7 @@ class CCVR(LocalEpochs):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Luo et al., NeurIPS 2021, as in FLea, KDD 2024, Appendix C.3"
 
     layer: str = Field(

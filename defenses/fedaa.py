@@ -116,12 +116,18 @@ class FedAA(ElevenEpochs):
         """The task's architecture.
 
         Raises:
-            UsageError: a round has one client, so there are no others' examples.
+            UsageError: a round has one client, so there are no others' examples; or examples are
+                to be clipped to [0, 1], and inputs lie elsewhere.
         """
         if max(1, round(self.fraction * facts.clients)) < 2:
             raise UsageError(
                 "fedaa: a round with one client has no other clients' examples; use a fraction of"
                 " at least two clients."
+            )
+        if self.clip and not (facts.input_range.plain and facts.input_range.bounded):
+            raise UsageError(
+                "fedaa: clip cuts examples off to [0, 1], and this task's inputs lie elsewhere"
+                f" ({facts.input_range}); use clip=false."
             )
         return self.base.module(module, facts)
 

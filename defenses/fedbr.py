@@ -46,6 +46,7 @@ class FedBR(SharedSet):
     Undefended: means of one example.
     """
 
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Guo et al., ICML 2023, Eq. 2 and 3, as in FLea, KDD 2024, Appendix C.3"
     letters: ClassVar[dict[str, str]] = {"gamma": "γ", "tau": "τ"}
 
@@ -68,7 +69,7 @@ class FedBR(SharedSet):
         Raises:
             UsageError: it is not made of stages, or does not end in a linear layer.
         """
-        _, last = last_layer(module)
+        _, last = last_layer(module, facts.shape)
         if not isinstance(module, Stages) or last is None:
             raise UsageError(
                 "fedbr: the projector reads what goes into a linear last layer, and this network"

@@ -25,6 +25,7 @@ class FedData(SharedSet):
     paper's: many more steps than the other methods take.
     """
 
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "FLea, KDD 2024, Appendix C.3"
 
     share: float = Field(

@@ -33,6 +33,7 @@ class FedDecorr(LocalEpochs):
     changes.
     """
 
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Shi et al., ICLR 2023, Eq. 6 and 7"
     principal: ClassVar[tuple[str, ...]] = ("beta",)
     letters: ClassVar[dict[str, str]] = {"beta": "β"}

@@ -45,7 +45,7 @@ class FedHideOwnLayer(FedHide):
         Raises:
             UsageError: what is to stay is not there.
         """
-        name, _ = last_layer(module)
+        name, _ = last_layer(module, facts.shape)
         layer = module.get_submodule(name)
         if self.stays == "bias" and getattr(layer, "bias", None) is None:
             raise UsageError(

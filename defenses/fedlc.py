@@ -32,6 +32,7 @@ class FedLC(LocalEpochs):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Zhang et al., ICML 2022, Section 4, as in FLea, KDD 2024, Appendix C.3"
     principal: ClassVar[tuple[str, ...]] = ("tau",)
     letters: ClassVar[dict[str, str]] = {"tau": "τ"}

@@ -27,6 +27,7 @@ class FedMix(SharedSet):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Yoon et al., ICLR 2021, as in FLea, KDD 2024, Appendix C.3"
 
     size: int = Field(10, ge=1, description="examples in a mean")

@@ -25,6 +25,7 @@ class FedNTD(LocalEpochs):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Lee et al., NeurIPS 2022, Eq. 2 to 4"
     principal: ClassVar[tuple[str, ...]] = ("beta",)
     letters: ClassVar[dict[str, str]] = {"beta": "β", "tau": "τ"}

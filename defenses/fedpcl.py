@@ -31,6 +31,7 @@ class FedPCL(ClassPrototypes):
     first projection are shared before round 1.
     """
 
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Tan et al., NeurIPS 2022, Eq. 6 to 8, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("temperature",)
 

@@ -30,6 +30,7 @@ class FedProto(ClassPrototypes):
     """
 
     by_example: ClassVar[tuple[str, ...]] = ("loss",)
+    single_logit: ClassVar[bool] = False
     paper: ClassVar[str] = "Tan et al., AAAI 2022, Eq. 6 and 7, Algorithm 1"
     principal: ClassVar[tuple[str, ...]] = ("lam",)
 

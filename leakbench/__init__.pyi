@@ -33,6 +33,7 @@ from .federation.defense import Sent as Sent
 from .federation.defense import Wrapper as Wrapper
 from .federation.defense import others as others
 from .federation.defense import unit as unit
+from .federation.input_range import InputRange as InputRange
 from .federation.net import Net as Net
 from .federation.parties import Batch as Batch
 from .federation.parties import Client as Client

@@ -157,7 +157,7 @@ class _Attacks:
     def on(self, run: Run, wanted: WantedRun, setting: str) -> CountedRun:
         """Plan those on one run."""
         recording, counted = Recording(run, self.device), set()
-        for choice in self._chosen(wanted):
+        for choice in [c.suited(recording) for c in self._chosen(wanted)]:
             if why := choice.obstacle(recording):
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue

@@ -16,7 +16,7 @@ from leakbench.attacking.outline import Outline
 from leakbench.attacking.standing import standing
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
-from leakbench.base.errors import BrokenFile, LeakbenchError, MethodError, UsageError
+from leakbench.base.errors import FAULTS, BrokenFile, LeakbenchError, MethodError, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
 from leakbench.base.printable_text import one_line
@@ -31,22 +31,6 @@ from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 
 LONGEST = 600.0  # seconds; an attack predicted to take longer runs only when it is named
-# What an attack (or a metric) of somebody else's may raise by its own fault: said of this one, the
-# others go on.
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    RuntimeError,
-    StopIteration,
-    TypeError,
-    ValueError,
-)
 
 
 def train(
@@ -87,8 +71,8 @@ def attack(
         LeakbenchError: it does not fit or failed; the run folder then says why.
         UsageError: somebody else makes the same attack on this run, or trains the run.
     """
-    chosen = build(name, params).attack
     recording = Recording(folders.load(run), provenance.device(device))
+    chosen = build(name, params).suited(recording).attack
     folder = guessing.folder_of(recording, name, chosen)
     why = chosen.obstacle(Outline(recording, chosen.threat))
     if why:
@@ -191,7 +175,8 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
     """Score saved guesses again; never reruns an attack."""
     progress(0, 1, f"scoring {name}")
-    recording, chosen = Recording(folders.load(run)), build(name, params).attack
+    recording = Recording(folders.load(run))
+    chosen = build(name, params).suited(recording).attack
     try:
         place = guessing.folder_of(recording, name, chosen).name
         with locks.attacking(recording.run.path, place), threads(_shared(recording)):

@@ -151,7 +151,8 @@ def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
     several = min(how.restarts, 2, len(clear))
     halves = [clear[k::several] for k in range(several)]
     rows = seen[f"{name}.weight"]
-    return [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
+    found = [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
+    return [replay.facts.input_range.unit(x) for x in found]
 
 
 def _all_measured(victim: Victim, ends: Sequence[Tensor]) -> list[Candidate]:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from attacks import _label_shares
+from attacks._output_moves import of_classes, reads_classes
 from attacks._strangers import frequencies
 from attacks._updates import Behind
 from leakbench import models
 from leakbench.attacking import Outline, Replay, View
 from leakbench.base import MethodError, torch
-from leakbench.federation import Batch, Net, kept_names
+from leakbench.federation import Batch, Net, class_logits, kept_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,13 +48,13 @@ def obstacle(run: Outline) -> str:
     """
     if run.method.outputs != "logits":
         return ""
-    name, last = models.last_layer(run.module())
-    if last is None or last.out_features != run.facts.classes:
+    name, last = models.last_layer(run.module(), run.facts.shape)
+    if not reads_classes(last, run.facts.classes):
         return (
             "the network does not end in a linear layer of class logits, so labels cannot be"
             " inferred: use labels=given"
         )
-    if f"{name}.weight".lstrip(".") in kept_names(run.method, run.module()):
+    if models.tensor_of(name, "weight") in kept_names(run.method, run.module()):
         return f"the last layer ({name}) is not shared, so labels cannot be inferred"
     return ""
 
@@ -95,6 +96,7 @@ def blind(view: View, b: Behind, rng: torch.Generator) -> Tensor | None:
 def _unread(replay: Replay, rng: torch.Generator) -> None:
     """Raise MethodError where the loss depends on labels."""
     x = torch.rand(replay.blank.x.shape, generator=rng, dtype=torch.float64).to(replay.blank.x)
+    x = replay.facts.input_range.native(x)
     values = []
     for y in (0, 1):
         batch = Batch(x, torch.full_like(replay.blank.y, y))
@@ -111,17 +113,23 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
 
     At the weights received, on noise and random labels, with private inputs as guessed.
     """
-    name, _ = models.last_layer(replay.module)
+    name, last = models.last_layer(replay.module, replay.facts.shape)
+    if last is None:
+        return False
     model = replay.inbox["model"]
     own = models.of_layer(name, {k: v for k, v in model.items() if k in replay.trained})
     x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
+    x = replay.facts.input_range.native(x)
     y = torch.randint(replay.facts.classes, (NOISE,), generator=rng).to(replay.device)
     batch = Batch(x.to(replay.blank.x), y)
     private = {k: v for k, v in replay.unknown.items() if not k.startswith("draw/")}
     leaves = {k: v.detach().clone().requires_grad_() for k, v in own.items()}
     loss = replay.loss(batch, private, weights=leaves, mode=False)
-    out = Net(replay.module, model)(batch.x, weights=leaves)  # in evaluation mode, too
-    usual = torch.nn.functional.cross_entropy(out, y)
+    seen: list[Tensor] = []  # before a sigmoid, if one follows
+    hook = last.register_forward_hook(lambda _m, _x, out: seen.append(out))
+    Net(replay.module, model)(batch.x, weights=leaves)  # in evaluation mode, too
+    hook.remove()
+    usual = torch.nn.functional.cross_entropy(class_logits(seen[-1].flatten(1)), y)
 
     def slope(value: Tensor) -> Tensor:
         gradients = torch.autograd.grad(value, list(leaves.values()))
@@ -133,10 +141,10 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
 
 def _raised(replay: Replay) -> Tensor:
     """(K,) float64 on the CPU: the classes that the update raised, in proportion."""
-    name, _ = models.last_layer(replay.module)
+    name, _ = models.last_layer(replay.module, replay.facts.shape)
     seen = {k: v.double().cpu() for k, v in replay.observed().items()}
-    rows = seen[f"{name}.weight"].flatten(1)
-    fall = -seen.get(f"{name}.bias", rows.sum(1))
+    rows = seen[models.tensor_of(name, "weight")].flatten(1)
+    fall = -of_classes(seen.get(models.tensor_of(name, "bias"), rows.sum(1)))
     rise = fall.clamp(min=0)
     return rise / rise.sum().clamp(min=1e-300)
 
@@ -148,20 +156,24 @@ def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
     followed through the last layer alone. A step of Adam tells signs: there a share is one over the
     number of the classes that were raised.
     """
-    name, _ = models.last_layer(replay.module)
+    name, _ = models.last_layer(replay.module, replay.facts.shape)
     steps = len(replay.rows)
     seen = {k: v.double().cpu() / steps for k, v in replay.observed().items()}
-    rows, bias = seen[f"{name}.weight"].flatten(1), seen.get(f"{name}.bias")
+    keys = models.tensor_of(name, "weight"), models.tensor_of(name, "bias")
+    rows, bias = seen[keys[0]].flatten(1), seen.get(keys[1])
     received = {k: v.double().cpu() for k, v in replay.inbox["model"].items()}
-    weight, offset = received[f"{name}.weight"].flatten(1), torch.zeros(len(rows)).double()
+    weight, offset = received[keys[0]].flatten(1), torch.zeros(len(rows)).double()
     if bias is None:
         bias = _without_bias(rows, _usual(replay, name, rng))
     else:
-        offset = received[f"{name}.bias"]
+        offset = received[keys[1]]
+    rate = replay.rate
+    if len(rows) == 1:  # one logit z is (-z / 2, z / 2), and a step of both moves it twice as far
+        rate, weight, offset = rate / 2, weight / 2, offset / 2
+    rows, bias, weight, offset = (of_classes(t) for t in (rows, bias, weight, offset))
     if replay.adam is not None:
         return (bias < 0).double() / (bias < 0).sum().clamp(min=1)
-    layer = Layer(weight, offset, replay.rate, steps)
-    return settled(rows, bias, layer, examples)
+    return settled(rows, bias, Layer(weight, offset, rate, steps), examples)
 
 
 @dataclass(frozen=True)
@@ -277,6 +289,7 @@ def _usual(replay: Replay, name: str, rng: torch.Generator) -> Tensor:
         lambda _module, given, _out: seen.append(given[0].detach())
     )
     x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
+    x = replay.facts.input_range.native(x)
     with torch.no_grad():
         torch.func.functional_call(
             replay.module, dict(replay.inbox["model"]), (x.to(replay.blank.x),)

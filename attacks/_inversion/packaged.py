@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attacks._inversion.victims import Victim
+from leakbench import models
 from leakbench.attacking import Replay
 from leakbench.base import MethodError
 from leakbench.federation import Batch
@@ -41,10 +42,11 @@ class VictimLoss(nn.Module):
         self.gradient = [seen[n] for n in self.names]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, C, H, W) to the loss ()."""
+        """Images (B, C, H, W) on [0, 1] to the loss ()."""
         weights = dict(zip(self.names, self.free, strict=True))
         held = self._held
-        return held.replay.loss(Batch(x, self.labels), held.private, weights=weights)
+        batch = Batch(held.replay.facts.input_range.native(x), self.labels)
+        return held.replay.loss(batch, held.private, weights=weights)
 
 
 class _Held:
@@ -92,9 +94,8 @@ def told(victim: Victim) -> Features | None:
     """
     replay = victim.replay(torch.float32)
     seen = replay.observed()
-    layers = [(n, m) for n, m in replay.module.named_modules() if isinstance(m, nn.Linear)]
-    name, layer = layers[-1] if layers else ("", None)
-    rows, biases = seen.get(f"{name}.weight"), seen.get(f"{name}.bias")
+    name, layer = models.last_layer(replay.module, replay.facts.shape)
+    rows, biases = (seen.get(models.tensor_of(name, key)) for key in ("weight", "bias"))
     if layer is None or rows is None or biases is None:
         return None
     if len(victim.labels) == 1:

@@ -29,7 +29,7 @@ LEAST = 20  # auxiliary examples below which nothing is learnt
 
 
 def guess(victim: Victim, aux: Examples, dice: torch.Generator) -> Tensor:
-    """The images (B, *shape), float32, that the decoder makes of the victim's gradient.
+    """The images (B, *shape), float32, on [0, 1], that the decoder makes of the victim's gradient.
 
     Batches of auxiliary images are sent through the victim's own loss, with the victim's labels and
     private inputs, and a ridge regression by the gradients' kernel leads from their directions to
@@ -44,7 +44,7 @@ def guess(victim: Victim, aux: Examples, dice: torch.Generator) -> Tensor:
     """
     stack = Stack([victim], torch.float32)
     size = len(victim.labels)
-    x = aux.x.to(stack.first.device, torch.float32)
+    x = stack.facts.input_range.unit(aux.x.to(stack.first.device, torch.float32))
     rows = torch.stack([torch.randperm(len(x), generator=dice) for _ in range(size)], 1)
     batches = x[rows[:COUNT].to(x.device)]
     mean = batches.mean(0)
@@ -83,7 +83,7 @@ class _Reader:
         private = {k: v[0] for k, v in self.stack.private.items()}
 
         def one(x: Tensor) -> Mapping[str, Tensor]:
-            made = replay.gradient(Batch(x, labels), private)
+            made = replay.gradient(Batch(replay.facts.input_range.native(x), labels), private)
             return {k: made[k].detach() for k in self.sent}
 
         together = SIDE_BY_SIDE if replay.vectorises else 1

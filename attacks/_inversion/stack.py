@@ -23,6 +23,7 @@ class Stack:
         self.victims, self.dtype = tuple(victims), dtype
         replays = [v.replay(dtype) for v in victims]
         self.first, self.facts = replays[0], replays[0].facts
+        self._lies = self.facts.input_range
         self.labels = torch.stack([v.labels for v in victims])
         together = stacked([r.observed() for r in replays])
         size = length(together).clamp(min=1e-30)
@@ -38,18 +39,21 @@ class Stack:
     def gradient(self, x: Tensor, free: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """{name: (V, ...)}: what each victim's batch ``x`` (V, B, ...) would have given.
 
-        As far as its update tells (``Replay.compared``).
+        As far as its update tells (``Replay.compared``). Images are on [0, 1], where inputs have
+        bounds.
         ``free``: {name: (V, ...)} of the private inputs that are solved for.
         """
         inputs = {**self.private, **free}
         if len(self.victims) == 1:
-            found = self.first.gradient(Batch(x[0], self.labels[0]), _row(inputs, 0))
+            batch = Batch(self._lies.native(x[0]), self.labels[0])
+            found = self.first.gradient(batch, _row(inputs, 0))
             return {k: g[None] for k, g in self.first.compared(found).items()}
 
         def one(each: Tree, images: Tensor, y: Tensor, private: Tree) -> Tree:
             place = {**self._shared, **each}
             there = self.first.at(place)
-            return there.compared(there.gradient(Batch(images, y), private))
+            batch = Batch(self._lies.native(images), y)
+            return there.compared(there.gradient(batch, private))
 
         found = torch.func.vmap(one)(self._each, x, self.labels, inputs)
         return dict(found)

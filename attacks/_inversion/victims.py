@@ -118,7 +118,7 @@ def prototype(private: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class Candidate:
     """Where one search of one victim ended."""
 
-    x: Tensor  # (B, *shape) float64
+    x: Tensor  # (B, *shape) float64, on [0, 1] where inputs have bounds
     private: dict[str, Tensor] = field(default_factory=dict)  # the ``free`` ones, float64
     mismatch: float = math.inf  # 1 - cosine of the gradients, in float64, without any prior
     variation: float = 0.0  # total variation of x, as ``priors`` weighs it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from leakbench import Client, Tree, Wrapper
-from leakbench.models import last_layer
+from leakbench.models import last_layer, tensor_of
 
 
 class WithoutBias(Wrapper):
@@ -25,5 +25,5 @@ class WithoutBias(Wrapper):
     def uplink(self, payload: Tree, me: Client) -> Tree:
         if not isinstance(payload, dict):
             return payload
-        bias = f"{last_layer(me.net.module)[0]}.bias"
+        bias = tensor_of(last_layer(me.net.module, me.facts.shape)[0], "bias")
         return {k: v for k, v in payload.items() if k != bias}

@@ -100,6 +100,17 @@ class Attack(Spec):
             return f"clients receive no {lacking[0]} of other clients"
         return run.lacks(self.threat.kinds, (*self.threat.knows, *self.floor_threat.knows))
 
+    def falls_to(self, run: Outline) -> dict[str, Any]:
+        """Settings that nobody chose and that are read in place of the defaults, for this run.
+
+        Where of what the defaults read nothing was kept, and of something else there was.
+        """
+        return {}
+
+    def nothing_kept(self, run: Outline) -> str:
+        """Why it found nothing to attack though it fits."""
+        return f"no message of the kinds {list(self.threat.kinds)} was kept"
+
     def attacks(self, run: Outline) -> tuple[str, ...]:
         """The kinds of message that a client must send for there to be something to attack."""
         return self.threat.kinds[:1]

@@ -21,6 +21,15 @@ class ReadyAttack:
     name: str
     attack: Attack
 
+    def suited(self, source: Source) -> ReadyAttack:
+        """The same, or with what its defaults fall to where nothing that they read was kept."""
+        attack = self.attack
+        other = attack.falls_to(Outline(source, attack.threat))
+        if not other:
+            return self
+        chosen = {k: v for k, v in attack.parameters().items() if k in attack.model_fields_set}
+        return build(self.name, {**chosen, **other})
+
     def obstacle(self, source: Source) -> str:
         """Why it does not fit what was shared; empty where it fits.
 
@@ -66,7 +75,8 @@ def planned(recording: Recording) -> list[ReadyAttack]:
     own = recording.spec.attacks
     if own:
         return [build(a.name, a.params) for a in own]
-    return [c for c in variants() if not c.obstacle(recording)]
+    suited = [c.suited(recording) for c in variants()]
+    return [c for c in suited if not c.obstacle(recording)]
 
 
 def fitting(run: Run) -> list[str]:
@@ -108,5 +118,6 @@ class Fits:
     def _asked(self, run: Run) -> list[tuple[ReadyAttack, str]]:
         if self._last is None or self._last[0] is not run:
             recording = Recording(run)
-            self._last = run, [(c, c.obstacle(recording)) for c in self._known]
+            suited = [c.suited(recording) for c in self._known]
+            self._last = run, [(c, c.obstacle(recording)) for c in suited]
         return self._last[1]

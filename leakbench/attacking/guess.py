@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from leakbench.attacking.view import View
+    from leakbench.federation.input_range import InputRange
 
 _UNIT = re.compile(r"[a-z_]+/(0|[1-9]\d{0,8})")
 
@@ -32,6 +33,8 @@ class Guess:
     # What a reader should know: loss_did_not_fall, gradient_vanished, restarts_disagree, and
     # below_class_mean where what was found shows nothing.
     flags: tuple[str, ...] = ()
+    # Where the inputs of the transcript that was attacked in memory lie; of a run its task says so.
+    input_range: InputRange | None = None
 
 
 def checked(

@@ -160,10 +160,8 @@ def guessed(
         found += [Guessed(role, stage, g) for role in roles for g in made[role]]
         reached |= views["attack"]._reached if stage != "curve" else set()
     if not any(g.role == "attack" for g in found):
-        raise UsageError(
-            f"{name} found nothing to attack in {run.id}: no message of the kinds"
-            f" {list(attack.threat.kinds)} was kept."
-        )
+        why = attack.nothing_kept(Outline(recording, attack.threat))
+        raise UsageError(f"{name} found nothing to attack in {run.id}: {why}.")
     fresh = hidden(folder_of(recording, name, attack), "part")
     shutil.rmtree(fresh, ignore_errors=True)
     _save(fresh / GUESS, found, run.transcript)

@@ -22,6 +22,7 @@ from leakbench.base.files import read_json, read_tree, write_json, write_tree
 from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
+from leakbench.federation.input_range import InputRange
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
@@ -118,7 +119,10 @@ class Handout:
         """Public facts of the task."""
         facts = self.about["facts"]
         sound = facts["sound"] and LogMel(**facts["sound"])
-        return Facts(**{**facts, "shape": tuple(facts["shape"]), "sound": sound})
+        low, high = (tuple(facts["input_range"][end]) for end in ("low", "high"))
+        lies = InputRange.of(InputRange(low, high), facts["shape"])
+        told = {**facts, "shape": tuple(facts["shape"]), "sound": sound, "input_range": lies}
+        return Facts(**told)
 
     @property
     def sent(self) -> Sequence[Mapping[str, Any]]:

@@ -49,6 +49,8 @@ class Metric:
     accepted_only: bool = False
     # Where the blind guess is the class mean, a row that is no better is flagged.
     class_mean: bool = False
+    # Of an answer: is the metric meant for such inputs? Where it is not, nothing is said of it.
+    meant_for: Callable[[Any], bool] | None = None
     # Of all guesses, one answer and all scores of a row: what a reader would miss in it (a line in
     # missing.csv) or ""; where it raises NotMeasured there is that line and no row.
     remark: Callable[[Sequence[Guess], Any, Sequence[Score]], str] | None = None

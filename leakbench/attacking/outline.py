@@ -79,6 +79,14 @@ class Outline:
         return int((y[y < self.facts.classes].bincount() > 0).sum())
 
     @property
+    def probes(self) -> bool:
+        """Were single-image updates kept? Where labels and sizes are unknown, nobody can tell."""
+        granted = [k for k in ("labels", "sizes") if k in self._threat.knows]
+        if not granted or not self._source.holds(granted[0]):
+            return True
+        return any(probe is not None for *_, probe in self._source.known(granted[0]))
+
+    @property
     def behind(self) -> list[tuple[int, int, int]]:
         """(round, phase, examples) of every kept update that is no probe.
 

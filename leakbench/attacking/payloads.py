@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.tree import Tree, tmap
 
-_FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
-_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
 
 
 def network(model: Any) -> nn.Module:
@@ -47,7 +46,7 @@ def outputs(model: nn.Module, shape: tuple[int, ...]) -> int:
     try:
         with torch.no_grad():
             out = model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
-    except _FAULTS as error:
+    except FAULTS as error:
         raise UsageError(
             f"the model takes no inputs of shape {shape}: {str(error).splitlines()[0]}"
         ) from None
@@ -66,7 +65,7 @@ def tensors(payload: Any, what: str, device: str = "cpu", dtype: torch.dtype | N
     def one(leaf: Any) -> Tensor:
         try:
             value = torch.as_tensor(leaf)
-        except _FAULTS:
+        except FAULTS:
             raise UsageError(
                 f"{what}: expected a tensor or a dict of tensors, got {type(leaf).__name__}."
             ) from None
@@ -115,15 +114,68 @@ def parameters(payload: Any, what: str, model: nn.Module) -> dict[str, Any]:
     return {k: v for k, v in payload.items() if k in once}
 
 
-def labels(y: Any, what: str, classes: int, device: str = "cpu") -> Tensor:
-    """(B,) int64, below ``classes`` unless that is 0.
+def labels(y: Any, what: str, classes: int, device: str = "cpu", *, epochs: int = 1) -> Tensor:
+    """(epochs n,) int64, from 0 to ``classes`` - 1 (0 ``classes``: to any), in the order of steps.
+
+    Args:
+        y: of n examples (n,) or (n, 1), as whole numbers of any type, or one-hot (n, classes); of
+            several epochs these, which then are the same in each, or (epochs, n).
+        what: they are called.
+        classes: how many there are.
+        device: where they go.
+        epochs: in which each example stands once.
 
     Raises:
-        UsageError: they are not.
+        UsageError: they are none of these, or may be two of them.
     """
     found = tensors(y, what, device)
-    if not isinstance(found, Tensor) or found.ndim != 1 or found.dtype not in _WHOLE:
+    whole = isinstance(found, Tensor) and not found.is_complex() and found.ndim in (1, 2)
+    if not whole or not bool((found == found.round()).all()):
         raise UsageError(f"{what}: expected whole numbers (B,), one for each example.")
-    if not len(found) or int(found.min()) < 0 or (classes and int(found.max()) >= classes):
+    found = found.long()
+    if not found.numel() or int(found.min()) < 0:
         raise UsageError(f"{what}: expected one at least, from 0 to {classes - 1}.")
-    return found.long()
+    readings = [r for r in _readings(found, classes, epochs) if not classes or r.max() < classes]
+    if not readings and found.ndim == 1:
+        raise UsageError(f"{what}: expected one at least, from 0 to {classes - 1}.")
+    if not readings:
+        passes = f", or ({epochs}, n), a row for each epoch" if epochs > 1 else ""
+        raise UsageError(
+            f"{what} have the shape {tuple(found.shape)}; expected (n,), one for each example, or"
+            f" one-hot (n, {classes}){passes}."
+        )
+    first = readings[0]
+    if any(not torch.equal(first, other) for other in readings[1:]):
+        sizes = sorted({len(r) // epochs for r in readings})
+        raise UsageError(
+            f"{what}, {tuple(found.shape)}, may be of {' or '.join(map(str, sizes))} examples in"
+            f" each of {epochs} epochs: write them as ({epochs}, n), a row for each epoch, as"
+            f" y.expand({epochs}, -1) does where the order is the same in each."
+        )
+    return first
+
+
+def _readings(y: Tensor, classes: int, epochs: int) -> list[Tensor]:
+    """What whole numbers (B,) or (B, C) may mean, (epochs n,) each, the order of steps."""
+    out = []
+    if y.ndim == 2 and epochs > 1 and len(y) == epochs and _same_in_each(y):
+        out.append(y.flatten())
+    if y.ndim == 2 and y.shape[1] == 1 < max(len(y), 2):
+        out.append(y[:, 0].repeat(epochs))
+    elif y.ndim == 2 and y.shape[1] == classes and _is_one_hot(y):
+        out.append(y.argmax(1).repeat(epochs))
+    if y.ndim == 1:
+        out.append(y.repeat(epochs))
+        if epochs > 1 and not len(y) % epochs and _same_in_each(y.view(epochs, -1)):
+            out.append(y)
+    return out
+
+
+def _same_in_each(y: Tensor) -> bool:
+    """Are the rows of y (epochs, n) the same labels, in whichever order?"""
+    inside = y.sort(1).values
+    return bool((inside == inside[:1]).all())
+
+
+def _is_one_hot(y: Tensor) -> bool:
+    return bool(((y == 0) | (y == 1)).all() and (y.sum(1) == 1).all())

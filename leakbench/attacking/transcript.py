@@ -6,6 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.base.errors import MethodError, UnknownName, UsageError
 from leakbench.federation.defense import Defense
+from leakbench.federation.input_range import DECLARE, InputRange, declared
 from leakbench.federation.local_steps import trainings
 from leakbench.federation.net import Net, training
 from leakbench.federation.parties import Batch, Client, Facts
@@ -30,6 +32,12 @@ from leakbench.federation.traffic import Traffic, party
 from leakbench.record.messages import KINDS, Message
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+# Losses that want labels as floats in the shape of the outputs.
+BINARY: tuple[Any, ...] = (
+    nn.functional.binary_cross_entropy,
+    nn.functional.binary_cross_entropy_with_logits,
+)
+BINARY_LAYERS = (nn.BCELoss, nn.BCEWithLogitsLoss)
 _CLIENT = re.compile(r"client/\d+")
 
 
@@ -67,7 +75,16 @@ class OwnLoss(Defense):
             outputs = net(batch.x)
         if isinstance(self._loss, nn.Module):  # with the weights of classes, say
             self._loss.to(outputs.device, outputs.dtype)
-        value = self._loss(outputs, batch.y)
+        y = batch.y
+        if self._loss in BINARY or isinstance(self._loss, BINARY_LAYERS):
+            y = y.to(outputs.dtype).view_as(outputs)
+        try:
+            value = self._loss(outputs, y)
+        except payloads.FAULTS as error:
+            raise MethodError(
+                f"the loss does not take outputs {tuple(outputs.shape)} and labels"
+                f" {tuple(batch.y.shape)}, which are int64: {str(error).splitlines()[0]}"
+            ) from error
         if value.ndim:
             raise MethodError(
                 f"the loss gave a tensor of shape {tuple(value.shape)}; it must give one number,"
@@ -87,15 +104,19 @@ class Transcript:
         model: the network, any ``nn.Module``. The weights in it now are what every client receives
             in each round, until another "model" is added.
         loss: loss(outputs, labels), (), of the local training, in the mode (training or evaluation)
-            that the model is in now.
+            that the model is in now. Labels are (B,) int64; torch's binary cross-entropies get them
+            as floats in the shape of the outputs.
         shape: of one input, as (1, 8, 8); needed with ``model``, unless ``aux_data`` tell.
         method: instead of ``loss``, a method with a loss and private inputs of its own: a name of
             `leakbench list defenses`, or an object. The model is taken as it is.
-        classes: how many there are; as many as the model has outputs unless given.
+        classes: how many there are; as many as the model has outputs unless given, and of one
+            output, the logit of the second or its sigmoid, two.
         clients: how many there are; up to the last that is named unless given.
         aux_data: (x, y), examples that a blind guess or an attacker may be granted.
         context: the marker that some clients' inputs carry, if any: square, bump or whistle.
-        signal: are inputs standardised signals without bounds, not images in [0, 1]?
+        input_range: where the numbers of an input lie, (low, high) or an ``InputRange``; [0, 1]
+            unless given.
+        signal: are inputs standardised signals without bounds? As ``InputRange.unbounded()``.
         fields: of the method, as ``lr``, ``steps``, ``epochs`` and ``batch`` of the local SGD; one
             step at 0.1 unless given.
 
@@ -116,6 +137,7 @@ class Transcript:
         clients: int = 0,
         aux_data: tuple[Tensor, Tensor] | None = None,
         context: str = "",
+        input_range: InputRange | tuple[float, float] | None = None,
         signal: bool = False,
         **fields: Any,
     ) -> None:
@@ -127,12 +149,12 @@ class Transcript:
         if not isinstance(shape, Sequence):
             raise UsageError(f"shape = {shape!r}: expected the shape of one input, as (1, 28, 28).")
         self._shape, self._clients, self._context = tuple(shape), clients, context
-        self._signal = signal
         if aux_data is not None:
             x = payloads.tensors(aux_data[0], "aux_data", self.device)
             self._shape = self._shape or tuple(x.shape[1:])
+        self._range = declared(input_range, self._shape, signal=signal)
         self._dim = 0 if self._model is None else payloads.outputs(self._model, self._shape)
-        self._classes = classes or self._dim
+        self._classes = classes or (2 if self._dim == 1 else self._dim)
         self._aux = None if aux_data is None else self._examples(x, aux_data[1])
         self._length = 0  # of the prototypes that clients sent
         self._messages: dict[tuple[Any, ...], Message] = {}
@@ -161,7 +183,9 @@ class Transcript:
             round: from 1 on; 0 for what is sent before and lasts.
             phase: its place in the round; unless given that of the method's first training, and 0
                 for what the server sends.
-            labels: (B,) of the examples behind an update, for attackers who are granted them.
+            labels: of the n examples behind an update, for attackers who are granted them: (n,),
+                in the order in which they were trained on, the same in every epoch; or (epochs, n),
+                a row for each epoch. (n, 1), one-hot (n, classes) and whole floats will do.
 
         Raises:
             UsageError: one of these is wrong or does not fit the model, a number is not finite, or
@@ -191,7 +215,10 @@ class Transcript:
                     " are a message of their own, add('labels', ...)."
                 )
             behind = f"the labels behind {what}"
-            self._labels[place] = payloads.labels(labels, behind, self._classes, self.device)
+            epochs = self._epochs(round, place[2])
+            self._labels[place] = payloads.labels(
+                labels, behind, self._classes, self.device, epochs=epochs
+            )
         if kind == "prototype" and sender != "server":
             self._length = len(given)
         self._messages[message.name] = message
@@ -217,7 +244,9 @@ class Transcript:
         name = attack if isinstance(attack, str) else type(attack).__name__
         if params and not isinstance(attack, str):
             raise UsageError(f"{name} is an object already: its parameters are its own.")
-        chosen = build(attack, params).attack if isinstance(attack, str) else attack
+        if isinstance(attack, str):
+            attack = build(attack, params).suited(self).attack
+        chosen = attack
         why = chosen.obstacle(Outline(self, chosen.threat))
         if why:
             raise UsageError(f"{name} does not fit this transcript: {why}.")
@@ -228,9 +257,9 @@ class Transcript:
             settings = ", ".join(f"{k}={v}" for k, v in chosen.parameters().items())
             raise UsageError(
                 f"{name} found nothing to attack in round {view.round} of this transcript with"
-                f" its settings {settings}."
+                f" its settings {settings}: {chosen.nothing_kept(Outline(self, threat))}."
             )
-        return found
+        return [replace(g, input_range=self._range) for g in found]
 
     # what a view asks for -------------------------------------------------------------------------
     @property
@@ -273,7 +302,7 @@ class Transcript:
             dim=self._length or self._dim,
             shape=self._shape,
             context=self._context,
-            signal=self._signal,
+            input_range=self._range,
         )
 
     @cached_property
@@ -373,7 +402,11 @@ class Transcript:
                 f"aux_data: expected inputs {(len(labels), *self._shape)}, as the labels and the"
                 f" shape say, got {tuple(x.shape)}."
             )
-        return Examples(x, labels).to(self.device, self.dtype)
+        found = Examples(x, labels).to(self.device, self.dtype)
+        beyond = self._range.beyond(found.x)
+        if beyond:
+            raise UsageError(f"the inputs of aux_data {beyond}: say Transcript({DECLARE}).")
+        return found
 
     def _check_place(self, sender: str, receiver: str, round: int) -> None:
         client = sender if receiver == "server" else receiver
@@ -394,6 +427,11 @@ class Transcript:
             raise UsageError(f"phase = {phase}: the method trains in phase {found} of a round.")
         usual = 0 if sender == "server" else found[0]
         return usual if phase is None else phase
+
+    def _epochs(self, round: int, phase: int) -> int:
+        """How often each example stood in the training of a phase."""
+        made = trainings(self._method or Defense(), round)
+        return max([t.epochs for t in made if t.phase == phase and not t.steps], default=1) or 1
 
     def _check(self, kind: str, sender: str, payload: Any, what: str) -> None:
         """Raise UsageError where a payload is not what attacks take its kind for."""

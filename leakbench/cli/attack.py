@@ -107,7 +107,8 @@ class _Plan:
             )
             return
         recording = Recording(run, self.device)
-        for choice in self.chosen or choices.planned(recording):
+        named = [c.suited(recording) for c in self.chosen]
+        for choice in named or choices.planned(recording):
             name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
             seconds = 0.0 if obstacle else self._seconds(choice, recording)
             if not self.chosen and seconds > pipeline.LONGEST:

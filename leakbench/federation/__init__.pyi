@@ -7,9 +7,11 @@ from .defense import Wrapper as Wrapper
 from .defense import others as others
 from .defense import unit as unit
 from .federation import Federation as Federation
+from .input_range import InputRange as InputRange
 from .local_steps import Training as Training
 from .local_steps import trainings as trainings
 from .net import Net as Net
+from .objective import class_logits as class_logits
 from .objective import fits as fits
 from .objective import fits_target as fits_target
 from .parties import Batch as Batch

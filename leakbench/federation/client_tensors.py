@@ -71,10 +71,16 @@ class ClientTensors(Mapping[str, Tree]):
 
 
 def kept_names(method: Defense, module: nn.Module) -> set[str]:
-    """The names of the model's tensors that never leave a client."""
+    """The names of the model's tensors that never leave a client.
+
+    One that stands in several places has its first name, and stays if any of its places does.
+    """
+    first: dict[int, str] = {}
     out = set()
-    for path, part in module.named_modules():
-        for k in (*part._parameters, *part._buffers):
-            if method.keeps(f"{path}.{k}".lstrip("."), part):
-                out.add(f"{path}.{k}".lstrip("."))
+    for path, part in module.named_modules(remove_duplicate=False):
+        for k, tensor in (*part._parameters.items(), *part._buffers.items()):
+            name = f"{path}.{k}".lstrip(".")
+            known = first.setdefault(id(tensor), name) if tensor is not None else name
+            if method.keeps(name, part):
+                out.add(known)
     return out

@@ -77,6 +77,9 @@ class Defense(Spec):
     # Client functions that vmap cannot run: slower, never wrong.
     one_by_one: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[Literal["logits", "embedding"]] = "logits"  # what the network ends in
+    # May the network end in one logit, of the second of two classes? Not where a loss of the
+    # method's own reads a logit for each class.
+    single_logit: ClassVar[bool] = True
     # A kind of message, besides the update, of which a gradient can be read; "": none can.
     tells: ClassVar[str] = ""
     plain_loss: ClassVar[str] = "loss"  # the function whose gradient that is
@@ -204,7 +207,8 @@ class Defense(Spec):
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         """Class logits (n, classes) of x (n, ...), or how well x fits this client, (n,).
 
-        That is minus its distance, if euclidean.
+        Of two classes the logit of the second, (n, 1), will do. A fit is minus the distance, if
+        euclidean.
         """
         return net(x)
 

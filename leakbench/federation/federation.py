@@ -27,7 +27,7 @@ from leakbench.federation.task_data import TaskData
 from leakbench.federation.traffic import Traffic
 from leakbench.models.networks import initialise
 from leakbench.models.pretrained import laid_over
-from leakbench.models.stages import last_layer, of_layer
+from leakbench.models.stages import last_layer, of_layer, squashes
 
 
 class Federation:
@@ -51,11 +51,13 @@ class Federation:
         self.device = torch.device(device)
         self.engine = engines.resolve(engine, method, self.wrappers)
         self.facts = task.facts(method)
-        self.data = data.to(self.device, self.dtype)
+        self.data = task.examined(data).to(self.device, self.dtype)
         self.augment = task.augment if type(task).augment is not Task.augment else None
         module = method.module(task.module(self.facts), self.facts)
         self.module = module.to(self.device, self.dtype).eval()
-        name, _ = last_layer(self.module)
+        name, last = last_layer(self.module, self.facts.shape)
+        if last is not None and method.outputs == "logits" and last.out_features == 1:
+            self._refuse_one_output()
         self.last_layer = tuple(of_layer(name, dict(self.module.named_parameters())))
         self.runner = self._runner(method, self.wrappers)
         self.execution = Execution(self.engine, method, self.data)
@@ -77,6 +79,24 @@ class Federation:
         self.robin = robin(self.facts.clients, seed=seed) if robins else []
         self.t = 0
         self._start()
+
+    def _refuse_one_output(self) -> None:
+        """Raise UsageError where a network of one output says no class, or not to this method."""
+        if self.facts.classes != 2:
+            raise UsageError(
+                f"the network has one output, and the task {self.facts.classes} classes: give it an"
+                " output for each; one alone is the logit of the second of two."
+            )
+        if not self.method.single_logit:
+            raise UsageError(
+                f"{type(self.method).__name__} reads a logit for each class: give the network two"
+                " outputs."
+            )
+        if squashes(self.module, self.facts.shape):
+            raise UsageError(
+                "the network ends in a sigmoid: let it end before that, in the logit of the second"
+                " class, and take the binary cross-entropy with logits."
+            )
 
     def _start(self) -> None:
         tensors = initialise(self.module, shared(self.seed, "init", self.dtype, device=self.device))

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+_Place: TypeAlias = tuple[str, bool, dict[str, Any], str]
 
 
 def modal(module: nn.Module) -> list[nn.Module]:
@@ -51,7 +54,7 @@ def called(
             module's own, random, and nobody would notice.
     """
     places = _places(module)
-    missing = [name for name, needed, *_ in places if needed and name not in weights]
+    missing = _missing(places, weights)
     if missing:
         way = _way(module, how)
         missing = [k for k in missing if k.startswith(way)]
@@ -70,22 +73,43 @@ def called(
         with torch.autocast(x.device.type, low, cache_enabled=False):
             out: Tensor = module(x, **how)
         return out.float() if out.is_floating_point() else out
+    except ValueError:
+        if not _alone(module, x):
+            raise
+        raise MethodError(
+            "a batch of one example has no statistics for the network's BatchNorm in training: give"
+            " every batch two examples or more, or take a network with GroupNorm."
+        ) from None
     finally:
         for held, key, tensor in own:
             held[key] = tensor
 
 
-def _places(module: nn.Module, at: str = "") -> list[tuple[str, bool, dict[str, Any], str]]:
-    """Where the module keeps its tensors: (full name, is it part of a state, the dict, the key)."""
-    out: list[tuple[str, bool, dict[str, Any], str]] = []
+def _alone(module: nn.Module, x: Tensor) -> bool:
+    """Is one example alone to be normalised by a batch's statistics?"""
+    norm = torch.nn.modules.batchnorm._BatchNorm
+    return len(x) == 1 and any(isinstance(m, norm) and m.training for m in module.modules())
+
+
+def _missing(places: list[_Place], weights: Mapping[str, Tensor]) -> list[str]:
+    return [name for name, needed, *_ in places if needed and name not in weights]
+
+
+def _places(module: nn.Module, at: str = "", known: dict[int, str] | None = None) -> list[_Place]:
+    """Where the module keeps its tensors: (full name, is it part of a state, the dict, the key).
+
+    One that stands in several places has the name of the first, as ``named_parameters`` has it.
+    """
+    out: list[_Place] = []
+    known = {} if known is None else known
     for held in (module._parameters, module._buffers):
         for key, tensor in held.items():
             if tensor is not None:
                 needed = key not in module._non_persistent_buffers_set
-                out.append((at + key, needed, held, key))
+                out.append((known.setdefault(id(tensor), at + key), needed, held, key))
     for name, part in module._modules.items():
         if part is not None:
-            out += _places(part, f"{at}{name}.")
+            out += _places(part, f"{at}{name}.", known)
     return out
 
 
@@ -171,6 +195,11 @@ class Net:
     def decode(self, x: Tensor) -> Tensor:
         """(B, T) int64, the tokens that the network says of x (B, ...), greedily, padded with 0."""
         return called(self.module, self.weights, x, {"decode": True})
+
+    @property
+    def lacking(self) -> list[str]:
+        """The names of the network's tensors that are not among its weights, sorted."""
+        return sorted({*_missing(_places(self.module), self.weights)})
 
     @property
     def extractor(self) -> str:

@@ -46,6 +46,15 @@ def fits(
     return fits_target(net, batch.x, batch.targets, weights=weights, start=start)
 
 
+def class_logits(out: Tensor) -> Tensor:
+    """(B, K) logits of what a network says, (B, K) or one logit z (B, 1): (-z / 2, z / 2).
+
+    So it says the second of two classes with probability sigmoid(z), and cross-entropy is the
+    binary one of z.
+    """
+    return torch.cat([-out / 2, out / 2], 1) if out.dim() == 2 and out.shape[1] == 1 else out
+
+
 def fits_target(
     net: Net,
     x: Tensor,
@@ -60,7 +69,8 @@ def fits_target(
     """
     entropy = torch.nn.functional.cross_entropy
     if target.dim() == 1:
-        return entropy(net(x, start=start, weights=weights), target, reduction="none")
+        logits = class_logits(net(x, start=start, weights=weights))
+        return entropy(logits, target, reduction="none")
     said = net(x, start=start, given=target[:, :-1], weights=weights)
     following = target[:, 1:]
     counts = (following != PAD).to(said.dtype)

@@ -11,6 +11,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.streams import Rng
 from leakbench.base.tree import Tree, row, stack, tmap
 from leakbench.data.log_mel import LogMel
+from leakbench.federation.input_range import UNIT, InputRange
 from leakbench.federation.net import Net
 
 if TYPE_CHECKING:
@@ -27,9 +28,14 @@ class Facts:
     shape: tuple[int, ...]  # of one input
     context: str = ""  # the marker in some clients' inputs, of leakbench.data.marker; "": none
     augmented: bool = False  # does each local step see its inputs changed anew (mirrored, turned)?
-    signal: bool = False  # are inputs standardised signals without bounds, not images in [0, 1]?
+    input_range: InputRange = UNIT  # where the numbers of an input lie
     targets: str = "classes"  # what the network is to say of an input: its class, or "tokens"
     sound: LogMel | None = None  # the scale of inputs that are spectrograms of sound
+
+    @property
+    def signal(self) -> bool:
+        """Are inputs standardised signals without bounds, not images in some range?"""
+        return not self.input_range.bounded
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from pydantic import Field, field_validator
 
 from leakbench.base import stated
 from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
+from leakbench.federation.input_range import DECLARE, UNIT, InputRange, declared
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.utility import METRICS
@@ -33,7 +35,10 @@ class Task(Spec):
     rounds: ClassVar[int]  # unless the user says otherwise
     tables: ClassVar[dict[str, dict[str, Any]]] = {}  # method -> its parameters here
     stand_in: ClassVar[str] = ""  # the set that this one stands in for, if it does
-    signal: ClassVar[bool] = False  # standardised signals without bounds, not images in [0, 1]
+    # Where the numbers of an input lie, an ``InputRange`` or (low, high). What is loaded and lies
+    # elsewhere is refused; images are shown and scored on [0, 1], onto which it is mapped.
+    input_range: ClassVar[InputRange | tuple[float, float]] = UNIT
+    signal: ClassVar[bool] = False  # standardised signals: their range has no bounds
     # The scale of inputs that are log-mel spectrograms of sound: then one can be heard.
     sound: ClassVar[LogMel | None] = None
     # What an example's target is: its class, or a row of tokens that describes it.
@@ -116,7 +121,7 @@ class Task(Spec):
             dim=dim,
             shape=self.shape,
             augmented=self.augments,
-            signal=self.signal,
+            input_range=self.lies_in,
             targets=self.targets,
             sound=self.sound,
         )
@@ -137,6 +142,32 @@ class Task(Spec):
             raise UsageError(
                 f"task.model = {self.model!r}: unknown model.{suggestion(self.model, known)}"
             )
+
+    @property
+    def lies_in(self) -> InputRange:
+        """Where the numbers of an input lie."""
+        return declared(None if self.signal else self.input_range, self.shape, signal=self.signal)
+
+    def examined(self, data: TaskData) -> TaskData:
+        """``data``, whose inputs lie where the task says.
+
+        Raises:
+            UsageError: some lie elsewhere.
+        """
+        for what, some in (("training", data.train), ("test", data.test), ("aux", data.aux)):
+            if some.stored.dtype == torch.uint8 and self.lies_in.bounded and not self.lies_in.plain:
+                raise UsageError(
+                    f"the {what} inputs of {type(self).__name__} are bytes, which stand for [0, 1]:"
+                    f" load floats that lie in {self.lies_in}, or declare no input_range."
+                )
+            within = some.stored.dtype == torch.uint8 and self.lies_in.plain
+            beyond = "" if within else self.lies_in.beyond(some.x)
+            if beyond:
+                raise UsageError(
+                    f"the {what} inputs of {type(self).__name__} {beyond}: say in the task's class"
+                    f" where they lie, {DECLARE}."
+                )
+        return data
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.

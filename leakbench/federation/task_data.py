@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Examples:
     """Inputs with their classes."""
 
-    # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in [0, 1] (sensors: standardised).
+    # (n, ...) uint8, 0 to 255 for 0 to 1, or floats in the task's ``input_range``.
     stored: Tensor
     y: Tensor  # (n,) int64
     # Of the floats that are made of ``stored``.

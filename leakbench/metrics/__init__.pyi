@@ -12,6 +12,7 @@ from .correlation import FLEA_CORRELATION as FLEA_CORRELATION
 from .examples import EXAMPLES as EXAMPLES
 from .exposure import EXPOSURE as EXPOSURE
 from .exposure import EXPOSURE_UNDIRECTED as EXPOSURE_UNDIRECTED
+from .images import FEATURES_WITHIN as FEATURES_WITHIN
 from .images import IDENTIFICATION as IDENTIFICATION
 from .images import IDENTIFICATION_MATCHED as IDENTIFICATION_MATCHED
 from .images import INVERSION_PRECISION as INVERSION_PRECISION

@@ -12,6 +12,7 @@ from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
 from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
+from leakbench.federation.input_range import InputRange
 from leakbench.metrics import topics
 from leakbench.metrics.images import IDENTIFICATION_MATCHED, LPIPS, MSE, PSNR, SSIM, only_images
 from leakbench.scoring import image_distances
@@ -31,10 +32,10 @@ class Recogniser:
     Args:
         x: (n, ...) inputs, uint8 images (0 to 255 stands for 0 to 1) or floats.
         y: (n,) int64 classes.
-        clip: to [0, 1] what is to be recognised: images.
+        clip: to where these inputs lie what is to be recognised.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, *, clip: bool) -> None:
+    def __init__(self, x: Tensor, y: Tensor, *, clip: InputRange) -> None:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVC
@@ -47,17 +48,17 @@ class Recogniser:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(n,) int64, the class of each of x (n, ...)."""
-        flat = x.detach().double().cpu().flatten(1)
-        shown = flat.clamp(0, 1) if self.clip else flat
+        shown = self.clip.kept(x.detach().double().cpu()).flatten(1)
         return torch.as_tensor(self.machine.predict(shown.numpy()))
 
 
 def _nearest(guess: Guess, answer: Answer) -> list[Score]:
-    only_images(answer)
-    x, rows, best = guess.tensors["x"].double().cpu().flatten(1).clamp(0, 1), answer.examples, 0.0
+    lies, rows, best = answer.input_range, answer.examples, 0.0
+    only_images(lies, answer.truth.task.shape)
+    x = lies.unit(guess.tensors["x"].double().cpu()).flatten(1).clamp(0, 1)
     step = max(1, CHUNK // x.shape[1])
     for begin in range(0, len(rows), step):
-        held = answer.truth.images(rows[begin : begin + step]).flatten(1)
+        held = lies.unit(answer.truth.images(rows[begin : begin + step])).flatten(1)
         # Rounded, so the pairs that it finds are measured once more.
         nearest = held[torch.cdist(x, held).argmin(1)]
         best = max(best, float(image_distances.psnr(x, nearest).max()))
@@ -73,7 +74,7 @@ def _recognised(guess: Guess, answer: Answer) -> list[Score]:
                 " trained"
             )
         aux = known.tree("known/aux_data.safetensors")[0]
-        answer.truth.memo["recogniser"] = Recogniser(aux["x"], aux["y"], clip=not answer.signal)
+        answer.truth.memo["recogniser"] = Recogniser(aux["x"], aux["y"], clip=answer.input_range)
     said: Tensor = answer.truth.memo["recogniser"](guess.tensors["x"])
     right = (said == guess.tensors["y"].cpu()).double().mean()
     return [Score(guess.unit, guess.unit, float(right))]

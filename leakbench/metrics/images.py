@@ -6,7 +6,8 @@ an update, assigned optimally.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,6 +16,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
 from leakbench.base.errors import NotMeasured
 from leakbench.base.meaning import Meaning
+from leakbench.federation.input_range import InputRange
 from leakbench.metrics import lpips, topics
 from leakbench.scoring import image_distances
 from leakbench.scoring.originals import Originals
@@ -28,12 +30,13 @@ Measure: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 # Of a guess: what look-alikes are compared with in place of x. The least error lies nearer to the
 # mean of all images than the likeliest image does.
 MATCH = "match"
+TOLERANCE = 0.1  # of a standard deviation, or of the range where there are bounds
 
 
 def _pairs(guess: Guess, answer: Answer) -> tuple[Tensor, Originals]:
     """The guess, (B, ...) float64, in the order of its originals."""
     true = answer.originals(guess)
-    return true.beside(guess.tensors["x"], clip=not answer.signal), true
+    return true.beside(guess.tensors["x"], clip=true.input_range.bounded), true
 
 
 def _each(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
@@ -53,20 +56,41 @@ def _scores(guess: Guess, true: Originals, values: list[float]) -> list[Score]:
 
 
 def _mse(guess: Guess, answer: Answer) -> list[Score]:
-    return _each(guess, answer, partial(image_distances.mse, clip=not answer.signal))
+    clip = answer.originals(guess).input_range.bounded
+    return _each(guess, answer, partial(image_distances.mse, clip=clip))
+
+
+def _within(guess: Guess, answer: Answer) -> list[Score]:
+    found, true = _pairs(guess, answer)
+    if not bool(found.isfinite().all()):
+        raise ValueError("the guess is not finite. Count it as failed.")
+    found = found.clamp(0, 1) if true.input_range.bounded else found
+    near = (found - true.x).abs() <= TOLERANCE
+    return _scores(guess, true, near.double().flatten(1).mean(1).tolist())
 
 
 def _of_images(guess: Guess, answer: Answer, measure: Measure) -> list[Score]:
-    only_images(answer)
+    true = answer.originals(guess)
+    only_images(true.input_range, true.x.shape[1:])
     return _each(guess, answer, measure)
 
 
-def only_images(answer: Answer) -> None:
-    """Raise NotMeasured where the inputs are signals."""
-    if answer.signal:
+def is_no_picture(answer: Answer) -> bool:
+    """Are the inputs signals, or rows of a table?"""
+    return answer.signal or len(answer.truth.task.shape) < 2
+
+
+def only_images(input_range: InputRange, shape: Sequence[int]) -> None:
+    """Raise NotMeasured where inputs of ``shape`` are signals or a table."""
+    if not input_range.bounded:
         raise NotMeasured(
             "it is for images in [0, 1], and these are standardised signals without bounds (they"
-            " have mse and identification)"
+            " have mse, features_within and identification)"
+        )
+    if len(shape) < 2:
+        raise NotMeasured(
+            f"it is for images, and these are rows of {math.prod(shape)} features (they have mse,"
+            " features_within and identification)"
         )
 
 
@@ -74,7 +98,7 @@ def _identified(guess: Guess, answer: Answer, *, clip: bool = False) -> list[Sco
     if MATCH in guess.tensors:
         guess = replace(guess, tensors={**guess.tensors, "x": guess.tensors[MATCH]})
     found, true = _pairs(guess, answer)
-    found = found.clamp(0, 1) if clip and not answer.signal else found
+    found = found.clamp(0, 1) if clip and true.input_range.bounded else found
     pairs = zip(found, _galleries(answer, true), strict=True)
     values = [image_distances.identification(g, *place) for g, place in pairs]
     return _scores(guess, true, values)
@@ -97,8 +121,11 @@ def _galleries(answer: Answer, true: Originals) -> Iterator[tuple[Tensor, int]]:
 
 
 def _lpips(guess: Guess, answer: Answer) -> list[Score]:
-    only_images(answer)
-    size = tuple(answer.originals(guess).x.shape[1:])
+    true = answer.originals(guess)
+    size = tuple(true.x.shape[1:])
+    only_images(true.input_range, size)
+    if len(size) == 3 and size[0] not in lpips.CHANNELS:
+        raise NotMeasured(f"LPIPS needs images of 1 or 3 channels; these have {size[0]}")
     if min(size[-2:]) < lpips.SMALLEST:  # said before its seconds of imports
         raise NotMeasured(
             f"LPIPS needs images of at least {lpips.SMALLEST} x {lpips.SMALLEST} pixels; these are"
@@ -162,6 +189,35 @@ MSE = Metric(
 """Mean squared error on [0, 1], of signals on the standardised signal.
 
 Its range is open above: it is no proportion.
+"""
+
+FEATURES_WITHIN = Metric(
+    Meaning(
+        name="features_within",
+        direction="up",
+        low=0.0,
+        high=1.0,
+        unit="example",
+        title="share of features rebuilt within a tenth",
+        short="features within 0.1",
+        verb="rebuilds this share of an example's features to within a tenth:",
+        about=(
+            "Share of an example's features that are rebuilt to within 0.1: a tenth of a standard"
+            " deviation of standardised ones, of their range of others. 1 is the original."
+        ),
+        as_good=1.0,
+        topic=topics.IMAGES,
+        rank=9,
+        judges=False,
+    ),
+    needs=("x",),
+    score=_within,
+    class_mean=True,
+    meant_for=is_no_picture,
+)
+"""The share of features within ``TOLERANCE`` of the true ones, of signals and tables.
+
+On [0, 1] where inputs have bounds, else on the standardised signal. It stands beside MSE.
 """
 
 SSIM = Metric(
@@ -277,4 +333,4 @@ INVERSION_PRECISION = Metric(
 )
 """``IDENTIFICATION`` among the guesses that the attack accepted; the others are no units of it."""
 
-RECONSTRUCTION = (PSNR, SSIM, MSE, LPIPS, IDENTIFICATION)
+RECONSTRUCTION = (PSNR, SSIM, MSE, FEATURES_WITHIN, LPIPS, IDENTIFICATION)

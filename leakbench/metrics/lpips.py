@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 FILE = "alexnet_features.safetensors"
+CHANNELS = (1, 3)
 SMALLEST = 32  # pixels: the trunk shrinks its input 32-fold
 _LAYERS = (0, 3, 6, 8, 10)
 
@@ -56,7 +57,7 @@ class Perceptual:
             ValueError: shapes differ or do not suit, or something is not finite.
         """
         guess, truth = (as_images(t, shape) for t in pair(guess, truth, clip=True))
-        if min(guess.shape[-2:]) < SMALLEST or guess.shape[1] not in (1, 3):
+        if min(guess.shape[-2:]) < SMALLEST or guess.shape[1] not in CHANNELS:
             raise ValueError(
                 "LPIPS needs 1 or 3 channels of at least 32 x 32 pixels, got"
                 f" {tuple(guess.shape[1:])}. Use SSIM or PSNR."

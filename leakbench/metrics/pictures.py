@@ -33,16 +33,17 @@ def means(truth: Truth) -> Tensor:
         for rows, count in zip(data["rows"], data["counts"].tolist(), strict=True):
             if not count:
                 raise NotMeasured("a client holds no images to compare a picture with.")
-            out.append(truth.images(rows[:count]).mean(0))
+            mean = truth.images(rows[:count]).mean(0)
+            out.append(truth.task.lies_in.unit(mean))
         truth.memo["means of images"] = torch.stack(out)
     found: Tensor = truth.memo["means of images"]
     return found
 
 
 def shown(guess: Guess, answer: Answer) -> Tensor:
-    """(*shape) float64: the picture, images clipped to [0, 1]."""
-    picture = guess.tensors["picture"].double().cpu()
-    return picture if answer.signal else picture.clamp(0, 1)
+    """(*shape) float64: the picture, images on [0, 1] and clipped."""
+    picture, lies = guess.tensors["picture"].double().cpu(), answer.input_range
+    return lies.unit(picture).clamp(0, 1) if lies.bounded else picture
 
 
 def _names(guess: Guess, answer: Answer) -> list[Score]:
@@ -62,8 +63,8 @@ def _one_of_all(guess: Guess, answer: Answer) -> list[Score]:
 
 
 def _psnr(guess: Guess, answer: Answer) -> list[Score]:
-    only_images(answer)
     true = means(answer.truth)[answer.client]
+    only_images(answer.input_range, true.shape)
     value = image_distances.psnr(shown(guess, answer).reshape(1, *true.shape), true[None])
     return [Score(guess.unit, guess.unit, float(value))]
 

@@ -14,3 +14,4 @@ from .resnets import resnet32 as resnet32
 from .stages import Stages as Stages
 from .stages import last_layer as last_layer
 from .stages import of_layer as of_layer
+from .stages import tensor_of as tensor_of

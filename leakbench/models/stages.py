@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 
+from leakbench.base.errors import MethodError
+
 SIDE = "side"  # the submodule that holds what stands beside the way of x
+# Of torch, where an input does not fit a network.
+FAULTS = (RuntimeError, ValueError, TypeError, IndexError)
 
 
 class Stages(nn.Module):
@@ -86,22 +92,114 @@ class Stages(nn.Module):
         return pieces[pieces.index(layer) - 1]
 
 
-def last_layer(module: nn.Module) -> tuple[str, nn.Linear | None]:
+def last_layer(
+    module: nn.Module, shape: Sequence[int] | None = None
+) -> tuple[str, nn.Linear | None]:
     """The name of the last layer that has parameters of its own, and the layer if it is linear.
 
-    What stands beside the stages is none.
+    The last that is called where one input has ``shape``, whichever was registered last; without a
+    shape the last that is registered. It is no linear one where its weights serve another layer as
+    well, it is called several times, or what it gives is not, number by number, what the network
+    gives. What stands beside the stages is none.
+
+    Raises:
+        MethodError: the network takes no inputs of that shape.
     """
     aside = f"{SIDE}." if isinstance(module, Stages) else None
-    layers = [
-        (name, m)
+    layers = {
+        name: m
         for name, m in module.named_modules()
         if [*m.parameters(recurse=False)] and not (aside and name.startswith(aside))
-    ]
-    name, last = layers[-1] if layers else ("", None)
-    return name, last if isinstance(last, nn.Linear) else None
+    }
+    if shape is None:
+        name, alone = [*layers, ""][len(layers) - 1], True
+    else:
+        name, alone = _called_last(module, layers, shape)
+    last = layers.get(name)
+    if not isinstance(last, nn.Linear) or not alone or _serves(module, last.weight) > 1:
+        return name, None
+    return name, last
+
+
+def _called_last(
+    module: nn.Module, layers: Mapping[str, nn.Module], shape: Sequence[int]
+) -> tuple[str, bool]:
+    """Which of ``layers`` begins last, and whether it is called once and gives what is given."""
+    begun: list[str] = []
+    made: dict[str, int] = {}
+
+    def begin(name: str) -> None:
+        begun.append(name)
+
+    def end(name: str, out: object) -> None:
+        made[name] = out.numel() if isinstance(out, Tensor) else 0
+
+    hooks = []
+    for name, layer in layers.items():
+        hooks += [
+            layer.register_forward_pre_hook(lambda _m, _x, name=name: begin(name)),
+            layer.register_forward_hook(lambda _m, _x, out, name=name: end(name, out)),
+        ]
+    like = next(module.parameters(), torch.zeros(0))
+    blank = torch.zeros(1, *shape, dtype=like.dtype, device=like.device)
+    try:
+        with _evaluated(module):
+            out = module(blank)
+    except FAULTS as error:
+        raise MethodError(
+            f"the network takes no inputs of shape {tuple(shape)}: {str(error).splitlines()[0]}"
+        ) from None
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not begun:
+        return "", False
+    last = begun[-1]
+    same = isinstance(out, Tensor) and made.get(last) == out.numel()
+    return last, begun.count(last) == 1 and same
+
+
+def squashes(module: nn.Module, shape: Sequence[int]) -> bool:
+    """Is what the network gives the sigmoid of what its linear last layer gives?"""
+    _, last = last_layer(module, shape)
+    if last is None:
+        return False
+    seen: list[Tensor] = []
+    hook = last.register_forward_hook(lambda _m, _x, out: seen.append(out))
+    like, dice = last.weight, torch.Generator().manual_seed(0)
+    x = torch.rand(4, *shape, generator=dice, dtype=torch.float64).to(like.device, like.dtype)
+    try:
+        with _evaluated(module):
+            out = module(x)
+    finally:
+        hook.remove()
+    return bool(torch.allclose(out.flatten(), seen[-1].sigmoid().flatten(), atol=1e-6))
+
+
+@contextmanager
+def _evaluated(module: nn.Module) -> Iterator[None]:
+    """In evaluation mode for a while, without gradients and without a throw of torch's dice."""
+    modes = {m: m.training for m in module.modules()}
+    module.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=()):
+            yield
+    finally:
+        for m, training in modes.items():
+            m.training = training
+
+
+def _serves(module: nn.Module, weight: Tensor) -> int:
+    """In how many places of the network a tensor stands."""
+    every = module.named_parameters(remove_duplicate=False)
+    return sum(p is weight for _, p in every)
 
 
 def of_layer(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of one layer of a network, by their full names, in their order."""
-    at = f"{name}." if name else ""
-    return {k: v for k, v in tensors.items() if k.rpartition(".")[0] == at.removesuffix(".")}
+    return {k: v for k, v in tensors.items() if k.rpartition(".")[0] == name}
+
+
+def tensor_of(layer: str, key: str) -> str:
+    """The full name of a layer's tensor ``key``; a network that is a single layer is called ""."""
+    return f"{layer}.{key}" if layer else key

@@ -56,14 +56,17 @@ def described(
 
 
 def told(facts: Facts) -> dict[str, Any]:
-    """What run.json says of a task's facts; of sound where its inputs are."""
+    """What run.json says of a task's facts; of sound where its inputs are, and of their range."""
     sound = {"sound": asdict(facts.sound)} if facts.sound else {}
+    low, high = facts.input_range.low, facts.input_range.high
+    lies = {"input_range": {"low": [*low], "high": [*high]}}
     return {
         "clients": facts.clients,
         "classes": facts.classes,
         "dim": facts.dim,
         "shape": list(facts.shape),
         **sound,
+        **({} if facts.input_range.plain else lies),
     }
 
 

@@ -73,12 +73,18 @@ class _Sound(Closed):
         return self.hop * (self.frames - 1)
 
 
+class _InputRange(Shape):
+    low: Annotated[list[float], Field(max_length=16_384)]
+    high: Annotated[list[float], Field(max_length=16_384)]
+
+
 class _Facts(Shape):
     clients: Place = 0
     classes: Place = 0
     dim: Place = 0
     shape: Annotated[list[Place], Field(max_length=10)] = []
     sound: _Sound | None = None
+    input_range: _InputRange | None = None
 
 
 class _Sent(Shape):

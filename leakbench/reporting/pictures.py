@@ -169,7 +169,7 @@ def _example(truth: Truth, roles: dict[str, Any]) -> Portrayed:
     guess = roles["attack"].guess
     made = [g.guess for g in roles.values() if not g.guess.failed]
     true = truth.answer(guess).originals(made[0] if made else guess)
-    unit, clip = f"{guess.unit}/{int(true.rows[0])}", not truth.task.signal
+    unit, clip = f"{guess.unit}/{int(true.rows[0])}", truth.task.lies_in.bounded
     return Portrayed(unit, true.x[0], lambda g: true.beside(g.tensors["x"], clip=clip)[0])
 
 

@@ -35,6 +35,11 @@ class Cell:
             return f"no guess about anybody ({failed[0]})"
         return f"no {', '.join(metric.needs)} guessed for {lacking[0].unit}, nor called failed"
 
+    @property
+    def any_guess(self) -> Guess:
+        """One of the attack's."""
+        return next(iter(self.guesses["attack"].values()))
+
     def scorable(self, metric: Metric) -> Cell:
         """Without the units that have no score in any role; all of them stay if none has one."""
         attack, floor = self.guesses["attack"], self.guesses["floor"]

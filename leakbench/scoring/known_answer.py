@@ -10,9 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from leakbench.attacking import payloads
 from leakbench.attacking.guess import Guess
 from leakbench.base.errors import NotMeasured, UsageError
-from leakbench.scoring.originals import ROWS, Originals
+from leakbench.federation.input_range import DECLARE, InputRange, declared
+from leakbench.scoring.originals import ROWS, Originals, as_floats
 
 
 class KnownAnswer:
@@ -24,7 +26,13 @@ class KnownAnswer:
         y: (n,), the labels that were guessed.
         prototypes: (C, dim), of all clients.
         distance: how prototypes are compared.
-        signal: is ``x`` without bounds, no image in [0, 1]?
+        input_range: where the numbers of ``x`` lie, (low, high) or an ``InputRange``. Unless given
+            that of the transcript that the guess is from, else [0, 1]; ``x`` of uint8 stands for
+            x / 255 there.
+        signal: is ``x`` without bounds? As ``InputRange.unbounded()``.
+
+    Raises:
+        UsageError: ``input_range`` is none.
     """
 
     def __init__(
@@ -35,10 +43,26 @@ class KnownAnswer:
         y: Tensor | None = None,
         prototypes: Tensor | None = None,
         distance: Literal["cosine", "euclidean"] = "cosine",
+        input_range: InputRange | tuple[float, float] | None = None,
         signal: bool = False,
     ) -> None:
-        self.client, self.distance, self.signal = client, distance, signal
+        self.client, self.distance = client, distance
+        shape = () if x is None else x.shape[1:]
+        said = signal or input_range is not None
+        self._range = declared(input_range, shape, signal=signal) if said else None
         self._given = {"x": x, "y": y, "prototypes": prototypes}
+
+    def _lies(self, guess: Guess) -> InputRange:
+        """Where inputs lie: as was said here, or where the guess is from."""
+        theirs, x = guess.input_range, self._get("x")
+        if self._range is None:
+            return declared(theirs, x.shape[1:])
+        if theirs and (theirs.low, theirs.high) != (self._range.low, self._range.high):
+            raise UsageError(
+                f"the guess was made for inputs in {theirs}, and the answer says {self._range}:"
+                " give the same input_range to Transcript and KnownAnswer."
+            )
+        return self._range
 
     def _get(self, name: str) -> Tensor:
         value = self._given[name]
@@ -50,22 +74,31 @@ class KnownAnswer:
         """What ``guess`` is about: its rows of ``x``, or ``x`` in any order.
 
         Raises:
-            UsageError: ``x`` was not given.
+            UsageError: ``x`` was not given, or lies outside of its range.
         """
-        x = self._get("x").double()
+        lies = self._lies(guess)
+        x = as_floats(self._get("x"), lies)
+        if lies.beyond(x):
+            raise UsageError(f"the true inputs {lies.beyond(x)}: say KnownAnswer(x=x, {DECLARE}).")
         for name, at in guess.tensors.items():
             if name.endswith(ROWS):
-                return Originals(x[at.cpu()], at.cpu(), ordered=True)
+                return Originals.of(x[at.cpu()], at.cpu(), lies, ordered=True)
         spare = len(guess.tensors["x"]) > len(x)
-        return Originals(x, torch.arange(len(x)), ordered=False, spare=spare)
+        return Originals.of(x, torch.arange(len(x)), lies, ordered=False, spare=spare)
 
     def inputs(self, kind: str) -> Tensor:
         """``x``, float64."""
         return self._get("x").double()
 
     def labels(self, phase: int | None = None) -> Tensor:
-        """``y``, int64."""
-        return self._get("y").long()
+        """``y``, int64.
+
+        Raises:
+            UsageError: ``y`` was not given, or is no labels.
+        """
+        y = self._get("y")
+        columns = y.shape[1] if y.ndim == 2 and y.shape[1] > 1 else 0
+        return payloads.labels(y, "the true y", columns)
 
     def classes(self, guess: Guess) -> tuple[Tensor, Tensor]:
         """``y``, each example once, and its place (B,)."""

@@ -15,8 +15,9 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.outline import Outline
-from leakbench.base.errors import MethodError, NotMeasured, UsageError
+from leakbench.base.errors import FAULTS, MethodError, NotMeasured, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
+from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical
 from leakbench.record import attack_code, columns, origin
 from leakbench.record.folders import AttackFolder, Run
@@ -79,7 +80,8 @@ def score(
     Raises:
         UsageError: the run was exported without the truth.
         BrokenFile: the guesses or the truth are missing or damaged, or another run's.
-        MethodError: a score left its metric's range.
+        MethodError: no metric could be measured, and one of them by a fault: a score left its
+            metric's range, or the metric raised something. Of others it is a line in missing.csv.
     """
     if recording.exported:
         raise UsageError(f"{recording.run.path} {UNSCORED}")
@@ -146,12 +148,19 @@ def numbers(
     folder = folder or folder_of(recording, name, attack)
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
+    faults: list[MethodError] = []
     missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
     for cell in cells_of(saved(folder)):
         for metric in attack.metrics:
-            found, why = _measured(cell, metric, truth)
+            try:
+                found, why = _measured(cell, metric, truth)
+            except MethodError as error:  # a fault of this metric, which costs no other its number
+                faults.append(error)
+                found, why = [], [one_line(str(error))]
             lines += found
             missing += [(metric.name, reason) for reason in why]
+    if faults and not lines:
+        raise faults[0]
     rows = []
     for line in lines:
         try:
@@ -166,19 +175,26 @@ def numbers(
 
 
 def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
-    """The metric's line of a cell, or why there is none."""
+    """The metric's line of a cell, or why there is none.
+
+    Raises:
+        MethodError: the guess, the answer or the metric itself is not as it should be.
+    """
     cell = cell.scorable(metric)
     lacking = cell.lacking(metric)
     if lacking is not None:
         return [], [f"round {cell.round}: {lacking}"] if lacking else []
     try:
+        if metric.meant_for and not metric.meant_for(truth.answer(cell.any_guess)):
+            return [], []
         return [_line(cell, metric, truth)], [cell.remark] if cell.left_out else []
     except NotMeasured as error:
         return [], [str(error)]
-    except ValueError as error:
+    except FAULTS as error:
         # A guess or an answer that the metric cannot take: never silently a missing number.
+        what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise MethodError(
-            f"{metric.name} cannot be measured at round {cell.round}: {error}"
+            f"{metric.name} cannot be measured at round {cell.round}: {what}{error}"
         ) from error
 
 

@@ -14,6 +14,7 @@ from leakbench.base.lazy import torch
 from leakbench.base.shapes import checked
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
+from leakbench.federation.input_range import InputRange
 from leakbench.federation.task import Task
 from leakbench.federation.task_data import in_gallery
 from leakbench.record import private_data
@@ -132,8 +133,13 @@ class Answer:
 
     @property
     def signal(self) -> bool:
-        """Are the inputs standardised signals without bounds, no images in [0, 1]?"""
-        return self.truth.task.signal
+        """Are the inputs standardised signals without bounds, no images in a range?"""
+        return not self.input_range.bounded
+
+    @property
+    def input_range(self) -> InputRange:
+        """Where the numbers of an input lie."""
+        return self.truth.task.lies_in
 
     def originals(self, guess: Guess) -> Originals:
         """What ``guess`` is about.
@@ -144,18 +150,23 @@ class Answer:
 
         Raises:
             BrokenFile: they were not recorded.
-            NotMeasured: which examples they are cannot be told.
+            NotMeasured: which examples they are cannot be told, or they lie outside of the range
+                that the task declares.
         """
         for name, tensor in guess.tensors.items():
             if name.endswith(ROWS):
                 at, kind = tensor.cpu(), name.removesuffix(ROWS)
-                return Originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
+                return self._originals(self.inputs(kind)[at], self.rows(kind)[at], ordered=True)
             if name.endswith(AMONG):
                 kind = name.removesuffix(AMONG)
-                return Originals(self.inputs(kind), self.rows(kind), ordered=False, spare=True)
+                x, rows = self.inputs(kind), self.rows(kind)
+                return self._originals(x, rows, ordered=False, spare=True)
         x, _, rows = self.batch(_phase(guess))
         once = _once(rows)
-        return Originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
+        return self._originals(x[once], rows[once], ordered=False, spare=len(once) < len(rows))
+
+    def _originals(self, x: Tensor, rows: Tensor, **how: bool) -> Originals:
+        return Originals.of(x, rows, self.input_range, **how)
 
     def classes(self, guess: Guess) -> tuple[Tensor, Tensor]:
         """The labels (B,) of the examples behind the update that ``guess`` is about, each once.
@@ -292,11 +303,12 @@ class Answer:
     def gallery(self, row: int, true: Tensor) -> tuple[Tensor, int]:
         """Up to 100 images of the class of example ``row``, float64, and where ``true`` is in them.
 
-        ``true`` (...): example ``row`` as the client's step saw it. From the victim's split: the
-        client's own images of the class first; where they are too few, the task's others of the
-        class, augmented as the task augments, or a turned image would be known by its corners
-        alone; and, where the task plants a marker, of clients that have it as the victim has. Never
-        auxiliary or test data. Drawn by a named stream, the same in every attack and seed.
+        ``true`` (...): example ``row`` as the client's step saw it, on [0, 1] as originals are.
+        From the victim's split: the client's own images of the class first; where they are too few,
+        the task's others of the class, augmented as the task augments, or a turned image would be
+        known by its corners alone; and, where the task plants a marker, of clients that have it as
+        the victim has. Never auxiliary or test data. Drawn by a named stream, the same in every
+        attack and seed.
         """
         data, own = self.truth.data, self.examples
         same = data["y"] == data["y"][row]
@@ -310,7 +322,7 @@ class Answer:
         chosen = _some(mine, GALLERY - 1, rng.permutation("own", len(mine)))
         chosen += _some(rest, GALLERY - 1 - len(chosen), rng.permutation("others", len(rest)))
         others = self.truth.images(torch.tensor(chosen, dtype=torch.int64))
-        others = self.truth.task.augment(others, rng.at("augment"))
+        others = self.input_range.unit(self.truth.task.augment(others, rng.at("augment")))
         return torch.cat([true.double()[None], others]), 0
 
     def look_alikes(self, row: int) -> Tensor:

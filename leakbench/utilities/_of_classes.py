@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from leakbench.base import torch
-from leakbench.federation import TaskData, UtilityMetric
+from leakbench.federation import TaskData, UtilityMetric, class_logits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +19,9 @@ class OfClasses(UtilityMetric):
         y = data.test.y[:, None]
         if own is not None:
             return self.score(answer, y == own)
-        classes = torch.arange(answer.shape[-1], device=y.device)
-        return self.score(answer.double().log_softmax(-1), y == classes)
+        logits = class_logits(answer.double())
+        classes = torch.arange(logits.shape[-1], device=y.device)
+        return self.score(logits.log_softmax(-1), y == classes)
 
     @abstractmethod
     def score(self, fits: Tensor, right: Tensor) -> Tensor:

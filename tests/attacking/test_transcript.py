@@ -15,9 +15,11 @@ import leakbench
 from leakbench.attacking import choices
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
+from leakbench.attacking.replay import Replay
 from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import LeakbenchError, MethodError, ThreatViolation, UsageError
+from leakbench.federation.parties import Batch
 
 RATE = 0.1
 
@@ -185,13 +187,85 @@ def test_several_local_steps_of_several_clients(fields, passes):
             torch.autograd.backward(cross_entropy(mine(X[i : i + 1]), Y[i : i + 1]))
             step.step()
         update = {k: v - net.state_dict()[k] for k, v in mine.state_dict().items()}
-        seen.add("update", update, sender=f"client/{client}", labels=Y[rows])
+        seen.add(
+            "update",
+            update,
+            sender=f"client/{client}",
+            labels=Y[rows] if passes == 1 else Y[rows].view(2, 2),
+        )
     found = inverted(seen, restarts=1, steps=400)
     assert [g.unit for g in found] == ["client/0", "client/1"]
     for client, guess in enumerate(found):
         assert guess.tensors["x"].shape == (2, 1, 4, 4)  # an image over epochs is one unknown
         assert guess.accepted
         assert psnr(guess, X[[2 * client, 2 * client + 1]]) > 30
+
+
+def labelled(y, **fields):
+    """The labels that an attacker is granted of an update, given as ``y``."""
+    seen = seen_by(small(), batch=2, **fields)
+    update = [torch.zeros_like(p) for p in small().parameters()]
+    seen.add("update", update, labels=y)
+    (granted,) = seen.known("labels").values()
+    return granted.tolist()
+
+
+def test_labels_in_any_usual_shape():
+    y = torch.tensor([0, 2, 2, 1])
+    for same in (y, y[:, None], y.double(), y.float()[:, None], torch.eye(3)[y], y.tolist()):
+        assert labelled(same) == [0, 2, 2, 1]
+        assert labelled(same, epochs=2) == [0, 2, 2, 1] * 2
+    assert labelled(torch.eye(3).long()[y[:1]]) == [0]
+    for wrong in (
+        y + 0.5,
+        torch.eye(3)[y] / 2 + 0.25,
+        torch.eye(4)[y],
+        y.view(2, 2),
+        y[None, None],
+    ):
+        with pytest.raises(UsageError, match="the labels behind the update of client/0"):
+            labelled(wrong)
+
+
+def test_labels_of_several_epochs_are_each_examples_or_each_epochs():
+    """One for each example was taken for another problem, of fewer examples, in silence."""
+    y = torch.tensor([0, 2, 2, 1])
+    shuffled = torch.stack([y, y.flip(0), y[[1, 0, 3, 2]]])
+    assert labelled(shuffled, epochs=3) == [0, 2, 2, 1, 1, 2, 2, 0, 2, 0, 1, 2]
+    assert labelled(y[:3], epochs=3) == [0, 2, 2] * 3
+    assert labelled(y, epochs=2) == [0, 2, 2, 1] * 2
+    for either in ([1, 1, 1, 1], [0, 1, 1, 0], [0, 0]):
+        n = len(either)
+        why = rf"may be of {n // 2} or {n} examples in each of 2 epochs: write them as \(2, n\)"
+        with pytest.raises(UsageError, match=why):
+            labelled(either, epochs=2)
+        assert labelled(torch.tensor(either).expand(2, -1), epochs=2) == either * 2
+        if n > 2:  # (2, 1) may be a column
+            assert labelled(torch.tensor(either).view(2, -1), epochs=2) == either
+    with pytest.raises(UsageError, match=r"shape \(3, 4\); expected \(n,\).*or \(2, n\), a row"):
+        labelled(shuffled, epochs=2)
+    with pytest.raises(UsageError, match="a row for each epoch"):
+        labelled(torch.tensor([[0, 1], [0, 2]]), epochs=2)
+
+
+def test_labels_once_for_each_example_lead_to_all_of_them():
+    net = small()
+    mine = copy.deepcopy(net)
+    step = torch.optim.SGD(mine.parameters(), lr=1.0)
+    for _ in range(2):  # epochs of one batch
+        step.zero_grad()
+        torch.autograd.backward(cross_entropy(mine(X[:2]), Y[:2]))
+        step.step()
+    update = {k: v - net.state_dict()[k] for k, v in mine.state_dict().items()}
+    seen = seen_by(net, lr=1.0, batch=2, epochs=2)
+    seen.add("update", update, labels=Y[:2])
+    view = View(ThreatModel(knows=("method", "facts", "labels")), seen, 1)
+    replay = Replay(view, view.messages("update")[0], dice(), rows=[[0, 1]] * 2)
+    made = replay.update(Batch(X[:2], Y[:2]), {})
+    for k, v in made.items():
+        assert torch.allclose(v, update[k], atol=1e-5)
+    (guess,) = inverted(seen, restarts=1, steps=5)
+    assert guess.tensors["x"].shape == (2, 1, 4, 4)
 
 
 def test_a_loss_with_weights_of_its_own_is_taken_in_the_attackers_precision():
@@ -472,7 +546,7 @@ def test_a_message_twice_and_vectors_of_two_lengths_are_refused():
     ("name", "params", "said"),
     [
         ("gradient_inversion", {"message": "update"}, "given no labels: write add"),
-        ("gradient_inversion", {}, "found nothing to attack in round 1 .* message=probe"),
+        ("gradient_inversion", {"message": "probe"}, "no probe was kept .*: message=update reads"),
         ("label_inference", {"source": "calibrated"}, r"no aux_data: write Transcript\(..., aux"),
         ("prototype_leakage", {}, "clients send the server no prototype"),
         ("exposure", {}, "no client sends the server features"),
@@ -482,7 +556,7 @@ def test_a_message_twice_and_vectors_of_two_lengths_are_refused():
 )
 def test_an_attack_that_cannot_be_made_says_why(name, params, said):
     seen = seen_by(small())
-    seen.add("update", updates(), labels=None if params.get("message") else Y[:1])
+    seen.add("update", updates(), labels=None if params.get("message") == "update" else Y[:1])
     with pytest.raises(LeakbenchError, match=said):
         seen.attack(name, **params)
 

@@ -22,6 +22,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.files import read_sealed
+from leakbench.federation.input_range import UNIT
 from leakbench.metrics import examples
 from leakbench.metrics.examples import NEAREST_PSNR, RECOGNISED, Recogniser
 from leakbench.metrics.images import IDENTIFICATION_MATCHED
@@ -316,7 +317,7 @@ class TestMetrics:
         parts, before = split(), torch.get_rng_state()
         aux, test = parts["aux"], parts["test"]
         whole = (aux[0] * 255).round().to(torch.uint8)
-        made = [Recogniser(x, aux[1], clip=True)(test[0]) for x in (aux[0], aux[0], whole)]
+        made = [Recogniser(x, aux[1], clip=UNIT)(test[0]) for x in (aux[0], aux[0], whole)]
         assert float((made[0] == test[1]).double().mean()) > 0.93
         assert torch.equal(made[0], made[1])
         assert float((made[0] == made[2]).double().mean()) > 0.98

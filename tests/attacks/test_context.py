@@ -29,6 +29,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.files import read_tree, write_tree
 from leakbench.data.marker import paste
+from leakbench.federation.input_range import UNIT
 from leakbench.metrics.context import CONTEXT_ACCURACY, accuracies, scored
 from leakbench.record.folders import load
 from leakbench.reproduce import context_curve
@@ -147,7 +148,7 @@ def test_samples_go_the_victims_way_through_the_models_last_broadcast(runs):
     first = view.messages("model", sender="server", round=2)[0]
     assert first.phase < view.messages("model", sender="server", round=2)[-1].phase < message.phase
     aux = view.know("aux_data").x
-    clear, marked = way.samples(aux, 4, "square", torch.Generator().manual_seed(0))
+    clear, marked = way.samples(aux, 4, "square", torch.Generator().manual_seed(0), UNIT)
     rows = torch.randperm(len(aux), generator=torch.Generator().manual_seed(0))[:4]
     assert torch.equal(clear, way._passed(aux[rows][:, None]))
     assert torch.equal(marked, way._passed(paste(aux[rows], "square")[:, None]))
@@ -159,7 +160,7 @@ def test_in_the_control_samples_are_raw(runs):
         attack, view = view_of(runs[method], control=True)
         way = Way.of(view, attack._victims(view)[0])
         aux = view.know("aux_data").x
-        clear, _ = way.samples(aux, 5, "square", torch.Generator().manual_seed(0))
+        clear, _ = way.samples(aux, 5, "square", torch.Generator().manual_seed(0), UNIT)
         assert way.size == 1
         assert clear.shape == (5, shape)
         assert all(any(torch.equal(c, x) for x in aux.flatten(1).float()) for c in clear)
@@ -171,7 +172,7 @@ def test_a_mean_is_of_the_methods_number_of_examples_all_marked_or_all_clear(run
     aux = view.know("aux_data").x
     clear, marked = (
         v.view(7, 1, 8, 8).double()
-        for v in way.samples(aux, 7, "square", torch.Generator().manual_seed(0))
+        for v in way.samples(aux, 7, "square", torch.Generator().manual_seed(0), UNIT)
     )
     # A mean of marked images carries the whole marker.
     assert torch.allclose(marked, paste(clear, "square"))

@@ -33,6 +33,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, NotMeasured, UsageError
 from leakbench.base.files import read_sealed, write_sealed
+from leakbench.federation.input_range import UNIT, InputRange
 from leakbench.federation.net import Net
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.record.folders import load
@@ -515,7 +516,8 @@ class Made:
         self.tree = {
             "client": {str(c): {"3": {"inputs": {"features": s}}} for c, s in shared.items()}
         }
-        self.task = SimpleNamespace(augment=lambda x, rng: x, signal=signal)
+        lies, shape = InputRange.unbounded() if signal else UNIT, x.shape[1:]
+        self.task = SimpleNamespace(augment=lambda x, rng: x, lies_in=lies, shape=shape)
         self.run = SimpleNamespace(path="a/run")
 
     def round(self, t):

@@ -14,6 +14,7 @@ from leakbench.attacking.metric import Metric
 from leakbench.base import registry
 from leakbench.base.errors import BrokenFile, NotMeasured
 from leakbench.data.sklearn_digits import split
+from leakbench.federation.input_range import UNIT
 from leakbench.metrics.correlation import DCOR, DCOR2_CORRECTED, FLEA_CORRELATION
 from leakbench.metrics.images import IDENTIFICATION, LPIPS, MSE, PSNR, SSIM
 from leakbench.metrics.prototypes import P_LEAK, P_LEAK_PUBLIC, PROTOTYPE_COSINE
@@ -29,7 +30,7 @@ class Known:
         self.data = data or {"counts": torch.ones(3)}
         self.rounds = rounds or {}
         self.memo = {}
-        self.task = SimpleNamespace(augment=lambda x, rng: x, signal=False)
+        self.task = SimpleNamespace(augment=lambda x, rng: x, signal=False, lies_in=UNIT)
 
     def round(self, t):
         return self.rounds[t]
@@ -261,7 +262,7 @@ class TestIdentification:
             seen.append(rng.uniform("shift", len(x)))
             return x + 100
 
-        truth.task = SimpleNamespace(augment=augment)
+        truth.task = SimpleNamespace(augment=augment, lies_in=UNIT)
         found, at = Answer(truth, 0, 1).gallery(2, torch.tensor([7.0]))
         assert (at, sorted(found.flatten().tolist())) == (0, [7, 100, 101, 103, 104, 105])
         again, _ = Answer(truth, 0, 9).gallery(2, torch.tensor([7.0]))

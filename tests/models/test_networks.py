@@ -14,13 +14,14 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from leakbench.base import registry
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
 from leakbench.federation.federation import Federation
 from leakbench.federation.task_data import Examples, TaskData
 from leakbench.models.mobilenet import Inverted
 from leakbench.models.networks import MODELS, Pooled, Stages, initialise
 from leakbench.models.resnets import group_norm
+from leakbench.models.stages import last_layer
 
 # name, shape, out, width: the sizes that the tasks use, and small ones
 NETS = [
@@ -525,3 +526,45 @@ def test_pooling_before_the_rectifier_is_pooling_after_it_to_the_last_bit(name):
         found.append([out, *grads])
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
+
+
+class Late(nn.Module):
+    """Registered first what is called last; a table of numbers of its own; and a spare."""
+
+    def __init__(self, *, again: bool = False, tied: bool = False, wide: bool = False) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(4))
+        self.head, self.body, self.spare = nn.Linear(4, 4), nn.Linear(6, 4), nn.Linear(4, 4)
+        if tied:
+            self.head.weight = self.spare.weight
+        self.again, self.wide = again, wide
+
+    def forward(self, x):
+        if self.training:
+            raise AssertionError("in evaluation mode: nothing is to be written into the network")
+        h = self.head((self.body(x.flatten(1)) + self.token).tanh())
+        h = self.head(h) if self.again else h
+        return torch.cat([h, h], 1) if self.wide else h.softmax(1)
+
+
+def test_the_last_layer_is_the_one_that_is_called_last():
+    net = Late()
+    assert last_layer(net)[0] == "spare"  # as they are registered
+    dice = torch.get_rng_state()
+    assert last_layer(net, (2, 3)) == ("head", net.head)
+    assert net.training
+    assert net.head.training
+    assert torch.equal(torch.get_rng_state(), dice)
+    assert not net.head._forward_hooks
+    assert not net.head._forward_pre_hooks
+    assert last_layer(nn.Linear(6, 2), (6,))[0] == ""
+    for odd in ({"again": True}, {"tied": True}, {"wide": True}):
+        assert last_layer(Late(**odd), (2, 3)) == ("head", None)
+    with pytest.raises(MethodError, match=r"takes no inputs of shape \(5,\): .*mat1 and mat2"):
+        last_layer(net, (5,))
+
+
+@pytest.mark.parametrize(("name", "shape", "out", "width"), NETS)
+def test_of_a_network_of_ours_it_is_the_last_that_was_registered(name, shape, out, width):
+    net = MODELS[name](shape, out, width)
+    assert last_layer(net, shape) == last_layer(net)

@@ -70,6 +70,17 @@ def test_labels():
     assert value(LABEL_SET, answer, shares=shares) == pytest.approx(2 / 3)
 
 
+def test_labels_in_any_usual_shape():
+    y = torch.tensor([0, 0, 0, 2])
+    same = (y, y[:, None], y.double(), y.double()[:, None], torch.eye(3)[y], torch.eye(3).long()[y])
+    shares = torch.tensor([0.5, 0.25, 0.25])
+    for given in same:
+        assert value(LABEL_OVERLAP, KnownAnswer(y=given), shares=shares) == pytest.approx(0.75)
+    for wrong in (y + 0.5, 0.5 * torch.eye(3)[y], y.view(2, 2), y.view(2, 2, 1), y - 1):
+        with pytest.raises(UsageError, match="the true y"):
+            value(LABEL_OVERLAP, KnownAnswer(y=wrong), shares=shares)
+
+
 def test_prototypes():
     true = torch.eye(3)
     guess = torch.tensor([0.1, 0.9, 0.0])
