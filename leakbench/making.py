@@ -119,7 +119,8 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
     for one in given:
         attacks = []
         for name, params in one.get("attacks", ()):
-            attacks.append((name, choices.build(name, dict(params)).attack.parameters()))
+            choice = choices.build(name, dict(params))
+            attacks.append((choice.name, choice.attack.parameters()))
         spec = make_spec(**{**one, "attacks": attacks})
         made = parts(spec)
         # The network's name is checked here: what is misspelt is said before anything is trained.
@@ -182,7 +183,8 @@ class _Attacks:
         """Plan those on one run."""
         recording, counted = Recording(run, self.device), set()
         for choice in self._chosen(wanted):
-            if why := choice.obstacle(recording):
+            named = choice not in self.variants
+            if why := choice.refusal(recording) if named else choice.obstacle(recording):
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue
             self.fit.add(choice.title)

@@ -11,7 +11,6 @@ from leakbench.attacking import isolated as apart
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.outline import Outline
 from leakbench.attacking.standing import standing
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
@@ -84,11 +83,11 @@ def attack(
         LeakbenchError: it does not fit or failed; the run folder then says why.
         UsageError: somebody else makes the same attack on this run, or trains the run.
     """
-    chosen = build(name, params).attack
+    choice = build(name, params)
+    name, chosen = choice.name, choice.attack
     recording = Recording(folders.load(run), provenance.device(device))
     folder = guessing.folder_of(recording, name, chosen)
-    why = chosen.obstacle(Outline(recording, chosen.threat))
-    if why:
+    if why := choice.refusal(recording):
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     with locks.attacking(recording.run.path, folder.name):
         elsewhere = _isolated(recording) if isolated else None
@@ -181,7 +180,8 @@ def submit(run: str, guesses: str, *, force: bool = False) -> str:
 def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) -> str:
     """Score saved guesses again; never reruns an attack."""
     progress(0, 1, f"scoring {name}")
-    recording, chosen = Recording(folders.load(run)), build(name, params).attack
+    recording, choice = Recording(folders.load(run)), build(name, params)
+    name, chosen = choice.name, choice.attack
     try:
         with locks.attacking(recording.run.path, guessing.folder_of(recording, name, chosen).name):
             return str(scoring.score(recording, name, chosen))

@@ -48,9 +48,8 @@ def train(
         raise UsageError("--restart and --mixed exclude each other: begin anew, or go on.")
     if deterministic:
         torch.use_deterministic_algorithms(True)
-    plan.attacks = [
-        (name, choices.build(name, params).attack.parameters()) for name, params in plan.attacks
-    ]
+    chosen = [choices.build(name, params) for name, params in plan.attacks]
+    plan.attacks = [(c.name, c.attack.parameters()) for c in chosen]
     specs = naming.distinct([make_spec(**given) for given in plan.specs()])
     for spec in specs:
         made = parts(spec)

@@ -28,9 +28,11 @@ UNJUDGED: dict[Word, str] = {
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
-    """Why settings were not judged, as in "1 dead, 2 cannot tell"."""
+    """Why settings are in no headline, as in "1 dead, 2 cannot tell, 1 with a dead seed"."""
     counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
-    return ", ".join(f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w])
+    told = [f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w]]
+    dead = sum(not _counted(j) for j in judged)
+    return ", ".join([*told, f"{dead} with a dead seed"] if dead else told)
 
 
 def tally(judged: Sequence[Judged], every: Sequence[Judged]) -> tuple[str, str]:
@@ -65,7 +67,8 @@ def _counted(judged: Judged) -> bool:
 
 def counts(question: Question) -> list[tuple[str, str, str, str]]:
     """(tone, count, word, meaning) of the verdict bar."""
-    why = unjudged(question.judged) or "none of the settings"
+    none = [j for j in question.judged if j.verdict.tone == "none"]
+    why = unjudged(none) or "none of the settings"
     told = (
         ("leak", "leaks", "leak", "at least half of all there is to get"),
         ("part", "leaks in part", "leak in part", "more than a blind guess"),

@@ -14,7 +14,7 @@ from leakbench.judging.counting import alone, unjudged
 from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS, additions, clauses
-from leakbench.judging.wording import amount, by, kinds_of, plural
+from leakbench.judging.wording import amount, by, kinds_of
 from leakbench.results.number import Utility
 
 MOST = Span(text=" most of what there is to leak.")
@@ -37,12 +37,10 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
-        dead = f"{plural(sum(j.setting.dead for j in defenses), 'setting')} with a dead run"
         free = _undefended(question)
         if defenses and free:
-            why = unjudged(defenses) or dead
-            return (span(f"No defense setting here can be judged: {why}. "), *free)
-        why = unjudged(question.judged) or (dead if defenses else "no setting is here")
+            return (span(f"No defense setting here can be judged: {unjudged(defenses)}. "), *free)
+        why = unjudged(question.judged) or "no setting is here"
         return free or (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from leakbench.base import provenance, registry, sources
-from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.errors import LeakbenchError, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
 from leakbench.federation.task_data import Examples, TaskData
@@ -63,10 +63,7 @@ def code(spec: Mapping[str, Any]) -> dict[str, str]:
     named += [("wrappers", w["name"]) for w in spec["wrappers"]]
     modules = set()
     for kind, name in named:
-        known = registry.names(kind)
-        if name not in known:
-            raise UnknownName(kind.removesuffix("s"), name, known)
-        modules.add(known[name])
+        modules.add(registry.names(kind)[registry.meant(kind, name)])
     found = {"method": _digest(_loaded(modules)), "core": _digest(_loaded(CORE))}
     return {k: digest for k, digest in found.items() if digest}
 
