@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base.errors import UsageError, alike, suggestion
+from leakbench.base.plain_text import plain_text
 from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
 from leakbench.record.called import well_formed
@@ -96,8 +97,7 @@ def read_spec(path: Path) -> TrainPlan:
     if path.exists() and not path.is_file():  # a device has no end, and a pipe may never begin
         raise UsageError(f"{path} cannot be read as TOML (it is no file).")
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        table = tomllib.loads(plain_text(path))
     except FileNotFoundError:
         raise UsageError(
             f"{path} does not exist. Give a SPEC.toml, or a defense with -d."
