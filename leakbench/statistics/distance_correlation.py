@@ -192,7 +192,7 @@ def _sides(x: Tensor, z: Tensor, tile: int | None) -> tuple[_Side, _Side, int]:
 
 
 def _real(x: Tensor) -> Tensor:
-    """(n, d) numbers at the same distances: of a complex one both parts, of a truth value 0 or 1."""
+    """(n, d) at the same distances: of a complex number both parts, of a truth value 0 or 1."""
     x = x.detach()
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj())
