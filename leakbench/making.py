@@ -157,8 +157,9 @@ class _Attacks:
     def on(self, run: Run, wanted: WantedRun, setting: str) -> CountedRun:
         """Plan those on one run."""
         recording, counted = Recording(run, self.device), set()
-        for choice in [c.suited(recording) for c in self._chosen(wanted)]:
-            if why := choice.obstacle(recording):
+        for given in self._chosen(wanted):
+            choice, named = given.suited(recording), given not in self.variants
+            if why := choice.refusal(recording) if named else choice.obstacle(recording):
                 self.unfit.setdefault(choice.title, f"{setting}: {why}")
                 continue
             self.fit.add(choice.title)

@@ -12,7 +12,6 @@ from leakbench.attacking import isolated as apart
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.outline import Outline
 from leakbench.attacking.standing import standing
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
@@ -25,8 +24,7 @@ from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
-from leakbench.record.training import Trained
-from leakbench.record.training import threads
+from leakbench.record.training import Trained, threads
 from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 
@@ -72,10 +70,10 @@ def attack(
         UsageError: somebody else makes the same attack on this run, or trains the run.
     """
     recording = Recording(folders.load(run), provenance.device(device))
-    chosen = build(name, params).suited(recording).attack
+    choice = build(name, params).suited(recording)
+    name, chosen = choice.name, choice.attack
     folder = guessing.folder_of(recording, name, chosen)
-    why = chosen.obstacle(Outline(recording, chosen.threat))
-    if why:
+    if why := choice.refusal(recording):
         raise UsageError(f"{name} does not fit {recording.run.id}: {why}.")
     with locks.attacking(recording.run.path, folder.name), threads(_shared(recording)):
         elsewhere = _isolated(recording) if isolated else None
@@ -176,7 +174,8 @@ def score(run: str, name: str, params: dict[str, Any], *, progress: Progress) ->
     """Score saved guesses again; never reruns an attack."""
     progress(0, 1, f"scoring {name}")
     recording = Recording(folders.load(run))
-    chosen = build(name, params).suited(recording).attack
+    choice = build(name, params).suited(recording)
+    name, chosen = choice.name, choice.attack
     try:
         place = guessing.folder_of(recording, name, chosen).name
         with locks.attacking(recording.run.path, place), threads(_shared(recording)):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.base import write_bytes
-from leakbench.judging import Question, Span
+from leakbench.judging import Question, Span, plural
 from leakbench.reporting import Against, Report, ReportData, Sheet, add_check
 from leakbench.reporting import markdown_code as code
 from leakbench.reporting import markdown_plain as plain
@@ -78,7 +78,7 @@ def _question(sheet: Sheet, question: Question, *, main: bool) -> bool:
     if main:
         sheet.table(SETTINGS, rows, "settings")
         return True
-    if sheet.add("<details>", f"<summary>{len(rows)} settings</summary>", ""):
+    if sheet.add("<details>", f"<summary>{plural(len(rows), 'setting')}</summary>", ""):
         sheet.left -= len("</details>") + 2
         sheet.table(SETTINGS, rows, "settings")
         sheet.lines += ["</details>", ""]

@@ -38,21 +38,11 @@ PAGES = {
     **DOCS,
 }
 OWN = DOCS["tutorials/own-defense.md"] + DOCS["tutorials/own-attack.md"]
-KINDS = {"-d": "defenses", "-a": "attacks", "-w": "wrappers", "-t": "tasks"}
 TINY = {"task": "digits", "task_params": {"model": "mlp", "width": 8, "dim": 8}, "rounds": 6}
 
 
 def blocks(text: str, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
-def commands() -> list[tuple[str, list[str]]]:
-    """(page, words after `leakbench`) of every indented command line."""
-    found = []
-    for page, text in PAGES.items():
-        for line in re.findall(r"^    (?:\S.*&& )?(?:uv run )?leakbench (.*)", text, re.MULTILINE):
-            found.append((page, shlex.split(line, comments=True)))
-    return found
 
 
 def run_blocks(text: str, name: str) -> None:
@@ -134,28 +124,6 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     run_blocks(f"```python\n{small}```\n", "README.md")
     assert "p_leak" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").is_file()
-
-
-def test_commands_are_those_of_the_command_line():
-    import typer.main
-
-    from leakbench.cli.app import app
-
-    known = typer.main.get_command(app).commands
-    assert {words[0] for _, words in commands()} >= {"demo", "train", "attack", "report", "check"}
-    for page, words in commands():
-        name, *rest = words
-        assert name in known, f"{page}: leakbench {name}"
-        options = {o for p in known[name].params for o in (*p.opts, *p.secondary_opts)}
-        for flag in (w for w in rest if w.startswith("-")):
-            assert flag in options, f"{page}: leakbench {name} has no {flag}"
-        for flag, value in itertools.pairwise(rest):
-            if flag in KINDS:
-                own = re.findall(r"ave this as `(\w+)\.py`", OWN) if "--plugin" in rest else []
-                assert value in {*registry.names(KINDS[flag]), *own}, f"{page}: {flag} {value}"
-    for page, text in PAGES.items():
-        for name in re.findall(r"`leakbench\s+([a-z]+)\b", text):
-            assert name in known, f"{page}: leakbench {name}"
 
 
 def test_sweep_of_the_readme_is_as_many_runs_as_it_says():

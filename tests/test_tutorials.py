@@ -5,6 +5,7 @@ what they show of the output is in it.
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from leakbench.record.folders import load
+from leakbench.results import utility
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 NAMES = sorted(p.stem for p in PAGES.glob("*.md"))
@@ -140,6 +144,7 @@ def test_a_tutorial_does_what_it_says(name, tmp_path):
         assert stands(told, "\n".join(mine)), (told, mine)
     for report in re.findall(r"-o (report)\b", script(name)):
         assert (tmp_path / report / "index.html").is_file()
+    alive(tmp_path, reported="-o report" in script(name))
     PROSE[name](tmp_path, dict(zip(commands(name), trained(done.stdout), strict=True)))
 
 
@@ -152,11 +157,28 @@ def numbers(folder: Path) -> dict[tuple[str, str, str], tuple[float, int]]:
     }
 
 
+def verdicts(folder: Path) -> dict[str, str]:
+    """{method: the verdict's word} on the first question of the report."""
+    report = json.loads((folder / "report" / "report.json").read_text(encoding="utf-8"))
+    names = {s["id"]: s["configuration"]["defense"] for s in report["settings"]}
+    return {names[j["setting"]]: j["verdict"]["word"] for j in report["questions"][0]["judged"]}
+
+
+def alive(folder: Path, *, reported: bool) -> None:
+    """No run of the tutorial is dead, and its page judges every setting."""
+    runs = [load(p) for p in sorted((folder / "runs").iterdir())]
+    assert runs
+    assert {run.id: utility.of_run(run).dead for run in runs if utility.of_run(run).dead} == {}
+    if reported:
+        assert set(verdicts(folder).values()) <= {"leaks", "leaks in part", "held"}
+
+
 def prose_own_defense(folder: Path, _before: dict[str, str]) -> None:
     """*leaks*: of all clients."""
     assert "stands there for `fedtop` on the question of prototypes is *leaks*" in text(
         "own-defense"
     )
+    assert verdicts(folder)["fedtop"] == "leaks"
     value, n = numbers(folder)["fedtop", "prototype_leakage", "p_leak"]
     assert value > 0.9
     assert n == 100
@@ -174,11 +196,13 @@ def prose_own_attack(folder: Path, _before: dict[str, str]) -> None:
 
 
 def prose_reviewing(folder: Path, _before: dict[str, str]) -> None:
-    """A quarter, all, and all 200 of 200."""
-    assert "names a quarter of the clients" in text("reviewing-a-claim")
+    """A fifth, all, and all 200 of 200."""
+    assert "names a fifth of the clients" in text("reviewing-a-claim")
+    assert "The verdict on `fedcs` is *leaks*" in text("reviewing-a-claim")
+    assert verdicts(folder)["fedcs"] == "leaks"
     assert "all 200 of 200" in text("reviewing-a-claim")
     found = numbers(folder)
-    assert found["fedcs", "prototype_leakage", "p_leak"][0] == pytest.approx(0.25, abs=0.06)
+    assert found["fedcs", "prototype_leakage", "p_leak"][0] == pytest.approx(0.2, abs=0.06)
     assert found["fedaws", "prototype_leakage", "p_leak"][0] == 1
     assert found["fedcs", "prototype_averaging", "p_leak"] == (1, 200)
 

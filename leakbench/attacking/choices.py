@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +11,21 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.outline import Outline
 from leakbench.attacking.source import Source
 from leakbench.base import registry
+from leakbench.base.errors import UnknownName, UsageError
 from leakbench.record.folders import Run
 from leakbench.record.recording import Recording
 
 
 @dataclass(frozen=True)
 class ReadyAttack:
-    """An attack by name, ready to run."""
+    """An attack by name, ready to run.
+
+    ``free``: named without parameters, so another of its settings may do.
+    """
 
     name: str
     attack: Attack
+    free: bool = False
 
     def suited(self, source: Source) -> ReadyAttack:
         """The same, or with what its defaults fall to where nothing that they read was kept."""
@@ -37,7 +43,29 @@ class ReadyAttack:
             UsageError: the method that sent it is not installed, or has no such parameters.
         """
         _ = source.method  # even where the attack asks for none of it
+        return self._lacks(source)
+
+    def _lacks(self, source: Source) -> str:
         return self.attack.obstacle(Outline(source, self.attack.threat))
+
+    def refusal(self, source: Source) -> str:
+        """Why it does not fit, and in which of its settings it would; empty where it fits."""
+        why = self._lacks(source)
+        others = self._others(source) if why else []
+        return f"{why}; what fits is {' or '.join(c.title for c in others)}" if others else why
+
+    def instead(self, source: Source) -> list[ReadyAttack]:
+        """What is run where it is asked for: itself, or its settings that fit, where it is free."""
+        others = self._others(source) if self.free and self.obstacle(source) else []
+        return others or [self.suited(source)]
+
+    def _others(self, source: Source) -> list[ReadyAttack]:
+        """Its settings that are known to fit."""
+        found = []
+        for choice in variants([self.name]) if self.name in registry.names("attacks") else ():
+            with contextlib.suppress(UsageError):  # it asks for what was not given
+                found += [] if choice._lacks(source) else [choice]
+        return found
 
     def seconds(self, source: Source) -> float:
         """Predicted time on two cores."""
@@ -46,16 +74,21 @@ class ReadyAttack:
     @property
     def title(self) -> str:
         """The name with what differs from the defaults."""
+        return f"{self.name}({', '.join(self.changed)})" if self.changed else self.name
+
+    @property
+    def changed(self) -> list[str]:
+        """What differs from the defaults, as in ["source=update"]."""
         fields = type(self.attack).model_fields
         values = self.attack.parameters().items()
-        changed = [f"{k}={v}" for k, v in values if v != fields[k].get_default()]
-        return f"{self.name}({', '.join(changed)})" if changed else self.name
+        return [f"{k}={v}" for k, v in values if v != fields[k].get_default()]
 
 
 def build(name: str, params: dict[str, Any]) -> ReadyAttack:
     """The attack ``name`` with ``params``."""
+    name = registry.meant("attacks", name)
     attack: Attack = registry.load("attacks", name).build(params, f"attack {name}")
-    return ReadyAttack(name, attack)
+    return ReadyAttack(name, attack, free=not params)
 
 
 def variants(names: Sequence[str] | None = None) -> list[ReadyAttack]:
@@ -100,7 +133,11 @@ class Fits:
         self._last: tuple[Run, list[tuple[ReadyAttack, str]]] | None = None
 
     def fitting(self, run: Run) -> list[str]:
-        """Names of the attacks that fit what ``run`` shared: of its own list, where it has one."""
+        """Names of the attacks that fit what ``run`` shared: of its own list, where it has one.
+
+        Raises:
+            UnknownName: its method or an attack of its list is not installed here.
+        """
         recording = Recording(run)
         own = recording.spec.attacks
         if own:
@@ -109,11 +146,15 @@ class Fits:
         return sorted({c.name for c, why in self._asked(run) if not why})
 
     def unfit(self, run: Run) -> dict[str, str]:
-        """{attack: why it does not fit}, of those that fit ``run`` in none of their settings."""
+        """{attack: why it does not fit}, of those that fit ``run`` in none of their settings.
+
+        Empty where that cannot be asked, since its method is not installed here.
+        """
         reasons: dict[str, list[str]] = {}
-        for c, why in self._asked(run):
-            reasons.setdefault(c.name, []).append(why)
-        return {name: found[0] for name, found in reasons.items() if all(found)}
+        with contextlib.suppress(UnknownName):
+            for c, why in self._asked(run):
+                reasons.setdefault(c.name, []).append(why)
+        return {k: "; ".join(dict.fromkeys(v)) for k, v in reasons.items() if all(v)}
 
     def _asked(self, run: Run) -> list[tuple[ReadyAttack, str]]:
         if self._last is None or self._last[0] is not run:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from leakbench.attacking import payloads
 from leakbench.attacking.attack import Attack
-from leakbench.attacking.choices import build
+from leakbench.attacking.choices import ReadyAttack, build
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.outline import Outline
 from leakbench.attacking.view import View
@@ -244,11 +244,10 @@ class Transcript:
         name = attack if isinstance(attack, str) else type(attack).__name__
         if params and not isinstance(attack, str):
             raise UsageError(f"{name} is an object already: its parameters are its own.")
-        if isinstance(attack, str):
-            attack = build(attack, params).suited(self).attack
-        chosen = attack
-        why = chosen.obstacle(Outline(self, chosen.threat))
-        if why:
+        choice = build(attack, params) if isinstance(attack, str) else ReadyAttack(name, attack)
+        choice = choice.suited(self)
+        chosen = choice.attack
+        if why := choice.refusal(self):
             raise UsageError(f"{name} does not fit this transcript: {why}.")
         threat = chosen.floor_threat if blind else chosen.threat
         view = View(threat, self, self.rounds if round is None else round)

@@ -37,7 +37,8 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
     for one in given:
         attacks = []
         for name, params in one.get("attacks", ()):
-            attacks.append((name, choices.build(name, dict(params)).attack.parameters()))
+            choice = choices.build(name, dict(params))
+            attacks.append((choice.name, choice.attack.parameters()))
         specs.append(make_spec(**{**one, "attacks": attacks}))
     specs = distinct(specs)
     # What only the networks themselves can say: with torch, and before anything is trained.

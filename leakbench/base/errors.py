@@ -30,9 +30,9 @@ class UsageError(LeakbenchError):
 class UnknownName(UsageError):
     """A name that does not exist; says which one was probably meant."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], more: str = "") -> None:
         known = sorted(known)
-        super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}")
+        super().__init__(f"unknown {what} {name!r}.{suggestion(name, known)}{more}")
 
 
 class BrokenFile(UsageError):
@@ -86,6 +86,20 @@ def circumstance(error: OSError) -> str:
         f"{where}{error.strerror or error}. Give a path that can be read and written, or make room"
         " there."
     )
+
+
+def alike(one: str, other: str) -> bool:
+    """Are they one name, whether it is written with hyphens or with underscores?"""
+    return one.replace("_", "-") == other.replace("_", "-")
+
+
+def among(name: str, known: Iterable[str]) -> str:
+    """The one of ``known`` that ``name`` means; ``name`` itself where it is none of them.
+
+    As it is written, or with hyphens for underscores and the other way round.
+    """
+    known = list(known)
+    return name if name in known else next((k for k in known if alike(k, name)), name)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

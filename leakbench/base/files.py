@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import BrokenFile, NewerFile, UsageError
 from leakbench.base.interrupts import heed, undisturbed
+from leakbench.base.plain_text import plain_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +133,7 @@ def read_json(path: Path, schema: int = SCHEMA) -> Any:
     """
     plain(path, "Give a folder that leakbench wrote.", LARGEST_JSON)
     try:
-        value = _parsed(path.read_text(encoding="utf-8"))
+        value = _parsed(plain_text(path))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None
     found = value.get("schema", schema) if isinstance(value, dict) else schema
@@ -232,8 +233,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     """
     plain(path)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            text = file.read()
+        text = plain_text(path)
         header, *lines = csv.reader(io.StringIO(text, newline="")) if text else [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BrokenFile(f"{path} is damaged ({error}). Make it again.") from None

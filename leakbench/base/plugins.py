@@ -1,8 +1,9 @@
 """Methods of somebody's own that are not installed: files and folders named to leakbench.
 
 They are named by `--plugin`, by the environment variable ``LEAKBENCH_PLUGINS`` (paths joined as in
-PATH), or lie in the folder `plugins` of the user's configuration. A folder holds files, each one
-method, or `defenses`, `attacks`, `wrappers`, `tasks`, `utilities` and `reports` with files in them.
+PATH), or lie in the folder `plugins` of the user's configuration. A file holds one method, or one
+of each kind, all named after it. A folder holds such files, or `defenses`, `attacks`, `wrappers`,
+`tasks`, `utilities` and `reports` with files of one method in them.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def use(path: str | Path) -> Path:
 
 
 def files() -> dict[str, Path]:
-    """{module: the file} of the files that hold one method, of whichever kind.
+    """{module: the file} of the files that hold methods of whichever kind.
 
     Raises:
         UsageError: a path that was named is not there, or two files have one name.
@@ -117,7 +118,7 @@ def _there(path: Path, by: str) -> Path:
         return path
     what = "is no Python file" if path.is_file() else "is not there"
     raise UsageError(
-        f"{by} names {path}, which {what}. Name a .py file with one method, or a folder of them."
+        f"{by} names {path}, which {what}. Name a .py file with a method, or a folder of them."
     )
 
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from leakbench.base import plugins, stated, terminal
-from leakbench.base.errors import UnknownName, UsageError
+from leakbench.base.errors import UnknownName, UsageError, among
 from leakbench.base.interrupts import heed
 
 API = 1
@@ -81,22 +81,18 @@ def _of_leakbench(name: str) -> ModuleType:
 def plug(path: str | Path) -> None:
     """Find the methods of a file or folder, too, here and in processes started later.
 
-    Of a folder what cannot be imported is left out; a file was named for the one method in it.
+    Of a folder what cannot be imported is left out; a file was named for the methods in it.
 
     Raises:
-        UsageError: there is none such, or the file holds no method that can be imported.
+        UsageError: there is none such, the file holds no method that can be imported, or several
+            of one kind.
     """
     before = os.environ.get(plugins.VARIABLE)
     place = plugins.use(path)
     if place.is_dir():
         return
     try:
-        (cls,) = _classes(f"{plugins.ONE}{place.stem}")
-        if _kind(cls) is None:
-            raise UsageError(
-                f"the class {cls.__name__} in {place} is no method: derive it from one of"
-                f" {', '.join(_ROOTS)}."
-            )
+        _methods(f"{plugins.ONE}{place.stem}")
     except UsageError:
         if before is None:
             del os.environ[plugins.VARIABLE]
@@ -192,11 +188,11 @@ def _provided(kind: str) -> Iterator[tuple[str, str]]:
                 yield _called(kind, module), f"{package.__name__}.{module}"
     for module in plugins.files():
         try:
-            (cls,) = _classes(module)
+            there = _methods(module)
         except UsageError as error:
             leave_out(error)
             continue
-        if _kind(cls) == kind:
+        if kind in there:
             yield _called(kind, module.removeprefix(plugins.ONE)), module
 
 
@@ -284,25 +280,69 @@ def plugged(kind: str) -> list[str]:
     return [name for name, module in names(kind).items() if module.startswith(marks)]
 
 
-def load(kind: str, name: str) -> type[Any]:
-    """The one public class that the method's module defines.
+def meant(kind: str, name: str) -> str:
+    """The method's own name; hyphens and underscores are alike.
 
     Raises:
         UnknownName: there is no such method.
-        UsageError: the module does not define exactly one public class.
     """
     known = names(kind)
-    if name not in known:
-        raise UnknownName(_ONE[kind], name, known)
-    (cls,) = _classes(known[name], _ONE[kind])
-    return cls
+    found = among(name, known)
+    if found not in known:
+        raise UnknownName(_ONE[kind], name, known, " A file of your own is named with --plugin.")
+    return found
 
 
-def _classes(module_name: str, one: str = "method") -> list[type[Any]]:
-    """The one public class that a module defines.
+def load(kind: str, name: str) -> type[Any]:
+    """The public class that the method's module defines, of a plugin's file the one of its kind.
 
     Raises:
-        UsageError: it cannot be imported, or there is not exactly one.
+        UnknownName: there is no such method.
+        UsageError: the module does not define exactly one.
+    """
+    module = names(kind)[meant(kind, name)]
+    if module.startswith(plugins.ONE):
+        return _methods(module)[kind]
+    own = _classes(module)
+    if len(own) != 1:
+        raise UsageError(
+            f"{_imported(module).__file__} must define exactly one public class, the {_ONE[kind]};"
+            f" it defines {[c.__name__ for c in own]}."
+        )
+    return own[0]
+
+
+def _methods(module: str) -> dict[str, type[Any]]:
+    """{kind: class} of a plugin's file: one or more methods, at most one of each kind.
+
+    Raises:
+        UsageError: it cannot be imported, holds no method, or several of one kind.
+    """
+    own, found = _classes(module), dict[str, type[Any]]()
+    for cls in own:
+        kind = _kind(cls)
+        if kind in found:
+            raise UsageError(
+                f"{_place(module)} must define one public {_ONE[kind]} at most, which is named"
+                f" after the file; it defines {found[kind].__name__} and {cls.__name__}. Let the"
+                " name of one begin with _, or give it a file of its own."
+            )
+        if kind is not None:
+            found[kind] = cls
+    if not found:
+        raise UsageError(
+            f"{_place(module)} defines no public method"
+            f"{f' (but {[c.__name__ for c in own]})' if own else ''}: derive a class from one of"
+            f" {', '.join(_ROOTS)}."
+        )
+    return found
+
+
+def _classes(module_name: str) -> list[type[Any]]:
+    """The public classes that a module defines, of those that may be methods.
+
+    Raises:
+        UsageError: it cannot be imported.
     """
     from leakbench.base.spec import Spec
 
@@ -312,9 +352,4 @@ def _classes(module_name: str, one: str = "method") -> list[type[Any]]:
         v for n, v in vars(module).items() if issubclass(type(v), type) and not n.startswith("_")
     ]
     own = [v for v in public if issubclass(v, Spec) and v.__module__ == module.__name__]
-    if len(own) != 1:
-        raise UsageError(
-            f"{module.__file__} must define exactly one public class, the {one}; it defines"
-            f" {[c.__name__ for c in own]}."
-        )
-    return own
+    return list(dict.fromkeys(own))  # one may have two names

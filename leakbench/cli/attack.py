@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
 
 ATTACKED = (
-    *("run", "attack", "metric", "stage", "probe"),
+    *("run", "attack", "settings", "metric", "stage", "probe"),
     *("value", "low", "high", "n", "floor", "control", "flags"),
 )
 
@@ -107,8 +108,8 @@ class _Plan:
             )
             return
         recording = Recording(run, self.device)
-        named = [c.suited(recording) for c in self.chosen]
-        for choice in named or choices.planned(recording):
+        wanted = [c for chosen in self.chosen for c in chosen.instead(recording)]
+        for choice in wanted or choices.planned(recording):
             name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
             seconds = 0.0 if obstacle else self._seconds(choice, recording)
             if not self.chosen and seconds > pipeline.LONGEST:
@@ -158,14 +159,11 @@ class _Plan:
 def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
     """The named attacks with their settings, sweeps expanded."""
     from leakbench.attacking import choices
-    from leakbench.base.errors import UnknownName, suggestion
-    from leakbench.base.registry import names
+    from leakbench.base.errors import suggestion
+    from leakbench.base.registry import meant
 
-    known = names("attacks")
-    for name in attacks:
-        if name not in known:
-            raise UnknownName("attack", name, known)
-    routed = keys.route(keys.settings(given), list(attacks), "attack")
+    attacks = [meant("attacks", name) for name in attacks]
+    routed = keys.route(keys.settings(given), attacks, "attack")
     for owner, values in routed.items():
         if owner not in attacks:
             raise UsageError(
@@ -182,14 +180,10 @@ def _choices(attacks: Sequence[str], given: Sequence[str]) -> list[Any]:
 def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_json: bool) -> int:
     """Score what is saved again."""
     from leakbench.base import registry
-    from leakbench.base.errors import UnknownName
     from leakbench.record import folders
     from leakbench.record.placing import GUESS
 
-    known, attacks = registry.names("attacks"), keys.names(attacks)
-    for name in attacks:
-        if name not in known:
-            raise UnknownName("attack", name, known)
+    attacks = [registry.meant("attacks", name) for name in keys.names(attacks)]
     todo, found = [], folders.find(names)
     from leakbench import pipeline
 
@@ -209,6 +203,14 @@ def score(names: Sequence[str], attacks: Sequence[str], *, console: Console, as_
 def numbers(done: Iterable[Outcome], as_json: bool) -> None:
     """What attacks measured, at the audited stages; with ``--json`` the curves, too."""
     from leakbench.api import Results
+    from leakbench.attacking import choices
 
     rows = [r for o in done for r in Results(Path(o.value)).rows]
-    show(rows if as_json else [r for r in rows if r["stage"] != "curve"], ATTACKED, as_json)
+    if as_json:
+        show(rows, (), as_json)
+        return
+    lines = []
+    for row in (r for r in rows if r["stage"] != "curve"):
+        made = choices.build(row["attack"], json.loads(row["attack_params"]))
+        lines.append({**row, "settings": ",".join(made.changed) or "defaults"})
+    show(lines, ATTACKED, as_json)

@@ -135,7 +135,7 @@ def report(
     if as_json:
         emit_json({"report": str(made), "rows": tables.rows("tradeoff")})
     else:
-        summary.tradeoff(tables.settings)
+        summary.tradeoff(tables)
         emit("")
         emit(str(made))
     if open_it:

@@ -77,7 +77,7 @@ def run(out: Path, console: Console) -> int:
     console.say("writing the report")
     tables = api.tables(found)
     page = api.report(tables, out / "report", title="leakbench demo") / "index.html"
-    summary.tradeoff(tables.settings)
+    summary.tradeoff(tables)
     emit("")
     emit("One seed and few units each: a first look, not a verdict on the methods.")
     emit(f"The report: {page}")

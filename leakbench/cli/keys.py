@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import UsageError, among
 
 Values = dict[str, list[Any]]  # key -> the values it sweeps over
 
@@ -89,7 +89,8 @@ def seeds(text: str) -> list[int]:
 def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
     """Whose key is it?
 
-    A bare key belongs to the one method in ``names``, a dotted key to what it names.
+    A bare key belongs to the one method in ``names``, a dotted key to what it names; hyphens and
+    underscores are alike.
 
     Raises:
         UsageError: a bare key with several methods named, or a dotted key that names none of them.
@@ -106,7 +107,7 @@ def route(values: Values, names: Sequence[str], what: str) -> dict[str, Values]:
                     f" {example}=VALUE."
                 )
             owner, field_name = names[0], key
-        out.setdefault(owner, {})[field_name] = value
+        out.setdefault(among(owner, names), {})[field_name] = value
     return out
 
 

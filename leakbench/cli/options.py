@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.errors import UsageError, alike, suggestion
+from leakbench.base.plain_text import plain_text
 from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
 from leakbench.record.called import well_formed
@@ -96,8 +97,7 @@ def read_spec(path: Path) -> TrainPlan:
     if path.exists() and not path.is_file():  # a device has no end, and a pipe may never begin
         raise UsageError(f"{path} cannot be read as TOML (it is no file).")
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        table = tomllib.loads(plain_text(path))
     except FileNotFoundError:
         raise UsageError(
             f"{path} does not exist. Give a SPEC.toml, or a defense with -d."
@@ -201,7 +201,7 @@ def amend(
     if called is not None:
         plan.name, plan.named = well_formed(called, "--as"), []
     plan.wrappers += [(name, {}) for name in keys.names(wrappers)]
-    if single["task"] is not None and single["task"] != plan.task:
+    if single["task"] is not None and not alike(single["task"], plan.task):
         plan.task, plan.task_values = single["task"], {}
     for key in ("rounds", "engine", "dtype", "record"):
         if single[key] is not None:
@@ -222,8 +222,8 @@ def amend(
             plan.task_values.update(values)
         elif owner == "record":
             plan.record_values.update(values)
-        elif any(name == owner for name, _ in owners):
-            for _, own in (o for o in owners if o[0] == owner):
+        elif any(alike(name, owner) for name, _ in owners):
+            for _, own in (o for o in owners if alike(o[0], owner)):
                 own.update(values)
         else:
             key = f"{owner}.{next(iter(values))}"

@@ -9,7 +9,7 @@ import shlex
 from typing import Any
 
 from leakbench.base import registry, stated
-from leakbench.base.errors import UnknownName, UsageError, suggestion
+from leakbench.base.errors import UnknownName, UsageError, among, suggestion
 from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, emit_json
 
@@ -75,10 +75,12 @@ def _plain(text: str) -> str:
 def one(name: str, *, as_json: bool) -> int:
     """All about one method or metric; of a model its line."""
     known = {kind: _lines(kind) for kind in KINDS}
-    kinds = [kind for kind, lines in known.items() if name in lines]
-    if not kinds:
-        raise UnknownName("name", name, [n for lines in known.values() for n in lines])
-    facts = [_about(kind, name, known[kind][name]) for kind in kinds]
+    every = [n for lines in known.values() for n in lines]
+    name = among(name, every)
+    if name not in every:
+        raise UnknownName("name", name, every, " A file of your own is named with --plugin.")
+    kinds = {kind: among(name, lines) for kind, lines in known.items()}
+    facts = [_about(k, n, known[k][n]) for k, n in kinds.items() if n in known[k]]
     if as_json:
         emit_json(facts)
         return 0

@@ -13,6 +13,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, table
 from leakbench.results.number import ANY, CASCADE, Configuration, Number, when
 from leakbench.results.settings import Setting
+from leakbench.results.tables import Tables
 
 HEADS = {
     "task": "task",
@@ -40,11 +41,14 @@ NOTES = {
 }
 
 
-def tradeoff(settings: Sequence[Setting]) -> None:
-    """A line per setting and metric at the end of training.
+def tradeoff(tables: Tables) -> None:
+    """A line per setting and metric at the end of training, and of each task the report's headline.
 
     Of the metrics that a reader looks at first; the others say the same in other units.
     """
+    from leakbench.judging.judging import find_questions
+
+    settings = tables.settings
     named = labels(s.configuration for s in settings)
     for s in settings:
         named[s.key] = f"{s.called}: {named[s.key]}" if s.called else named[s.key]
@@ -61,6 +65,11 @@ def tradeoff(settings: Sequence[Setting]) -> None:
     table(lines, HEADS)
     if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
+    first_of_task = {}
+    for question in find_questions(settings, tables.missing):
+        first_of_task.setdefault(question.task, question)
+    for task, question in first_of_task.items():
+        emit(f"{task}, {question.label}: {''.join(part.text for part in question.headline)}")
 
 
 def first(settings: Iterable[Setting]) -> list[str]:

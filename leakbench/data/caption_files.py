@@ -8,6 +8,7 @@ flickr8k/captions.txt, lines of file name and caption, beside flickr8k/Images.
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.plain_text import plain_text
 from leakbench.data.vocabulary import words
 
 if TYPE_CHECKING:
@@ -129,8 +131,8 @@ def flickr8k() -> list[Captioned]:
     folder = _present(FLICKR8K)
     path = folder / "captions.txt"
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            head, *lines = csv.reader(file, strict=True)
+        file = io.StringIO(plain_text(path), newline="")
+        head, *lines = csv.reader(file, strict=True)
     except (OSError, ValueError, csv.Error) as error:
         raise _broken(path, str(error).splitlines()[0]) from None
     if head != ["image", "caption"]:
@@ -200,7 +202,7 @@ def _present(name: str) -> Path:
 def _json(path: Path, field: str) -> dict[str, Any]:
     """An annotation file of COCO: a dict with a list of annotations that have ``field``."""
     try:
-        held = json.loads(path.read_bytes())
+        held = json.loads(plain_text(path))
     except (OSError, ValueError) as error:
         raise _broken(path, str(error).splitlines()[0]) from None
     listed = held.get("annotations") if isinstance(held, dict) else None

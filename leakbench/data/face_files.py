@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.plain_text import plain_text
 from leakbench.data.wav_files import broken
 
 if TYPE_CHECKING:
@@ -229,9 +231,8 @@ def _portraits(folder: Path) -> list[Path]:
 
 def _rows(table: Path) -> list[dict[str, Any]]:
     try:
-        with table.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True, strict=True)
-            return list(reader)
+        file = io.StringIO(plain_text(table), newline="")
+        return list(csv.DictReader(file, skipinitialspace=True, strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise broken(table, str(error)) from None
 

@@ -109,7 +109,7 @@ def _numbers(path: Path, columns: int) -> NDArray[np.float64]:
     try:
         if not path.stat().st_size:
             raise ValueError("it is empty")
-        values = np.loadtxt(path, ndmin=2, comments=None, encoding="ascii")
+        values = np.loadtxt(path, ndmin=2, comments=None, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise _broken(path, str(error).splitlines()[0]) from None
     if not len(values) or values.shape[1] != columns:

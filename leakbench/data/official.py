@@ -88,7 +88,7 @@ def _digest(path: Path, how: str, _size: int, _changed: int) -> str:
         import numpy as np
 
         try:
-            numbers = np.loadtxt(path, ndmin=2, comments=None, encoding="ascii")
+            numbers = np.loadtxt(path, ndmin=2, comments=None, encoding="utf-8-sig")
         except ValueError:  # who reads it says what is wrong with it
             return ""
         return hashlib.sha256(numbers.astype(np.float32).tobytes()).hexdigest()

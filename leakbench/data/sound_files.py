@@ -7,6 +7,7 @@ of the digits a folder with recordings/{digit}_{speaker}_{take}.wav.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from typing import Any
 
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
+from leakbench.base.plain_text import plain_text
 from leakbench.data import official
 from leakbench.data.wav_files import broken
 
@@ -109,8 +111,8 @@ def _urban(folder: Path) -> list[Clip]:
     if not table.is_file():
         raise BrokenFile(f"{table} is missing beside the folders of audio. Put it there too.")
     try:
-        with table.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, strict=True))
+        file = io.StringIO(plain_text(table), newline="")
+        rows = list(csv.DictReader(file, strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise broken(table, str(error)) from None
     out, seen = [], set[str]()

@@ -7,6 +7,7 @@ pairs veri_test2.txt (cleaned, 37,611 pairs), or else veri_test.txt (as first re
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ import numpy as np
 from leakbench.base.data_folder import data_folder
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.lazy import torch
+from leakbench.base.plain_text import plain_text
 from leakbench.data.log_mel import LogMel
 from leakbench.data.wav_files import broken, waves
 
@@ -162,8 +164,8 @@ def _parts(table: Path) -> dict[str, str]:
     if not table.is_file():
         raise BrokenFile(f"{table} is missing beside wav/. Put it there too.")
     try:
-        with table.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t", strict=True))
+        file = io.StringIO(plain_text(table), newline="")
+        rows = list(csv.DictReader(file, delimiter="\t", strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise broken(table, str(error)) from None
     out: dict[str, str] = {}
@@ -196,7 +198,7 @@ def _pairs(folder: Path, listed: str, test: dict[str, list[Path]]) -> list[Pair]
     known = {p for files in test.values() for p in files}
     out = []
     try:
-        lines = table.read_text(encoding="utf-8").splitlines()
+        lines = plain_text(table).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise broken(table, str(error)) from None
     for number, line in enumerate(lines, 1):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from leakbench.base import stated
-from leakbench.base.errors import UsageError, suggestion
+from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
@@ -67,9 +67,20 @@ class Task(Spec):
     @field_validator("utility")
     @classmethod
     def _is_installed(cls, name: str) -> str:
-        if name not in METRICS:
+        found = among(name, METRICS)
+        if found not in METRICS:
             raise ValueError(f"{name!r}: unknown utility metric.{suggestion(name, METRICS)}")
-        return name
+        return found
+
+    @field_validator("model")
+    @classmethod
+    def _its_own_name(cls, name: str) -> str:
+        """As the network calls itself; which there are is asked where it is built."""
+        if "-" not in name:  # nor is any of ours; they are imported with torch
+            return name
+        from leakbench.models.networks import MODELS
+
+        return among(name, MODELS)
 
     @abstractmethod
     def load(self) -> TaskData:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json, write_bytes
 from leakbench.base.meaning import Meaning
+from leakbench.base.plain_text import plain_text
 from leakbench.base.spec import canonical
 from leakbench.gate import units_file
 from leakbench.gate.bounds import impossible
@@ -93,7 +94,7 @@ def load(path: Path) -> Baseline:
             not of the units beside it, or has a newer schema.
     """
     try:
-        if path.is_file() and not path.read_text(encoding="utf-8").strip():
+        if path.is_file() and not plain_text(path).strip():
             return Baseline(())
     except (OSError, UnicodeDecodeError):
         pass  # read_json says it in one sentence

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from leakbench.base.errors import UsageError
+from leakbench.base.errors import UsageError, alike, among
 from leakbench.gate.comparing import BLOCKING, FEWER, outdated
 from leakbench.gate.looking import looks_of, next_seeds, only
 from leakbench.gate.naming import fits_pattern
@@ -120,7 +120,7 @@ def _unattacked(
     own = [r for r in here.values() if r.label == label]
     trained = {seed for r in own if r.is_utility for seed in r.scores}
     if own and all(r.is_utility for r in own) and "/" not in limit.rows:
-        of_utility = any(r.metric == limit.rows for r in own)
+        of_utility = any(alike(r.metric, limit.rows) for r in own)
         return "" if of_utility else "nobody attacked it"
     if any(beyond for _, beyond in rows):
         return ""
@@ -143,7 +143,7 @@ def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
         if pattern:
             fits = fits_pattern(name, limit.rows)
         else:
-            fits = row.metric == limit.rows and not row.probe and row.attack != "any_attack"
+            fits = alike(row.metric, limit.rows) and not row.probe and row.attack != "any_attack"
         if not fits:
             continue
         right = "<=" if row.worse == "up" else ">="
@@ -161,7 +161,7 @@ def _known(limit: Limit, *sides: Mapping[str, GateRow]) -> None:
     if any(_rows(limit, rows) for rows in sides):
         return
     metrics = sorted({r.metric for rows in sides for r in rows.values()})
-    if limit.rows in metrics:
+    if among(limit.rows, metrics) in metrics:
         raise UsageError(
             f"--limit {limit.text!r}: only probes or any_attack measure {limit.rows} here; name"
             f" their rows with a pattern, for example '*/{limit.rows}/*{limit.sign}{limit.most:g}'."

@@ -110,9 +110,20 @@ def update(
         *foreseen(seen),
         *_looked(fresh.looks),
         *_open(verdict),
-        f"{len(rows)} rows written, {len(kept)} kept",
+        _written(rows, kept),
     )
     return fresh, CheckResult(FINE, said, rows_then)
+
+
+def _written(rows: Sequence[GateRow], kept: Sequence[GateRow]) -> str:
+    """How many rows, and which of them gate."""
+    gated = [r for r in (*rows, *kept) if r.gated]
+    names = ", ".join(sorted({r.attack for r in gated})) or "none is named"
+    rest = len(rows) + len(kept) - len(gated)
+    return (
+        f"{len(rows)} rows written, {len(kept)} kept: {len(gated)} gate ({names}), {rest} stand"
+        " there to be read, and gate where --gate names them"
+    )
 
 
 def _looked(looks: Sequence[int]) -> list[str]:

@@ -1,7 +1,8 @@
 """How many settings have which verdict, counted as the headline counts them.
 
-The defenses that were judged are counted. References and settings with a dead seed, which are in
-no headline, are named beside the count: the same in the bar and above the list.
+The defenses that were judged are counted, or the references where there is no defense. References
+beside defenses and settings with a dead seed, which are in no headline, are named beside the count:
+the same in the bar and above the list.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leakbench.base.meaning import Meaning
-from leakbench.judging.praise import candidate
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.verdict import Word
 
@@ -28,35 +28,47 @@ UNJUDGED: dict[Word, str] = {
 
 
 def unjudged(judged: Sequence[Judged]) -> str:
-    """Why settings were not judged, as in "1 dead, 2 cannot tell"."""
+    """Why settings are in no headline, as in "1 dead, 2 cannot tell, 1 with a dead seed"."""
     counts = Counter(j.verdict.word for j in judged if not j.verdict.judged)
-    return ", ".join(f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w])
+    told = [f"{counts[w]} {t}" for w, t in UNJUDGED.items() if counts[w]]
+    dead = sum(not _counted(j) for j in judged)
+    return ", ".join([*told, f"{dead} with a dead seed"] if dead else told)
 
 
-def tally(judged: Sequence[Judged]) -> tuple[int, str]:
+def tally(judged: Sequence[Judged], every: Sequence[Judged]) -> tuple[str, str]:
     """Of settings with one verdict: how many the headline counts, and who is there besides.
 
-    As in (5, "and the reference").
+    As in ("5", "and the reference"), ("5,", "the reference and 1 with a dead seed"), or ("", "the
+    reference") where it counts none of them. ``every``: all of the question; where none is a
+    defense the references are counted.
     """
-    count = sum(_counted(j) for j in judged)
-    references = sum(j.setting.reference for j in judged)
-    dead = len(judged) - count - references
+    apart = [j for j in judged if j.setting.reference and not alone(every)]
+    count = sum(_counted(j) for j in judged if j not in apart)
+    dead = len(judged) - count - len(apart)
     more = []
-    if references:
-        more.append("the reference" if references == 1 else f"{references} references")
+    if apart:
+        more.append("the reference" if len(apart) == 1 else f"{len(apart)} references")
     if dead:
         more.append(f"{dead} with a dead seed")
-    return count, f"and {' and '.join(more)}" if more else ""
+    if not (count and more):
+        return (str(count) if not more else ""), " and ".join(more)
+    return (str(count), f"and {more[0]}") if len(more) == 1 else (f"{count},", " and ".join(more))
+
+
+def alone(judged: Sequence[Judged]) -> bool:
+    """Is there no defense among them?"""
+    return all(j.setting.reference for j in judged)
 
 
 def _counted(judged: Judged) -> bool:
     """In the headline, or where it says who could not be judged."""
-    return candidate(judged) or not (judged.verdict.judged or judged.setting.reference)
+    return not (judged.verdict.judged and judged.setting.dead)
 
 
-def counts(question: Question) -> list[tuple[str, int, str, str]]:
+def counts(question: Question) -> list[tuple[str, str, str, str]]:
     """(tone, count, word, meaning) of the verdict bar."""
-    why = unjudged(question.judged) or "none of the settings"
+    none = [j for j in question.judged if j.verdict.tone == "none"]
+    why = unjudged(none) or "none of the settings"
     told = (
         ("leak", "leaks", "leak", "at least half of all there is to get"),
         ("part", "leaks in part", "leak in part", "more than a blind guess"),
@@ -66,7 +78,7 @@ def counts(question: Question) -> list[tuple[str, int, str, str]]:
     out = []
     for tone, one, many, meaning in told:
         mine = [j for j in question.judged if j.verdict.tone == tone]
-        count, more = tally(mine)
+        count, more = tally(mine, question.judged)
         verb = one if len(mine) == 1 else many
         out.append((tone, count, f"{more} {verb}".strip(), meaning))
     return out

@@ -16,6 +16,7 @@ class Evidence(Part):
     """
 
     meaning: Meaning
+    hides: bool = True  # does it claim to? What does not is its own control
     attacks: tuple[Number, ...] = ()
     cascade: Number | None = None
     any_attack: Number | None = None

@@ -151,6 +151,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
     state = UNDONE.get(setting.state, "")
     evidence = Evidence(
         meaning=meaning,
+        hides=not setting.reference,
         attacks=tuple(own),
         cascade=special.get(CASCADE),
         any_attack=special.get(ANY),

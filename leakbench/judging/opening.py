@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from leakbench.judging.counting import unjudged
+from leakbench.judging.counting import alone, unjudged
 from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
-from leakbench.judging.sentences import ATTACKERS
-from leakbench.judging.wording import amount, by, kinds_of, plural
+from leakbench.judging.sentences import ATTACKERS, additions, clauses
+from leakbench.judging.wording import amount, by, kinds_of
 from leakbench.results.number import Utility
 
 MOST = Span(text=" most of what there is to leak.")
@@ -26,7 +26,10 @@ def span(text: str, tone: str = "") -> Span:
 
 
 def headline(question: Question | None) -> tuple[Span, ...]:
-    """One or two sentences. References are not counted among the defenses."""
+    """One or two sentences.
+
+    References are not counted among the defenses, and speak for themselves where none was judged.
+    """
     if question is None:
         return (span("No attack has been run: this report says nothing about privacy."),)
     defenses = [j for j in question.judged if not j.setting.reference]
@@ -34,9 +37,11 @@ def headline(question: Question | None) -> tuple[Span, ...]:
     tones = Counter(j.verdict.tone for j in sure)
     total, leak, part = len(sure), tones["leak"], tones["part"]
     if total == 0:
-        dead = f"{plural(sum(j.setting.dead for j in defenses), 'setting')} with a dead run"
-        why = unjudged(defenses) or (dead if defenses else "no defense setting is here")
-        return (span(f"Nothing here can be judged: {why}."),)
+        free = _undefended(question)
+        if defenses and free:
+            return (span(f"No defense setting here can be judged: {unjudged(defenses)}. "), *free)
+        why = unjudged(question.judged) or "no setting is here"
+        return free or (span(f"Nothing here can be judged: {why}."),)
     if total == 1:
         said = {
             "leak": (span("leaks", "leak"), MOST),
@@ -59,6 +64,22 @@ def headline(question: Question | None) -> tuple[Span, ...]:
         first = (none_held, span(" leaked to the attacks tried here."))
     kept = [j for j in sure if j.verdict.tone == "held"]
     return (*first, span(" "), *_second(kept, reference(question)))
+
+
+def _undefended(question: Question) -> tuple[Span, ...]:
+    """What is found where nothing is hidden; () where nothing can be judged there."""
+    every = [j for j in question.judged if j.setting.reference]
+    found = [j for j in every if j.verdict.tone in ("leak", "part")]
+    if not found:
+        return ()
+    if len(every) == 1:
+        (only,) = every
+        word, told = clauses(only.evidence, only.verdict)
+        name = span(only.setting.name, "strong")
+        return (name, span(" "), span(word, only.verdict.tone), span(f": {told}"))
+    count = f"All {len(every)}" if len(found) == len(every) else f"{len(found)} of {len(every)}"
+    leak = "leaks" if len(found) == 1 else "leak"
+    return (span(f"{count} settings that hide nothing {leak}", "leak"), span("."))
 
 
 def _second(kept: Sequence[Judged], free: Utility | None) -> tuple[Span, ...]:
@@ -85,6 +106,9 @@ def reference(question: Question) -> Utility | None:
 def lede(question: Question) -> tuple[Span, ...]:
     """The setting safest by its own paper's test, and the one that leaks least and stays useful."""
     live = [j for j in question.judged if candidate(j)]
+    if alone(question.judged) and len(question.judged) == 1:
+        (only,) = question.judged
+        return tuple(span(text) for text in _rest(only))
     spans = list(_looks_safest(live))
     if not question.topic.contents:
         spans.insert(0, span("This is about who got the messages, not about what they give away. "))
@@ -96,6 +120,13 @@ def lede(question: Question) -> tuple[Span, ...]:
     if not useful:
         return (*spans, span(f"No setting keeps nine tenths of the {name}."))
     return (*spans, *_least(useful, name))
+
+
+def _rest(only: Judged) -> list[str]:
+    """What the headline does not say of the only setting, which hides nothing."""
+    if only.verdict.tone in ("leak", "part"):
+        return [" ".join(additions(only.evidence, only.verdict))]
+    return [f"{only.setting.name}: {only.sentence}"]
 
 
 def _least(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:

@@ -21,88 +21,94 @@ ORACLES = {"oracle_prototypes": "the true prototypes", "oracle_labels": "the tru
 
 def sentence(evidence: Evidence, verdict: Verdict) -> str:
     """The sentence of the rule that matched, and everything that has to be added to it."""
-    return " ".join([_first(evidence, verdict), *additions(evidence, verdict)])
+    word, told = clauses(evidence, verdict)
+    return " ".join([f"{word[0].upper()}{word[1:]}: {told}", *additions(evidence, verdict)])
 
 
-def _first(evidence: Evidence, verdict: Verdict) -> str:
+def clauses(evidence: Evidence, verdict: Verdict) -> tuple[str, str]:
+    """The word that the sentence begins with, and what follows it."""
     verb = evidence.meaning.does
     got, worst = verdict.reached, verdict.worst
     if verdict.rule == 1:
         other = "Nothing else that it sends was recorded either."
         if evidence.sends:
             other = f"Judge it by its {_and(evidence.sends)}."
-        return f"Sends no {evidence.kind}: nothing for this attack to read. {other}"
+        return f"sends no {evidence.kind}", f"nothing for this attack to read. {other}"
     if evidence.state:
         why = evidence.reason.removeprefix(f"{evidence.state}: ").rstrip(".")
-        return f"{evidence.state.capitalize()}: {why}. Nothing is known about its leakage."
+        return evidence.state, f"{why}. Nothing is known about its leakage."
     if verdict.rule == 2:
-        return (
-            f"Not attacked: {evidence.reason.rstrip('.') or 'no attack that fits was run'}. Nothing"
-            " is known about its leakage."
-        )
+        why = evidence.reason.rstrip(".") or "no attack that fits was run"
+        return verdict.word, f"{why}. Nothing is known about its leakage."
     if verdict.rule == 3:
         text = (
-            f"Dead run: {evidence.dead_because}. Its leakage says nothing about the method, and it"
-            " is kept off the front."
+            f"{evidence.dead_because}. Its leakage says nothing about the method, and it is kept"
+            " off the front."
         )
         if verdict.beyond_floor and got:
             text += (
                 f" It is not private either: {by(got)} {verb}"
                 f" {amount(evidence, got, got.value.value, full=True)}."
             )
-        return text
+        return verdict.word, text
     if verdict.rule == 4:
         row = verdict.binding or worst
         assert row  # noqa: S101 (judge gives one with rule 4)
+        most = row.control if evidence.hides else row.value  # what hides nothing is its own control
         return (
-            f"Attack too weak to judge: even with nothing defended it {verb}"
-            f" {amount(evidence, row, row.control.value, full=True)}; a blind guess {verb}"
-            f" {amount(evidence, row, row.floor.value)}. This is not a sign of privacy."
+            f"{verdict.word} to judge",
+            f"even with nothing defended it {verb} {amount(evidence, row, most.value, full=True)};"
+            f" a blind guess {verb} {amount(evidence, row, row.floor.value)}. This is not a sign of"
+            " privacy.",
         )
     if verdict.copied and verdict.rule in (5, 8) and not (got and got.low >= got.half):
         assert worst  # noqa: S101 (it was attacked)
-        return copied(evidence, verdict, verdict.copied, worst)
+        return verdict.word, copied(evidence, verdict.copied, worst)
     if verdict.few:
-        return too_few(evidence, verdict.few)
+        return verdict.word, too_few(evidence, verdict.few)
     assert got  # noqa: S101
     assert worst  # noqa: S101
     blind = f"{verb} {amount(evidence, got, got.floor.value)}"
     if verdict.rule == 5:
         return (
-            f"Leaks: {by(got)} {verb} {amount(evidence, got, got.value.value, full=True)},"
-            f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}."
+            verdict.word,
+            f"{by(got)} {verb} {amount(evidence, got, got.value.value, full=True)},"
+            f" at worst {amount(evidence, worst, worst.value.value)}. A blind guess {blind}.",
         )
     if verdict.rule == 6:
         only = "was tried" if all(a.attacker.paper for a in evidence.attacks) else "counts"
         return (
-            f"Cannot tell: only the paper's own attack {only}; it {verb}"
-            f" {amount(evidence, got, got.value.value, full=True)}."
+            verdict.word,
+            f"only the paper's own attack {only}; it {verb}"
+            f" {amount(evidence, got, got.value.value, full=True)}.",
         )
     if verdict.rule == 7:
+        tried = plural(len(verdict.counting) or 1, "attack")
         return (
-            f"Held on this question against the {plural(len(verdict.counting) or 1, 'attack')}"
-            f" tried: at worst {amount(evidence, worst, worst.value.value, full=True)}"
+            f"{verdict.word} on this question against the {tried} tried",
+            f"at worst {amount(evidence, worst, worst.value.value, full=True)}"
             f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
-            f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better."
+            f" {amount(evidence, worst, worst.floor.value)}. Other attacks may do better.",
         )
     if verdict.rule == 8:
         return (
-            f"Leaks in part: {by(got)} {verb}"
-            f" {amount(evidence, got, got.value.value, full=True)}, at worst"
+            verdict.word,
+            f"{by(got)} {verb} {amount(evidence, got, got.value.value, full=True)}, at worst"
             f" {amount(evidence, worst, worst.value.value)}. A blind guess {blind}, with"
-            f" nothing defended it is {amount(evidence, got, got.control.value)}."
+            f" nothing defended it is {amount(evidence, got, got.control.value)}.",
         )
     row = verdict.binding or worst
     if verdict.doubts:
         told = "; ".join(doubted(evidence, d) for d in verdict.doubts)
         most = amount(evidence, worst, worst.value.value, full=True)
         return (
-            f"Cannot tell: attack too weak to acquit: {told}. At worst it {verb} {most}"
+            verdict.word,
+            f"attack too weak to acquit: {told}. At worst it {verb} {most}"
             f" ({between(evidence, worst, 'to')}); a blind guess {verb}"
-            f" {amount(evidence, worst, worst.floor.value)}."
+            f" {amount(evidence, worst, worst.floor.value)}.",
         )
     told = f"between {between(evidence, row, 'and')}, n = {row.value.n}"
-    return f"Cannot tell: {told}. {settle(evidence, row)}"
+    return verdict.word, f"{told}. {settle(evidence, row)}"
 
 
 def additions(evidence: Evidence, verdict: Verdict) -> list[str]:

@@ -17,7 +17,7 @@ def too_few(evidence: Evidence, row: Number) -> str:
     verb, power = evidence.meaning.does, row.power
     assert power  # noqa: S101 (few is known of no other)
     return (
-        f"Cannot tell: too few {of_clusters(row)} ({power.clusters} of {power.needed} needed) to"
+        f"too few {of_clusters(row)} ({power.clusters} of {power.needed} needed) to"
         f" show that the attack works at all: it {verb}"
         f" {amount(evidence, row, row.value.value, full=True)}, with nothing defended"
         f" {amount(evidence, row, row.control.value)}; a blind guess {verb}"
@@ -32,14 +32,14 @@ def _more(lacking: int, row: Number) -> str:
     return f"About {plural(seeds, 'more seed')} would bring them."
 
 
-def copied(evidence: Evidence, verdict: Verdict, row: Number, worst: Number) -> str:
+def copied(evidence: Evidence, row: Number, worst: Number) -> str:
     """Some units are as good as the original, whatever the mean, and by whatever metric."""
     verb, meaning, power = row.meaning.does, row.meaning, row.power
     assert power  # noqa: S101 (it counts them)
     assert meaning.as_good is not None  # noqa: S101
     better = "better" if meaning.direction == "up" else "less"
     first = (
-        f"{verdict.word.capitalize()}: {power.as_good} of {max(row.tried, row.value.n)}"
+        f"{power.as_good} of {max(row.tried, row.value.n)}"
         f" {meaning.unit}s come out as good as the original"
         f" ({meaning.text(meaning.as_good)} or {better})."
     )

@@ -10,9 +10,11 @@ bound (``any_attack``), and only where the attack had the power to find somethin
     2     not attacked       there is no number, for another reason; of runs that are not complete
                              the word is "not finished" or "failed"
     3     dead run           every seed is dead
-    4     attack too weak    no attack succeeded on the control, and none is beyond the blind guess
+    4     attack too weak    no attack succeeded on the control, and none is beyond the blind guess;
+                             or none found anything in what hides nothing
     5     leaks              low(reached) is at least half way from the blind guess to the control,
-                             or at least half of the units are as good as the original
+                             or at least half of the units are as good as the original; of what
+                             hides nothing, which is its own control, beyond the blind guess
     6     cannot tell        only the paper's own attack ran
     7     held               no attack's high is beyond its blind guess + margin, no unit is as good
                              as the original by any metric of the question, and nothing is left
@@ -137,6 +139,8 @@ def judge(evidence: Evidence) -> Verdict:
         return found(4, "attack too weak", weak)
     if reached.low >= reached.half:
         return found(5, "leaks")
+    if not (evidence.hides or copied or reached.attacker.paper) and above:
+        return found(5, "leaks")  # as much as there is, whatever that is
     if reached.attacker.paper and not copied:
         return found(6, "cannot tell")
     counted = (*counting, *evidence.joined)
@@ -146,6 +150,8 @@ def judge(evidence: Evidence) -> Verdict:
     # What the worst case or the paper's own copied was picked by the truth: it does not accuse.
     good = any(map(_as_good, (*counted, *evidence.beside)))
     if evidence.any_attack and binding.excess <= 0 and not good:
+        if not evidence.hides:
+            return found(4, "attack too weak", worst)
         lacks = doubts(evidence, counting)
         return found(9, "cannot tell", binding, lacks) if lacks else found(7, "held")
     return found(9, "cannot tell", binding)

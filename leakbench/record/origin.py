@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from leakbench.base import provenance, registry, sources
-from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
+from leakbench.base.errors import LeakbenchError, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.spec import canonical
 from leakbench.federation.task_data import Examples, TaskData
@@ -91,10 +91,7 @@ def _utility(spec: Mapping[str, Any]) -> set[str]:
 
 
 def _module(kind: str, name: str) -> str:
-    known = registry.names(kind)
-    if name not in known:
-        raise UnknownName(kind.removesuffix("s"), name, known)
-    return known[name]
+    return registry.names(kind)[registry.meant(kind, name)]
 
 
 def data_digest(data: TaskData) -> str:

@@ -106,6 +106,8 @@ def make_spec(
         raise UsageError(f"dtype {dtype!r} is not known. Use {_choice(*DTYPES)}.")
     if isinstance(record, str):
         record = Policy.build({"name": record}, "--record")
+    task, defense = registry.meant("tasks", task), registry.meant("defenses", defense)
+    wrappers = [(registry.meant("wrappers", n), p) for n, p in wrappers]
     chosen = registry.load("tasks", task).build(task_params or {}, f"task {task}")
     kind = registry.load("defenses", defense)
     for name in params or {}:

@@ -66,7 +66,7 @@ def heading(
 
 
 def _passed(gated: Sequence[CheckRow], rows: Sequence[CheckRow], limits: Sequence[object]) -> str:
-    fine = "the one row is fine" if len(gated) == 1 else f"all {len(gated)} rows fine"
+    fine = "the one gated row is fine" if len(gated) == 1 else f"all {len(gated)} gated rows fine"
     new = len(rows) - len(gated)
     parts = [f"{fine}{_ended(gated)}"] * bool(gated)
     parts += [f"{plural(len(limits), 'limit')} kept"] * bool(limits)

@@ -15,7 +15,7 @@ import torch
 
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
-from leakbench.base.errors import BrokenFile, NotMeasured
+from leakbench.base.errors import BrokenFile, NotMeasured, UnknownName
 from leakbench.base.streams import shared
 from leakbench.data.log_mel import UNIT, LogMel
 from leakbench.metrics.images import IDENTIFICATION, MSE, PSNR
@@ -58,14 +58,19 @@ def of(setting: Setting, media: Media) -> list[Picture]:
 def of_run(run: Run, media: Media) -> Iterator[Picture]:
     """Pictures of at most ``ATTACKS`` reconstruction attacks on this run.
 
-    Each is at the last stage that it attacked; there are none of signals but sound.
+    Each is at the last stage that it attacked; there are none of signals but sound, nor of a task
+    that is not installed.
 
     Of attacks the strongest are taken, by rung and order, and one with the paper's own where there
     is any. Of a guess about several examples the first one is shown; a picture of all that a client
     holds stands beside the mean of its images.
     """
     shape, truth, sound = run.meta["facts"]["shape"], Truth(run), scale_of(run)
-    if sound is None and (len(shape) != 3 or shape[0] not in (1, 3) or truth.task.signal):
+    try:
+        signal = truth.task.signal
+    except UnknownName:  # missing.csv says that it is not installed here
+        return
+    if sound is None and (len(shape) != 3 or shape[0] not in (1, 3) or signal):
         return
     for metric in (MSE if sound else PSNR, PICTURE_NAMES):
         chosen = [a for a in run.attacks if a.done and metric.name in a.meta["metrics"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakbench.base.errors import UnknownName
+from leakbench.base.errors import UnknownName, among
 from leakbench.reproduce import (
     fedaa,
     fedaa_captions,
@@ -37,6 +37,7 @@ def find(name: str) -> Recipe:
     Raises:
         UnknownName: there is none; says which was probably meant.
     """
-    if name not in RECIPES:
+    found = among(name, RECIPES)
+    if found not in RECIPES:
         raise UnknownName("recipe", name, RECIPES)
-    return RECIPES[name]
+    return RECIPES[found]

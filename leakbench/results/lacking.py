@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from leakbench.base.errors import BrokenFile
+from leakbench.base.errors import BrokenFile, UnknownName
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Folder, Run
@@ -107,7 +107,12 @@ class Lacking:
                 yield folder.name, m["metric"], m["reason"]
         tried = {f.name for f in folders} | {m["attack"] for m in left_out if not m["metric"]}
         if self._fitting is not None:
-            for name in self._fitting(run):
+            try:
+                fit = tuple(self._fitting(run))
+            except UnknownName as error:
+                fit = ()
+                yield "", "", f"which attacks would fit cannot be told here: {error}"
+            for name in fit:
                 if name not in tried:
                     yield name, "", NOT_RUN
         elif not folders:

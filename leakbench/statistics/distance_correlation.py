@@ -41,7 +41,8 @@ def correlations(x: Tensor, z: Tensor, *, tile: int | None = None) -> dict[str, 
     """All three numbers, by name.
 
     Args:
-        x: (n, ...), flattened per row, any floating or whole type.
+        x: (n, ...), flattened per row, of any type: of truth values 0 and 1 are taken, of complex
+            numbers the real and the imaginary part, which keeps distances.
         z: (n, ...), row i belonging to row i of ``x``.
         tile: rows of a tile, at most 256 by default; under 200 MiB beyond the inputs are used then,
             whatever n.
@@ -182,12 +183,20 @@ def _sides(x: Tensor, z: Tensor, tile: int | None) -> tuple[_Side, _Side, int]:
         raise ValueError(
             f"the bias-corrected distance correlation needs 4 rows, got {len(x)}. Pool more."
         )
-    x, z = x.detach().flatten(1), z.detach().flatten(1).to(x.device)
+    x, z = _real(x), _real(z).to(x.device)
     tile = tile or min(TILE, max(32, SLAB // max(x.shape[1], z.shape[1])))
     for rows in (*_slabs(x, tile), *_slabs(z, tile)):
         if not bool(rows.isfinite().all()):
             raise ValueError("the rows are not finite. Leave out what failed, and count it.")
     return _Side(x, tile), _Side(z, tile), tile
+
+
+def _real(x: Tensor) -> Tensor:
+    """(n, d) at the same distances: of a complex number both parts, of a truth value 0 or 1."""
+    x = x.detach()
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj())
+    return (x.byte() if x.dtype == torch.bool else x).flatten(1)
 
 
 def _slabs(x: Tensor, rows: int) -> list[Tensor]:

@@ -109,4 +109,6 @@ def _utility(run: Run) -> Iterator[Finding]:
     told = differs if why else holds
     yield told("utility.csv", "utility from its scores", why or f"{len(made)} evaluations")
     dead = utility.of_run(run).dead
-    yield holds("utility.csv", "is the run alive?", f"it is dead: {dead}" if dead else "it is")
+    yield holds(
+        "utility.csv", "whether the run is alive", f"a dead run: {dead}" if dead else "alive"
+    )

@@ -94,7 +94,7 @@ def groups(question: Question, marks: Mapping[str, str]) -> tuple[Group, ...]:
             elif j is own[0]:
                 folded.append(_folded(own, [_line(o, marks, scale) for o in own], scale))
         if members:
-            count, more = tally(members)
+            count, more = tally(members, question.judged)
             same, lines = _once(tone, lines, alone=not folded)
             known = (tone, word, meaning, f"{count} {more}".strip(), same)
             found.append(Group(*known, tuple(lines), tuple(folded)))

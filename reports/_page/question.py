@@ -29,7 +29,7 @@ class QuestionView:
     ident: str
     question: Question
     kicker: str
-    bar: list[tuple[str, int, str, str]]
+    bar: list[tuple[str, str, str, str]]
     wide: Markup
     narrow: Markup
     groups: tuple[Group, ...]

@@ -90,6 +90,50 @@ def test_a_file_anywhere_is_trained_attacked_and_reported(shy, tmp_path, capsys)
     assert "client -> server: prototype" in capsys.readouterr().out
 
 
+def test_one_file_may_hold_a_method_of_each_kind(tmp_path, capsys):
+    """They are named after the file; a task with hyphens, which may be left out. Reported is
+    without it, and what that lacks is said.
+    """
+    path = tmp_path / "tiny_pairs.py"
+    task = """
+from leakbench.tasks.digit_pairs import DigitPairs
+
+
+class TinyPairs(DigitPairs):
+    \"\"\"Twelve.\"\"\"
+
+    about = "twelve clients"
+
+
+class _Helper(DigitPairs):
+    pass
+"""
+    path.write_text(SHY.format(name="Shy") + LAST + task)
+    runs, named = tmp_path / "runs", ["--plugin", str(path)]
+    train = ["train", "-d", "tiny-pairs", "-t", "tiny_pairs", *ON_THE_LINE, "-o", str(runs)]
+    assert cli.run([*train, "--rounds", "3", "-q", *named]) == 0
+    assert cli.run(["attack", str(runs), "-a", "tiny_pairs", "-q", *named]) == 0
+    (run,) = runs.iterdir()
+    assert run.name.startswith("tiny-pairs-tiny_pairs-")
+    os.environ[plugins.VARIABLE] = ""
+    assert cli.run(["report", str(runs), "-o", str(tmp_path / "report"), "-q"]) == 0
+    assert ",tiny_pairs," in (tmp_path / "report" / "tradeoff.csv").read_text()
+    lacking = (tmp_path / "report" / "missing.csv").read_text()
+    assert "which attacks would fit cannot be told here: unknown task 'tiny-pairs'" in lacking
+    capsys.readouterr()
+    assert cli.run(["attack", str(runs), "-a", "prototype_leakage"]) == 2
+    assert "A file of your own is named with --plugin." in capsys.readouterr().err
+
+
+def test_two_methods_of_one_kind_in_a_file_are_refused(tmp_path, capsys):
+    path = tmp_path / "both.py"
+    path.write_text(SHY.format(name="Shy") + SHY.format(name="Quiet"))
+    assert cli.run(["list", "defenses", "--plugin", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "both.py must define one public defense at most" in line
+    assert "it defines Shy and Quiet" in line
+
+
 @pytest.mark.slow
 def test_processes_that_are_started_find_it_too(shy, tmp_path):
     attack = shy.with_name("last.py")
@@ -136,7 +180,7 @@ def test_a_folder_is_listed_without_importing_torch(tmp_path):
 BROKEN = [
     ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
     ("def broken(:\n", "SyntaxError"),
-    ("X = 1\n", "must define exactly one public class"),
+    ("X = 1\n", "defines no public method: derive a class from one of Defense"),
     ("import sys\nsys.exit(0)\n", "SystemExit"),
 ]
 
@@ -161,7 +205,7 @@ def test_one_that_is_broken_is_named_and_left_out(tmp_path, capsys, monkeypatch,
 
 NO_METHOD = (
     "from leakbench.base.spec import Spec\n\n\nclass Torn(Spec):\n    pass\n",
-    "the class Torn",
+    "defines no public method (but ['Torn'])",
 )
 
 

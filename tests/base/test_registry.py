@@ -12,6 +12,7 @@ import pytest
 import defenses
 import leakbench.api as leakbench
 from leakbench import cli
+from leakbench.attacking import choices
 from leakbench.base import registry
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError
 from leakbench.base.files import read_sealed
@@ -309,14 +310,34 @@ def test_it_disturbs_only_those_who_need_it(tmp_path):
     [
         ("defenses", "fedhid", "fedhide"),
         ("attacks", "prototype_leak", "prototype_leakage"),
-        ("wrappers", "clip-noise", "clip_noise"),
-        ("tasks", "digit_pairs", "digit-pairs"),
+        ("wrappers", "clipnoise", "clip_noise"),
+        ("tasks", "digitpairs", "digit-pairs"),
         ("reports", "htm", "html"),
     ],
 )
 def test_a_misspelt_name_is_told_what_was_meant(kind, wrong, meant):
     with pytest.raises(UnknownName, match=rf"unknown \w+ '{wrong}'\. Did you mean '{meant}'"):
         registry.load(kind, wrong)
+
+
+@pytest.mark.parametrize("kind", sorted(registry.KINDS))
+def test_hyphens_and_underscores_are_alike_in_every_name(kind):
+    for name in registry.names(kind):
+        for written in (name.replace("_", "-"), name.replace("-", "_")):
+            assert registry.meant(kind, written) == name
+    assert registry.load("tasks", "digit_pairs") is registry.load("tasks", "digit-pairs")
+
+
+def test_a_name_written_otherwise_is_the_same_run():
+    """What is written has one spelling: the method's own."""
+    field = {"model": "fast_resnet34"}
+    one = make_spec("fedntd", task="digit-pairs", wrappers=[("clip_noise", {})], task_params=field)
+    field = {"model": "fast-resnet34"}
+    other = make_spec(
+        "fedntd", task="digit_pairs", wrappers=[("clip-noise", {})], task_params=field
+    )
+    assert one == other
+    assert choices.build("label-inference", {}) == choices.build("label_inference", {})
 
 
 def test_a_name_like_no_other_is_told_what_there_is():

@@ -7,10 +7,11 @@ import os
 
 import pytest
 from helpers.run_folders import edited
-from helpers.small_runs import copied, plugged, source, tree_of
+from helpers.small_runs import copied, plugged, source, trained, tree_of
 
-from leakbench import pipeline
+from leakbench import api, pipeline
 from leakbench.base import registry
+from leakbench.base.errors import UsageError
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS
 
@@ -106,6 +107,24 @@ class TestAttack:
         code, _, err = cli(*line, "-q")
         assert (code, err) == (0, "")
         assert ran[2:] == ["prototype_averaging", "prototype_leakage", "prototype_centring"]
+
+    def test_named_alone_it_is_run_in_the_settings_that_fit(self, cli, tmp_path):
+        """FedAvg sends no labels; its updates tell them, as the sentence says where asked so."""
+        run = trained(tmp_path, "fedavg")
+        code, out, _ = cli("attack", run.path, "-a", "label_inference")
+        assert code == 0
+        lines = [line.split() for line in out.splitlines()]
+        assert lines[0][1:3] == ["attack", "settings"]
+        assert {tuple(line[1:3]) for line in lines[1:]} == {
+            ("label_inference", "source=update"),
+            ("label_inference", "source=moved"),
+            ("label_inference", "source=calibrated"),
+        }
+        code, _, err = cli("attack", run.path, "-a", "label_inference", "-s", "source=message")
+        assert code == 2
+        assert "no labels; what fits is label_inference(source=update) or" in err
+        with pytest.raises(UsageError, match=r"what fits is label_inference\(source=update\) or"):
+            api.attack(run, "label_inference")
 
     def test_two_copies_of_a_run_have_results_each(self, cli, made, tmp_path):
         for name in "ab":

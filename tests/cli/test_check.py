@@ -70,7 +70,7 @@ class TestCheck:
     def test_nothing_changed_is_fine(self, cli, gated):
         code, out, err = cli("check", gated / "runs", "--baseline", gated / "leakage.json")
         assert (code, err) == (0, "")
-        assert re.fullmatch(r"Check passed: all \d+ rows fine.*\n", out)
+        assert re.fullmatch(r"Check passed: all \d+ gated rows fine.*\n", out)
         everything = cli("check", gated / "runs", "--baseline", gated / "leakage.json", "-v")[1]
         assert everything.count("fine: ") == everything.count("\n") - 1 > 3
 
@@ -123,7 +123,12 @@ class TestCheck:
     def test_update_writes_a_new_one_and_the_same_bytes_again(self, cli, gated, tmp_path):
         code, out, _ = cli("check", gated / "runs", "--baseline", tmp_path / "b.json", "--update")
         assert code == 0
-        assert "rows written" in out
+        told = re.search(r"(\d+) rows written, 0 kept: (\d+) gate \((.*)\), (\d+) stand there", out)
+        written, gate, names, rest = told.groups()
+        assert names == "any_attack, cascade, utility"
+        assert int(gate) + int(rest) == int(written)
+        code, out, _ = cli("check", gated / "runs", "--baseline", tmp_path / "b.json")
+        assert f"all {gate} gated rows fine" in out
         assert (tmp_path / "b.json").read_bytes() == (gated / "leakage.json").read_bytes()
         cli("check", gated / "runs", "--baseline", tmp_path / "b.json", "--update")
         assert (tmp_path / "b.json").read_bytes() == (gated / "leakage.json").read_bytes()

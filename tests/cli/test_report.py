@@ -161,3 +161,26 @@ class TestReport:
             for r in read_csv(tmp_path / "rep" / "missing.csv", ("attack", "reason"))
         }
         assert "leakbench attack" in missing["prototype_leakage"]
+
+
+def test_one_method_without_a_defense_is_judged_wherever_it_is_told(cli, tmp_path):
+    """The same sentence on the terminal, on the page, in report.md and in report.json."""
+    from leakbench import api
+
+    run = make_run(tmp_path / "runs", defense="fedavg", params={}, hides=False)
+    clients = [1.0] * 9 + [0.0]
+    add_attack(run, "prototype_averaging", [measure("p_leak", clients, 0.1, clients)])
+    told = "FedAvg leaks: an attacker names 9 of 10 clients, at worst 9 of 10. A blind guess names"
+    out = tmp_path / "rep"
+    code, said, _ = cli("report", tmp_path / "runs", "-o", out, "--format", "html,json,markdown")
+    assert code == 0
+    assert f"digits, prototypes: {told} 1 of 10." in said.splitlines()
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "</b> and the reference" not in page
+    assert 'class="chart wide' in page
+    sheet = (out / "report.md").read_text(encoding="utf-8")
+    assert told in sheet
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert "".join(part["text"] for part in report["headline"]).startswith(told)
+    (line,) = [t for t in api.plot(tmp_path / "runs").axes[0].texts if t.get_text() == "FedAvg"]
+    assert line.get_visible()

@@ -94,6 +94,7 @@ def judged(word, name, utility=0.5, reference=False, dead=0, paper=None):
         if word != "none"
         else case()
     )
+    c = change(c, hides=not reference)
     verdict = judge(c)
     made = known(name, utility, reference, dead)
     return Judged(setting=made, evidence=c, verdict=verdict, sentence=sentence(c, verdict))

@@ -334,7 +334,7 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], "Nothing here can be judged: no defense setting is here."),
+        ([], "Nothing here can be judged: no setting is here."),
         (["none", "none"], "Nothing here can be judged: 2 not attacked."),
         (["leaks"], "The one defense setting judged leaks most of what there is to leak."),
         (["part"], "The one defense setting judged leaks in part."),
@@ -408,11 +408,68 @@ def test_references_and_dead_settings_are_not_counted_among_the_defenses():
     )
     # The bar counts as the headline does, and names who is there besides.
     assert [(n, word) for _, n, word, _ in counts(q)] == [
-        (1, "and the reference and 1 with a dead seed leak"),
-        (0, "leak in part"),
-        (1, "held"),
-        (0, "cannot be judged"),
+        ("1,", "the reference and 1 with a dead seed leak"),
+        ("0", "leak in part"),
+        ("1", "held"),
+        ("0", "cannot be judged"),
     ]
+
+
+def told(*settings):
+    """Headline, lede, and what the bar counts."""
+    q = question(*settings)
+    return text_of(headline(q)), text_of(lede(q)), [f"{n} {word}" for _, n, word, _ in counts(q)]
+
+
+def test_a_method_that_hides_nothing_is_judged_by_itself():
+    first, more, bar = told(judged("leaks", "FedAvg", reference=True))
+    assert first == (
+        "FedAvg leaks: an attacker names 94 of 100 clients on average, at worst 94 of 100. A blind"
+        " guess names 1 of 100."
+    )
+    assert more == ""
+    assert bar == ["1 leaks", "0 leak in part", "0 held", "0 cannot be judged"]
+
+
+def test_what_hides_nothing_is_its_own_control():
+    """All that is found is all there is: beyond the blind guess it leaks, and it never held."""
+    some = case(number(0.3, low=0.06, control=0.3))
+    assert judge(some).word == "leaks in part"
+    assert judge(change(some, hides=False)).word == "leaks"
+    assert judge(change(some, hides=False, dead_seeds=3)).word == "dead run"
+    only = case(number(0.3, "paper", low=0.06, control=0.3))
+    assert judge(change(only, hides=False)).word == judge(only).word == "cannot tell"
+    little = case(number(0.012, width=0.012))
+    assert judge(little).word == "held"
+    none = change(little, hides=False)
+    assert judge(none).word == "attack too weak"
+    assert said(none).startswith(
+        "Attack too weak to judge: even with nothing defended it names 1 of 100 clients on average;"
+    )
+
+
+def test_a_reference_that_nobody_found_anything_in_is_not_praised_for_it():
+    first, more, bar = told(judged("held", "FedAvg", reference=True))
+    assert first == "Nothing here can be judged: 1 attack too weak."
+    assert more.startswith("FedAvg: Attack too weak to judge: even with nothing defended it names")
+    assert more.endswith("This is not a sign of privacy.")
+    assert bar == ["0 leak", "0 leak in part", "0 held", "1 cannot be judged"]
+
+
+def test_references_are_counted_where_there_is_no_defense():
+    two = (judged("leaks", "FedAvg", reference=True), judged("leaks", "FedSGD", reference=True))
+    assert told(*two)[0] == "All 2 settings that hide nothing leak."
+    assert told(*two)[2][0] == "2 leak"
+    weak = judged("held", "FedProx", reference=True)
+    assert told(*two, weak)[0] == "2 of 3 settings that hide nothing leak."
+
+
+def test_a_reference_speaks_where_no_defense_can_be_judged():
+    dead = judged("leaks", "FedGN", dead=3)
+    first, _, bar = told(judged("leaks", "FedAvg", reference=True), dead)
+    assert first.startswith("No defense setting here can be judged: 1 dead. FedAvg leaks: an")
+    assert bar[0] == " the reference leaks"
+    assert bar[3] == "1 cannot be judged"
 
 
 def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():

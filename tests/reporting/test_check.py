@@ -68,7 +68,7 @@ def test_what_leaks_more_comes_first_with_numbers_and_margin(tmp_path):
 
 def test_passed_names_the_closest(tmp_path):
     then = made(tmp_path / "a", 5)
-    assert said(then, then).heading == "Check passed: all 3 rows fine."
+    assert said(then, then).heading == "Check passed: all 3 gated rows fine."
     assert said(then, then).lines == ()
 
 
@@ -235,7 +235,7 @@ def test_limits_say_the_bound_that_decided():
 
 def test_rows_at_their_ceiling_are_fine_and_counted_apart():
     top = [fine(a, end="ceiling") for a in ("any_attack", "cascade")]
-    ended = "3 rows fine, 2 of them at their ceiling: they cannot get worse"
+    ended = "3 gated rows fine, 2 of them at their ceiling: they cannot get worse"
     assert check_of(found(*top, fine("x")), ()).heading == f"Check passed: all {ended}."
     check = check_of(found(*top[:1], fine("x", end="floor"), compared()), ())
     assert check.heading == (

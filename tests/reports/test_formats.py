@@ -358,7 +358,7 @@ def page(check, **more):
                 " +0.28"
             ),
         ),
-        (0, ["fine", "fine"], "## ✅ Check passed: all 2 rows fine."),
+        (0, ["fine", "fine"], "## ✅ Check passed: all 2 gated rows fine."),
         (3, [], "## ⚠️ Nothing is gated yet: \\`leakbench check --update\\`."),
     ],
 )

@@ -137,6 +137,21 @@ def test_p_value():
     assert sum(p <= 0.1 for p in independent) <= 12
 
 
+def test_truth_values_and_complex_numbers_are_taken_as_what_they_are():
+    """A complex number is a point in the plane; its imaginary part says as much as the real one."""
+    x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pairs = torch.complex(torch.zeros(40, 6, dtype=torch.float64), x)
+    assert correlations(x, pairs)["dcor"] == pytest.approx(1)
+    turned = pairs * torch.exp(torch.tensor(0.7j))  # a rotation, which keeps distances
+    assert correlations(x, turned) == pytest.approx(correlations(x, pairs))
+    assert correlations(x, turned.conj()) == pytest.approx(correlations(x, turned))
+    assert correlations(x, x > 0) == correlations(x, (x > 0).double())
+    seeded = torch.Generator().manual_seed(1)
+    found = permuted(x, x > 0, generator=seeded, permutations=3)
+    again = permuted(x, (x > 0).long(), generator=seeded.manual_seed(1), permutations=3)
+    assert all(bool((found[k] == again[k]).all()) for k in found)
+
+
 def test_wrong_inputs():
     x = torch.randn(10, 3, generator=DICE)
     with pytest.raises(ValueError, match="Pair the rows"):
