@@ -366,6 +366,26 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     assert origin.apart([old.meta, new.meta])
 
 
+def test_what_an_attack_opens_in_a_process_of_its_own_counts(mine: Path, tmp_path: Path) -> None:
+    """Under a name that no source says, when it guesses."""
+    far = tmp_path / "far" / "prior.bin"
+    far.parent.mkdir()
+    far.write_bytes(b"1")
+    last = mine / "attacks" / "last.py"
+    path = f"os.sep + os.sep.join({far.parts[1:]!r})"
+    opens = f"        import os; open({path}, 'rb').read()\n"
+    begins = "    def run(self, view, rng):\n"
+    last.write_text(last.read_text().replace(begins, begins + opens))
+    run = leakbench.train("mine", task_params=TASK, rounds=2, out=tmp_path / "runs")
+    leakbench.attack(run.path, "last", isolated=True)
+    (attack,) = leakbench.load(run.path).attacks
+    assert any(name.endswith(str(far)) for name in attack.meta["sources"])
+    anew()
+    assert not attack_code.stale(attack.meta["sources"], "last", run.meta)
+    changed(far)
+    assert attack_code.stale(attack.meta["sources"], "last", run.meta)
+
+
 STILL = b"from leakbench.base import Spec\n\nVALUE = 1\n"
 
 
