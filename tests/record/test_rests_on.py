@@ -8,6 +8,7 @@ import py_compile
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -355,7 +356,7 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
 
 def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path) -> None:
     """All score 1 from now on: the run is neither reused nor pooled with one of the new code."""
-    how = {"task_params": {**TASK, "utility": "hits"}, "rounds": 2}
+    how: dict[str, Any] = {"task_params": {**TASK, "utility": "hits"}, "rounds": 2}
     old = leakbench.train("fedavg", out=tmp_path / "runs", seed=0, **how)
     hits = mine / "utilities" / "hits.py"
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
