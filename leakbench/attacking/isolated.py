@@ -22,7 +22,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked
 from leakbench.attacking.view import View
-from leakbench.base import plugins
+from leakbench.base import opened, plugins
 from leakbench.base.errors import LeakbenchError, MethodError
 from leakbench.base.files import read_json, write_json
 from leakbench.base.printable_text import one_line
@@ -30,6 +30,7 @@ from leakbench.record.runspec import RunSpec
 
 START = "from leakbench.attacking.isolated import main; main()"
 JOB, GUESS, ERROR, READ = "job.json", "guess.safetensors", "error.json", "read.json"
+OPENED = "opened.json"
 # What of the environment a Python with torch needs to be the same program.
 PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 OWN = ("XDG_CONFIG_HOME", plugins.VARIABLE)  # where the user's own methods lie
@@ -74,6 +75,7 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
             )
         found, _ = guess_file.read(place / GUESS)
         view._reached |= {tuple(name) for name in read_json(place / READ)}
+        opened.add(read_json(place / OPENED))
     moved = [_moved(g.guess, view.device) for g in found]
     return checked(moved, type(attack).__name__, view, attack.covers)
 
@@ -109,4 +111,5 @@ def main() -> None:
         write_json(Path(ERROR), {"error": f"{type(error).__name__}: {error}"})
         return
     write_json(Path(READ), sorted(view._reached, key=str))
+    write_json(Path(OPENED), opened.told())
     guessing._save(Path(GUESS), [guessing.Guessed("attack", "", g) for g in found], "")

@@ -23,6 +23,18 @@ def listen(module: str) -> None:
     by.setdefault(module, {})
 
 
+def told() -> dict[str, list[str]]:
+    """{module: files} of what was noted here, for the process that started this one."""
+    return {module: list(paths) for module, paths in by.items()}
+
+
+def add(there: dict[str, list[str]]) -> None:
+    """Note what another process told, of modules that are known here."""
+    for module, paths in there.items():
+        if module in by:
+            by[module].update(dict.fromkeys(map(str, paths)))
+
+
 def _heard(event: str, args: tuple[Any, ...]) -> None:
     if event != "open" or not isinstance(args[0], str | bytes):
         return

@@ -8,6 +8,7 @@ import py_compile
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -355,7 +356,7 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
 
 def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path) -> None:
     """All score 1 from now on: the run is neither reused nor pooled with one of the new code."""
-    how = {"task_params": {**TASK, "utility": "hits"}, "rounds": 2}
+    how: dict[str, Any] = {"task_params": {**TASK, "utility": "hits"}, "rounds": 2}
     old = leakbench.train("fedavg", out=tmp_path / "runs", seed=0, **how)
     hits = mine / "utilities" / "hits.py"
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
@@ -364,6 +365,26 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     assert said.changed == "the source of the utility metric changed"
     new = leakbench.train("fedavg", out=tmp_path / "more", seed=1, **how)
     assert origin.apart([old.meta, new.meta])
+
+
+def test_what_an_attack_opens_in_a_process_of_its_own_counts(mine: Path, tmp_path: Path) -> None:
+    """Under a name that no source says, when it guesses."""
+    far = tmp_path / "far" / "prior.bin"
+    far.parent.mkdir()
+    far.write_bytes(b"1")
+    last = mine / "attacks" / "last.py"
+    path = f"os.sep + os.sep.join({far.parts[1:]!r})"
+    opens = f"        import os; open({path}, 'rb').read()\n"
+    begins = "    def run(self, view, rng):\n"
+    last.write_text(last.read_text().replace(begins, begins + opens))
+    run = leakbench.train("mine", task_params=TASK, rounds=2, out=tmp_path / "runs")
+    leakbench.attack(run.path, "last", isolated=True)
+    (attack,) = leakbench.load(run.path).attacks
+    assert any(name.endswith(str(far)) for name in attack.meta["sources"])
+    anew()
+    assert not attack_code.stale(attack.meta["sources"], "last", run.meta)
+    changed(far)
+    assert attack_code.stale(attack.meta["sources"], "last", run.meta)
 
 
 STILL = b"from leakbench.base import Spec\n\nVALUE = 1\n"
