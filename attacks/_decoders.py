@@ -120,9 +120,7 @@ def _chunks(t: Tensor) -> list[Tensor]:
     return [t[i : i + CHUNK] for i in range(0, len(t), CHUNK)]
 
 
-def train(
-    known: Known, classes: int, how: DecoderSettings, rng: torch.Generator, *, box: bool = True
-) -> TrainedDecoder:
+def train(known: Known, classes: int, how: DecoderSettings, rng: torch.Generator) -> TrainedDecoder:
     """A decoder trained by Adam on the mean squared error, of its best epoch on held-out examples.
 
     The attacker's examples are split at random; what is held out decides on the epoch, on how far
@@ -132,8 +130,7 @@ def train(
 
     "relu" trains the linear network, too, and is the one of both that errs less on the held-out
     examples: where features are easily inverted that is the linear one. "conv" trains a deeper one
-    beside these two, whose loss has the differences of neighbours in it. ``box``: what it says is
-    cut off to [0, 1], if the examples lie there.
+    beside these two, whose loss has the differences of neighbours in it.
     """
     n = len(known.y)
     order = torch.randperm(n, generator=rng).to(known.y.device)
@@ -141,8 +138,6 @@ def train(
     held, seen = known.some(order[:back]), known.some(order[back:])
     networks = NETWORKS[: NETWORKS.index(how.network) + 1]
     made = [_fitted(held, seen, classes, how, network, rng) for network in networks]
-    if not box:
-        made = [replace(d, low=-math.inf, high=math.inf) for d in made]
     best = min(made, key=lambda d: float(d.errors[0]) if len(d.curve) else math.inf)
     return replace(best, held=order[:back])
 

@@ -227,7 +227,9 @@ class FromFeatures(Attack):
         with torch.backends.cudnn.flags(
             enabled=True, deterministic=True, benchmark=False, allow_tf32=False
         ):
-            decoder = _decoders.train(known, classes, self, rng, box=extract.lies.bounded)
+            decoder = _decoders.train(known, classes, self, rng)
+        if not extract.lies.bounded:  # though the attacker's own may all lie on [0, 1]
+            decoder = replace(decoder, low=-math.inf, high=math.inf)
         if not len(decoder.curve):
             return "training the decoder diverged in its first epoch: lower lr"
         return decoder

@@ -50,13 +50,13 @@ def tried(
     Args:
         extract: the model that makes features.
         decoder: whose guess is the start.
-        aux: the attacker's examples.
+        aux: the attacker's examples, on [0, 1] where inputs have bounds.
         y: (n,) int64, their classes as the decoder has them.
         steps: most steps of the search.
         noise: what is added to the features, as if on the way.
     """
     rows = decoder.held[:TRIED]
-    x, y = extract.lies.unit(aux.x[rows]), y[rows]
+    x, y = aux.x[rows], y[rows]
     features = extract.of(x)
     spread = float((features - features.mean(0)).square().flatten(1).sum(1).mean())
     spread = max(spread, 1e-30)

@@ -6,6 +6,7 @@ Levenberg-Marquardt through the extractor, from a decoder's guess.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -103,6 +104,7 @@ class FeatureInversion(FromFeatures):
         if isinstance(decoder, str):
             return Guess(m.sender, m.round, failed=decoder)
         aux = view.know("aux_data")
+        aux = replace(aux, stored=extract.lies.unit(aux.x))
         labelled = self._labels(view, m) is not None
         y = aux.y if labelled else torch.zeros_like(aux.y)
 

@@ -68,7 +68,8 @@ class InputRange:
                 )
             given = cls(_numbers(given[0], "input_range"), _numbers(given[1], "input_range"))
         many = len(given.low)
-        if many != len(given.high) or not all(a < b for a, b in zip(given.low, given.high)):  # noqa: B905
+        pairs = zip(given.low, given.high, strict=False)
+        if many != len(given.high) or not all(low < high for low, high in pairs):
             raise UsageError(
                 f"input_range from {given.low} to {given.high}: expected every low below its high."
             )
