@@ -11,8 +11,8 @@ from leakbench.record import folders
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MEGABYTES = 15
-# Bytes that a setting with ten attacks adds where there are few. Of three hundred it adds less,
-# for texts that several share stand once: see the measured page in docs/speed.md.
+# Bytes that a setting with ten attacks adds where there are few. Of three hundred each adds less,
+# for texts that several share stand once in the chart's data.
 EACH = 53_000
 
 
