@@ -1,8 +1,8 @@
 """The table of every number, in words.
 
 What many rows say alike (notes, what a paper claims) is said once, under a number, the stages of
-an attack stand in one row, and the whole command in the setting's record: three hundred settings
-have ten thousand numbers.
+an attack stand in one row, and commands under "Run it again": three hundred settings have ten
+thousand numbers.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ def _row(
         "n": last.value.n,
         "unit": last.value.unit,
         "notes": notes[0] if same else f"{notes[0]}; {_over(earlier, notes[1:])}",
-        "by_attack": "" if last.attacker.made else last.attacker.name,
     }
 
 

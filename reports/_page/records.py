@@ -5,6 +5,7 @@ What was found on every question, by whom, on which clients, and the commands th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +25,8 @@ MADE_HOW = {CASCADE: "as above, picked by its own check", WORST: "the truth pick
 PROOF = (("engine", "engine"), ("device", "device"), ("number format", "dtype"), ("commit",) * 2)
 
 
-# With more settings than this a record says its numbers and does not draw them, too: the drawings
-# of all settings stand under each other in the lists above, and would be a tenth of the page.
+# With more settings than this a record says its numbers and does not draw them, too, and leaves its
+# commands to the list of all: both stand elsewhere in the page, and would be a tenth of it.
 DRAWN = 100
 
 
@@ -69,6 +70,7 @@ class Record:
     command: str
     attacks: tuple[str, ...]
     proof: tuple[tuple[str, str], ...]  # (what, value) of its provenance
+    whole: bool  # one of few: with drawings and commands
 
 
 def records(data: ReportData) -> list[Record]:
@@ -100,6 +102,7 @@ def _record(
         command=setting.command or NOT_RECORDED,
         attacks=tuple(dict.fromkeys(n.command for n in setting.numbers if n.command)),
         proof=tuple(_proof(setting)),
+        whole=draw,
     )
 
 
@@ -186,11 +189,12 @@ def _proof(setting: ShownSetting) -> list[tuple[str, str]]:
     for name, key in PROOF:
         seen = dict.fromkeys(str(m[key]) for m in metas if m.get(key) not in (None, ""))
         out.append((name, ", ".join(seen) or "not recorded"))
-    guesses: dict[str, str] = {}
+    guesses: dict[str, dict[str, str]] = defaultdict(dict)
     for m in (m for n in setting.numbers for m in n.parts):
-        guesses |= {f"{m.run.id}/{folder}": sha for folder, sha in m.guesses.items()}
-    for name, sha in sorted(guesses.items()):
-        out.append((f"guesses of {name}", f"SHA-256 {sha}" if sha else "not recorded"))
+        guesses[m.run.id] |= m.guesses
+    for run, found in sorted(guesses.items()):
+        told = [f"{folder} {sha or 'not recorded'}" for folder, sha in sorted(found.items())]
+        out.append((f"guesses of {run}, SHA-256", ", ".join(told)))
     return out
 
 
