@@ -25,8 +25,7 @@ from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
-from leakbench.record.training import Trained
-from leakbench.record.training import threads
+from leakbench.record.training import Trained, threads
 from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 

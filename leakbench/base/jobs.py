@@ -61,9 +61,10 @@ def run(
 ) -> list[Outcome]:
     """Do them all, ``workers`` at a time, in as many threads each as there would be here.
 
-    So what comes out does not depend on ``workers``. Outcomes in the order of ``jobs``; those are left out that are predicted to end more than
-    ``budget`` seconds after the first began. A worker that is killed fails the one job that it was
-    at. Workers end when this process does, however it ends.
+    So what comes out does not depend on ``workers``. Outcomes in the order of ``jobs``; those are
+    left out that are predicted to end more than ``budget`` seconds after the first began. A worker
+    that is killed fails the one job that it was at. Workers end when this process does, however it
+    ends.
 
     Raises:
         RuntimeError: a job in a worker raised what no job may raise; with its traceback.
