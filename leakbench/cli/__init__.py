@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from leakbench.base import interrupts, surroundings, terminal
+from leakbench.base import address_space, interrupts, surroundings, terminal
 from leakbench.base.errors import LeakbenchError, UsageError, circumstance
 
 INTERRUPTED, OUR_FAULT = 130, 70
@@ -45,6 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     surroundings.forget()
     for name, value in WAITING.items():
         os.environ.setdefault(name, value)
+    sys.meta_path.insert(0, address_space.Room())
     code = run(sys.argv[1:] if argv is None else argv)
     if interrupts.heard():  # what tidies up at the end was perhaps half begun
         os._exit(code)
@@ -103,8 +104,15 @@ def _run(argv: list[str]) -> int:
         interrupts.heed()
         _say(circumstance(error))
         return UsageError.exit_code
+    except MemoryError:
+        interrupts.heed()
+        _say("memory ran out; what was finished is kept. Give it more, or take fewer runs at once.")
+        return UsageError.exit_code
     except Exception:  # the last line of defence: one sentence and a log
         interrupts.heed()
+        if (why := address_space.lacking()) and "torch._C" not in sys.modules:  # half loaded
+            _say(why)
+            return UsageError.exit_code
         _say(f"a fault of leakbench itself; please report it with {_log(traceback.format_exc())}.")
         return OUR_FAULT
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,6 +16,23 @@ from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
 from leakbench.cli import keys, options
 from leakbench.record import folders
+
+
+@pytest.mark.parametrize("words", [["train", "-d", "fedavg"], ["show", "fedavg"], ["list"]])
+def test_too_few_addresses_for_torch_are_said_before_it_is_loaded(tmp_path, words):
+    line = shlex.join([sys.executable, "-m", "leakbench", *words])
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -v 1000000; {line}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    if words == ["list"]:  # it needs no torch
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "1.0 GiB of addresses here (ulimit -v)" in done.stderr
 
 
 class TestTrain:
