@@ -135,7 +135,7 @@ def test_a_tutorial_does_what_it_says(name, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=500,
+        timeout=900,
     )
     assert done.returncode == 0, f"{script(name)}\n{done.stdout[-6000:]}"
     said = dict(zip(commands(name), outputs(name, done.stdout), strict=True))

@@ -47,6 +47,7 @@ def tradeoff(tables: Tables) -> None:
     Of the metrics that a reader looks at first; the others say the same in other units.
     """
     from leakbench.judging.judging import find_questions
+    from leakbench.judging.question import Question
 
     settings = tables.settings
     named = labels(s.configuration for s in settings)
@@ -65,7 +66,7 @@ def tradeoff(tables: Tables) -> None:
     table(lines, HEADS)
     if lines:
         emit("Values with 95 % intervals; every metric, stage and attack is in tradeoff.csv.")
-    first_of_task = {}
+    first_of_task: dict[str, Question] = {}
     for question in find_questions(settings, tables.missing):
         first_of_task.setdefault(question.task, question)
     for task, question in first_of_task.items():

@@ -54,10 +54,10 @@ def clauses(evidence: Evidence, verdict: Verdict) -> tuple[str, str]:
     if verdict.rule == 4:
         row = verdict.binding or worst
         assert row  # noqa: S101 (judge gives one with rule 4)
-        most = row.control if evidence.hides else row.value  # what hides nothing is its own control
+        best = row.control if evidence.hides else row.value  # what hides nothing is its own control
         return (
             f"{verdict.word} to judge",
-            f"even with nothing defended it {verb} {amount(evidence, row, most.value, full=True)};"
+            f"even with nothing defended it {verb} {amount(evidence, row, best.value, full=True)};"
             f" a blind guess {verb} {amount(evidence, row, row.floor.value)}. This is not a sign of"
             " privacy.",
         )

@@ -368,6 +368,9 @@ def test_which_attacks_are_planned_and_which_do_not_fit(runs):
         c.name for c in choices.planned(again(runs["fedgn"]))
     }
     assert set(choices.unfit(runs["fedgn"])) >= {"distance_correlation", "decoder"}
+    # Of each setting: it is not the labels alone that are lacking.
+    told = choices.unfit(runs["fedgn"])["label_inference"]
+    assert told.startswith("clients send the server no labels; the network does not end in")
     assert "distance_correlation" in choices.fitting(runs["features"])
     assert "decoder" in choices.fitting(runs["flea"])
     assert "prototype_leakage" in choices.unfit(runs["features"])

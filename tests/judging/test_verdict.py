@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from leakbench import metrics
 from leakbench.attacking.metric import Metric
 from leakbench.federation.utility import METRICS as UTILITIES
-from leakbench.judging.counting import counts
+from leakbench.judging.counting import counts, unjudged
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.gaps import unread
 from leakbench.judging.judging import _sends_kind
@@ -462,6 +462,14 @@ def test_references_are_counted_where_there_is_no_defense():
     assert told(*two)[2][0] == "2 leak"
     weak = judged("held", "FedProx", reference=True)
     assert told(*two, weak)[0] == "2 of 3 settings that hide nothing leak."
+
+
+def test_a_dead_seed_is_a_reason_wherever_one_is_given():
+    """A verdict with a dead seed is in no headline; why was an empty pair of brackets."""
+    some = judged("leaks", "FedGN", dead=1)
+    assert told(some)[0] == "Nothing here can be judged: 1 with a dead seed."
+    assert unjudged([some, judged("none", "a")]) == "1 not attacked, 1 with a dead seed"
+    assert told(some)[2][0] == " 1 with a dead seed leaks"
 
 
 def test_a_reference_speaks_where_no_defense_can_be_judged():

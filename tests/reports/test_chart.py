@@ -495,7 +495,7 @@ def test_strip_shows_limits_and_counts_rows_that_moved_together():
 @pytest.mark.parametrize(
     ("check", "head", "tone"),
     [
-        (check_of(0, CLOSE), "Check passed: the one row is fine. Closest: ", "held"),
+        (check_of(0, CLOSE), "Check passed: the one gated row is fine. Closest: ", "held"),
         (check_of(3), "Nothing is gated yet: `leakbench check", "part"),
         (check_of(3, GONE), "Check undecided (exit 3): 1 cannot tell.", "part"),
     ],

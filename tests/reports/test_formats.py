@@ -354,8 +354,8 @@ def page(check, **more):
             0,
             ["fine"],
             (
-                "## ✅ Check passed: the one row is fine. Closest: digits: FedGN σ 0, worst case,"
-                " +0.28"
+                "## ✅ Check passed: the one gated row is fine. Closest: digits: FedGN σ 0, worst"
+                " case, +0.28"
             ),
         ),
         (0, ["fine", "fine"], "## ✅ Check passed: all 2 gated rows fine."),

@@ -19,6 +19,7 @@ from leakbench.base.tree import flat, tmap, unflat
 from leakbench.cli import run as run_cli
 from leakbench.record import columns
 from leakbench.record.folders import Run
+from leakbench.results import utility
 from leakbench.verifying import Finding
 
 ROUNDS = 4
@@ -82,6 +83,15 @@ def test_an_honest_run_holds_in_every_part(honest: Run) -> None:
     assert any(p.startswith("attacks/") for p in parts)
     open_ones = {f.part.split("/")[0] for f in found if f.outcome == "not checked"}
     assert open_ones == {"run.json", "attacks"}
+
+
+def test_no_finding_is_a_question_that_its_outcome_would_answer(honest: Run) -> None:
+    """As in: is the run alive? holds ... it is dead."""
+    found = leakbench.verify(honest)
+    assert not [f.what for f in found if f.what.endswith("?")]
+    (told,) = [f for f in found if f.what == "whether the run is alive"]
+    dead = utility.of_run(honest).dead
+    assert told.detail == (f"a dead run: {dead}" if dead else "alive")
 
 
 def test_the_first_rounds_alone_are_replayed_where_only_they_are_asked_for(honest: Run) -> None:
