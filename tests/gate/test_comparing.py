@@ -273,8 +273,9 @@ def test_sketches_are_near_within_a_ten_thousandth_of_each_tensors_norm(tensors,
 
 
 def test_parameters_that_changed():
-    a = row(0.2, defense_params={"sigma": 0.1, "k": 2, "same": 1})
-    b = row(0.2, defense_params={"sigma": 0.25, "n": True, "same": 1})
+    # Equal numbers are the same, whichever file they were read from.
+    a = row(0.2, defense_params={"sigma": 0.1, "k": 2, "same": float("1.5")})
+    b = row(0.2, defense_params={"sigma": 0.25, "n": True, "same": float("1.5")})
     assert changed_parameters(a, b) == ("sigma 0.1 -> 0.25", "k 2 -> not set", "n not set -> true")
     clip = {"name": "clip", "params": {"c": 1.0}}
     wrapped = row(0.2, wrappers=[clip])
@@ -289,9 +290,9 @@ def test_parameters_that_changed():
     assert changed_parameters(row(0.2, called="x"), row(0.2, called="x")) == ()
     assert len(changed_parameters(row(0.2, called="x"), row(0.2))) == 1
     assert changed_parameters(row(0.2), row(0.2, called="x")) == ()
-    one, two = (row(0.2, attack="a", attack_params=p) for p in ({"n": 1, "m": 2}, {"n": 3, "m": 2}))
+    one, two = (row(0.2, attack="a", attack_params={"n": n, "m": float("2.5")}) for n in (1, 3))
     assert changed_attack(one, two) == "n 1 -> 3"
-    assert changed_attack(one, row(0.2, attack="a")) == "m 2 -> not set, n 1 -> not set"
+    assert changed_attack(one, row(0.2, attack="a")) == "m 2.5 -> not set, n 1 -> not set"
 
 
 def test_names_are_short_and_free():

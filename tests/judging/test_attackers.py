@@ -192,3 +192,10 @@ def test_a_verdict_in_a_few_words(evidence, rule, told):
     verdict = judge(evidence)
     assert verdict.rule == rule
     assert short(evidence, verdict).startswith(told)
+
+
+def test_the_numbers_behind_a_verdict_are_not_written_with_it():
+    told = judge(case(number(0.9))).model_dump()
+    behind = {"reached", "worst", "paper", "binding", "counting", "doubts", "copied"}
+    assert not told.keys() & behind
+    assert (told["rule"], told["word"], told["tone"]) == (5, "leaks", "leak")
