@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from leakbench.base.jobs import Outcome
 from leakbench.gate.attacked import extra
+from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparing import (
     blocked,
     changed,
@@ -25,6 +26,7 @@ from leakbench.gate.comparing import (
     weaker,
 )
 from leakbench.gate.ends import end_of, room
+from leakbench.gate.gate import check
 from leakbench.gate.limits import Limit, held, parse
 from leakbench.gate.naming import Matched, changed_attack, changed_parameters, labelled
 from leakbench.gate.outcome import CheckResult, concluded
@@ -166,6 +168,11 @@ def test_the_same_guesses_of_all_the_seeds_of_a_side():
     two = {s: ["a", "b"] for s in range(20)}
     turned = {s: ["b", "a"] for s in range(20)}
     assert unchanged(row(0.2, guesses=two), row(0.2, guesses=turned))
+
+
+def test_of_the_same_guesses_the_difference_is_none_and_has_no_width():
+    (found,) = check([row(0.2)], Baseline.of([row(0.2)])).rows
+    assert (found.state, found.d, found.low, found.high) == ("fine", 0.0, 0.0, 0.0)
 
 
 def test_how_far_it_moved_against_the_method():

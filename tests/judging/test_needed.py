@@ -10,13 +10,13 @@ from helpers.verdicts import at, by, case, change, judged, known, number, questi
 from scipy.stats import binomtest, t
 
 from leakbench.judging.acquittal import doubts, open_share
-from leakbench.judging.judging import _audited, _because, _present, _Why
+from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
 from leakbench.judging.needed import clusters_needed, more_units, seeds_needed, strict
 from leakbench.judging.opening import _keeps, lede
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.metrics import images
-from leakbench.results.number import Power
+from leakbench.results.number import Missing, Power
 
 EDGE = number(0.0).blind + number(0.0).meaning.matters
 
@@ -206,3 +206,36 @@ def test_a_metric_that_falls_has_its_edges_turned():
     ratio = (0.58 - 0.5) / (matters - 0.02)  # the better end, against floor and margin
     assert seeds_needed(row, 3) == max(1, math.ceil(3 * ratio**2) - 3)
     assert at(row, 0.6, 0.6, 0.6).excess < 0
+
+
+@pytest.mark.parametrize(("copies", "rule"), [(1, 8), (149, 8), (150, 5)])
+def test_copies_accuse_where_no_attack_counts(copies, rule):
+    """By another metric of the question; half of the units are most of what there is."""
+    weak = number(0.02, flags=["control_failed"])
+    copied = change(number(0.3, n=300), power=power(9, as_good=copies))
+    verdict = judge(case(weak, beside=(copied,)))
+    assert (verdict.reached, verdict.rule) == (None, rule)
+    assert verdict.word == {8: "leaks in part", 5: "leaks"}[rule]
+
+
+def test_why_a_setting_lacks_a_number_is_found_by_the_attack_that_measures_it():
+    here = change(known("a"), numbers=(number(0.3, attack="unmix"),))
+    there = known("b")
+
+    def lacks(attack, reason, **more):
+        about = {"configuration": there.configuration, "attack": attack, "reason": reason}
+        return Missing(metric="", **about, **more)
+
+    asks = question()
+    failed = lacks("unmix", "failed: no memory")
+    why = _Reasons([here], [failed]).of(there, asks)
+    assert why.reasons == ("failed: no memory",)
+    assert len(why.gone) == 1
+    other = change(here, numbers=(number(0.3, attack="turn", metric=images.LPIPS),))
+    why = _Reasons([here, other], [lacks("turn", "failed: no memory")]).of(there, asks)
+    assert (why.reasons, why.gone) == ((), ())  # it asks another question
+    why = _Reasons([here], [lacks("new", "failed: no memory")]).of(there, asks)
+    assert len(why.gone) == 1  # it may have asked any
+    why = _Reasons([here], [lacks("unmix", "it was not run")]).of(there, asks)
+    assert (why.reasons, why.gone) == (("it was not run",), ())
+    assert _Reasons([here], [failed]).of(here, asks).reasons == ()
