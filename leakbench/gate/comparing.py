@@ -123,8 +123,7 @@ def _open(now: GateRow, then: GateRow) -> str:
     """More units than in the baseline on which the attack itself says that it found nothing."""
     common = together(now, then)
     left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
-    units, had = _counts(now, then)
-    if left <= before if common else left * had <= before * units:
+    if left <= before if common else left * then.estimate.n <= before * now.estimate.n:
         return ""
     return f"the search is open on {left} units, in the baseline on {before}: it may find more"
 

@@ -223,8 +223,7 @@ def _tags(rows: Rows) -> dict[str, str]:
     """The attack's folder -> its name in one setting: with parameters where it ran with several."""
     kinds: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for r in rows:
-        if not r.joins and not r.is_utility:
-            kinds[r.attack][r.attacked_by] = r.attack_params
+        kinds[r.attack][r.attacked_by] = r.attack_params
     out: dict[str, str] = {}
     for attack, ran in kinds.items():
         differ = []

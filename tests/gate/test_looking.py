@@ -50,6 +50,8 @@ def test_the_looks_that_seeds_have_reached():
 def test_other_seeds_share_the_first_look():
     then = of(range(20))
     assert looked(of(range(30, 35)), then) == [(5, 0.25)]
+    assert looked(of(range(30, 45)), then) == [(15, 0.25)]  # looked at once, as at first
+    assert looked(of([30, 3]), of([3])) == [(2, 0.5)]  # one other seed is no other side
     both = of([*range(5), *range(30, 35)])
     assert looked(both, then) == [(5, 0.25)]
     assert set(sides(both, then, LOOKS)[0][1].scores) == set(range(5))

@@ -51,6 +51,28 @@ def test_rounding_is_near_and_a_changed_guess_is_not(tmp_path):
     assert not near(tmp_path, {**GUESSES, **swapped})
 
 
+def test_a_sketch_is_of_directions_and_of_the_logarithms_of_norms(tmp_path):
+    """(3, 4) of norm 5, with signs that only the name decides; twice it is the same direction."""
+    one = sketch([written(tmp_path / "a.safetensors", {"x": np.array([3.0, 4.0])})])
+    two = sketch([written(tmp_path / "a.safetensors", {"x": np.array([6.0, 8.0])})])
+    assert (one.tensors, len(one.at)) == (1, 8)
+    assert {round(abs(v), 8) for v in one.at[:4]} <= {1.4, 0.2}
+    assert np.abs(one.at[4:]) == pytest.approx(np.log(5))
+    assert two.at[:4] == one.at[:4]
+    assert np.abs(two.at[4:]) == pytest.approx(np.log(10))
+    assert one.exact == two.exact
+    none = sketch([written(tmp_path / "a.safetensors", {"x": np.zeros(2)})])
+    assert none.at[:4] == (0, 0, 0, 0)
+    assert np.abs(none.at[4:]) == pytest.approx(-np.log(1e-6 * np.sqrt(2)))
+    both = {"x": np.array([3.0, 4.0]), "y": np.array([0.0, 1.0])}
+    more = sketch([written(tmp_path / "a.safetensors", both)])
+    assert more.tensors == 2
+    assert np.abs(np.subtract(more.at, one.at))[:4] == pytest.approx(np.ones(4))  # y is +-1
+    assert more.at[4:] == one.at[4:]  # the logarithm of 1
+    kept = sketch([written(tmp_path / "b.safetensors", {"x": np.array([3.0, 4.0])})])
+    assert kept.exact != one.exact  # files are told apart by their names
+
+
 def test_what_is_not_real_is_exact(tmp_path):
     assert not near(tmp_path, GUESSES, guesses=[{"unit": "client/1"}])
     assert not near(tmp_path, {**GUESSES, "more": GUESSES["0/prototype"]})

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from leakbench.statistics.differences import compare, judge
-from leakbench.statistics.power import detectable, seeds_for_fine
+from leakbench.statistics.limits import Pivot
+from leakbench.statistics.power import _smallest, _welch, detectable, seeds_for_fine
 
 SHARE = {"worse": "up", "share": True, "unit_range": True}
 MEAN = {"worse": "up", "share": False, "unit_range": False}
@@ -89,3 +91,37 @@ def test_more_seeds_find_less_and_a_smaller_level_more():
 def test_what_differs_too_much_is_never_settled():
     apart = of([[0.0] * 20, [100.0] * 20])
     assert seeds_for_fine(apart, **MEAN, margin=0.01) is None
+
+
+def test_a_share_that_counts_when_it_falls_is_the_mirror_of_one_that_rises():
+    values = (np.random.default_rng(16).random((5, 40)) < 0.3).astype(float)
+    falls = {**SHARE, "worse": "down"}
+    up, down = detectable(of(values), **SHARE), detectable(of(1 - values), **falls)
+    assert up == pytest.approx(down)
+    assert 0 < up < 0.7
+    # There is no more room than to the end of the scale.
+    assert detectable(of(1 - values[:2, :3]), **falls, alpha=1e-6) == np.inf
+    margin = {"margin": 0.2}
+    assert seeds_for_fine(of(values), **SHARE, **margin) == seeds_for_fine(
+        of(1 - values), **falls, **margin
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "room", "found"),
+    [(0.3, np.inf, 0.3), (5.3, np.inf, 5.3), (0.3, 0.4, 0.3), (0.3, 0.2, np.inf), (1.5, 1.7, 1.5)],
+)
+def test_the_smallest_number_for_which_it_holds(at, room, found):
+    assert _smallest(lambda d: d >= at, room) == pytest.approx(found, rel=1e-8)
+
+
+def test_of_very_many_observations_the_chance_is_the_normal_one():
+    """Two sides, each with half of the variance of the difference: Phi(d / error - z)."""
+    for alpha in (0.05, 0.001):
+        chance = _welch(Pivot(0.0, 0.1, 1e7), alpha, lambda d: 1.0)
+        for d in (0.1, 0.2, 0.4):
+            assert chance(d) == pytest.approx(norm.cdf(d / 0.1 - norm.ppf(1 - alpha)), abs=1e-3)
+    # Where the other side varies three times as much, the spread is that of both.
+    chance = _welch(Pivot(0.0, 0.1, 1e7), 0.05, lambda d: 3.0)
+    spread = np.sqrt(0.005 * 4)
+    assert chance(0.3) == pytest.approx(norm.cdf(0.3 / spread - norm.ppf(0.95)), abs=1e-3)
