@@ -22,6 +22,7 @@ from leakbench.base import provenance
 from leakbench.base.errors import UsageError
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome, Progress
+from leakbench.federation.network import built
 from leakbench.judging.wording import plural
 from leakbench.record import folders, todays
 from leakbench.record.folders import AttackFolder, Run
@@ -123,7 +124,7 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
         spec = make_spec(**{**one, "attacks": attacks})
         made = parts(spec)
         # The network's name is checked here: what is misspelt is said before anything is trained.
-        made.task.module(made.task.facts(made.method))
+        built(made.task, made.method, made.task.facts(made.method))
         specs.append(spec)
     return [WantedRun(s) for s in distinct(specs)]
 

@@ -38,6 +38,7 @@ def train(
     from leakbench import pipeline
     from leakbench.attacking import choices
     from leakbench.base import provenance
+    from leakbench.federation.network import built
     from leakbench.record import budget, columns, folders, naming
     from leakbench.record.runspec import make_spec, parts
     from leakbench.record.sending import Sending
@@ -55,7 +56,7 @@ def train(
     for spec in specs:
         made = parts(spec)
         # Its name is checked here: what is misspelt is said before anything is trained.
-        made.task.module(made.task.facts(made.method))
+        built(made.task, made.method, made.task.facts(made.method))
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
     todo, sending = [], Sending(out)
