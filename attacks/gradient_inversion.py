@@ -16,7 +16,7 @@ from attacks._inversion import labels as class_labels
 from attacks._inversion.conditions import conditions
 from attacks._inversion.victims import Victim, prototype, replayed, stand_in, started
 from leakbench.attacking import Attack, Guess, Metric, Outline, ThreatModel, View, covered
-from leakbench.base import torch
+from leakbench.base import MethodError, torch
 from leakbench.federation import Defense
 from leakbench.metrics import (
     INVERSION_PRECISION,
@@ -175,6 +175,12 @@ class GradientInversion(Attack):
             return "the network says captions, and this solves for inputs whose class is asked for"
         if self.labels != "given" and (why := class_labels.obstacle(run)):
             return why
+        if (layer := run.thrower()) is not None:
+            what = f"its layer {layer!r}" if layer else "the network"
+            return (
+                f"{what} throws dice in training (dropout, say), and how they fell at a client no"
+                " message tells: a search with other dice finds nothing, which acquits nobody"
+            )
         if probe and m.tells and covered(run.sent, "update"):
             return (
                 f"a probe is covered like an update, and the {m.tells} that would be sent beside it"
@@ -281,8 +287,18 @@ class GradientInversion(Attack):
         return Guess(m.sender, m.round, about, accepted, m.probe, flags=flags)
 
     def _victims(self, view: View, b: _updates.Behind, rng: torch.Generator) -> list[Victim]:
+        """One for each label vector that is tried.
+
+        Raises:
+            MethodError: the loss throws dice that no message tells.
+        """
         seed = int(torch.randint(2**62, (), generator=rng))
         replay, out = replayed(view, b, seed, torch.float32), []
+        if replay.throws:
+            raise MethodError(
+                "the method's loss throws torch's own dice, and how they fell no message tells:"
+                " draw from me.rng."
+            )
         for y in class_labels.behind(view, b, self, rng):
             unknown = started(replay, y)
             private = {k: stand_in(view, b.message, k, v) for k, v in unknown.items()}

@@ -349,6 +349,8 @@ def test_no_pickle_and_no_global_dice_anywhere(package):
         # CIFAR's own format, by an allow-list.
         allowed = {"pickle"} if name == "leakbench.data.image_files" else set()
         assert not roots(imported(tree)) & FORBIDDEN - allowed, name
+        if name == "leakbench.base.dice":  # lends them to who throws them all the same
+            continue
         called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
         assert not called & set(CALLS), name
         assert not [

@@ -23,6 +23,7 @@ from leakbench.base.tree import flat, tmap
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
 from leakbench.federation.input_range import InputRange
+from leakbench.federation.network import built
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
@@ -152,11 +153,16 @@ class Handout:
         """What the observer saw pass of the declared kinds."""
         return flat(read_tree(self.folder / "traffic.safetensors")[0])
 
+    @property
+    def modes(self) -> bool:
+        """Clients train in training mode."""
+        return True
+
     def module(self) -> nn.Module:
         """The public architecture; its numbers say nothing."""
         name, params = self.about["task"]["name"], self.about["task"]["params"]
         task = registry.load("tasks", name).build(params, f"task {name}")
-        made = self.method.module(task.module(self.facts), self.facts)
+        made = built(task, self.method, self.facts)
         return made.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:

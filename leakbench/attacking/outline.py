@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.attacking.source import Source, passed
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
+from leakbench.federation.network import thrower
 from leakbench.federation.parties import Facts
 
 if TYPE_CHECKING:
@@ -119,6 +120,14 @@ class Outline:
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""
         return self._source.module()
+
+    def thrower(self) -> str | None:
+        """The layer that throws dice of its own (dropout) while a client trains; None if none does.
+
+        "" is the network itself. How they fell, no message tells.
+        """
+        x = torch.rand(2, *self.facts.shape, generator=torch.Generator().manual_seed(0))
+        return thrower(self.module(), x.to(self.blank()), self._source.modes)
 
     def holds(self, name: str) -> bool:
         """Is there knowledge of that name?"""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.tree import Tree, tmap
+from leakbench.federation.network import thrower
 
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
 
@@ -19,19 +20,40 @@ def network(model: Any) -> nn.Module:
     """A copy of ``model`` in evaluation mode.
 
     Raises:
-        UsageError: it is no module, has no parameters, or throws dice while it trains.
+        UsageError: it is no module, has no parameters, or cannot be copied.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
     if not list(model.parameters()):
         raise UsageError("model: it has no parameters, so nothing in it can be trained.")
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p:
-            raise UsageError(
-                f"model: its layer {name!r} drops out units that no attacker knows; call"
-                " model.eval() if it was trained without, or set p = 0."
-            )
-    return copy.deepcopy(model).eval()
+    try:
+        return copy.deepcopy(model).eval()
+    except FAULTS as error:
+        raise UsageError(
+            f"model: it cannot be copied ({str(error).splitlines()[0]}); give one that has not been"
+            " called since its weights were loaded."
+        ) from None
+
+
+def modes(model: nn.Module | None) -> dict[str, bool]:
+    """Is it in training mode now, layer by layer? By their names; "" is the model itself."""
+    return {} if model is None else {name: m.training for name, m in model.named_modules()}
+
+
+def refuse_dice(model: nn.Module, shape: tuple[int, ...], on: Mapping[str, bool]) -> None:
+    """No layer throws dice while the model trains, in the modes ``on``.
+
+    Raises:
+        UsageError: one does.
+    """
+    at = next(model.parameters())
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
+    name = thrower(model, x, on)
+    if name is not None:
+        raise UsageError(
+            f"model: its layer {name!r} throws dice in training (drops out units, say), which no"
+            " attacker knows; call model.eval() if it was trained without, or set p = 0."
+        )
 
 
 def outputs(model: nn.Module, shape: tuple[int, ...]) -> int:

@@ -14,10 +14,10 @@ from leakbench.attacking.adam_step import AdamStep
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError
 from leakbench.base.lazy import torch
-from leakbench.base.streams import Rng
+from leakbench.base.streams import DICE, Rng
 from leakbench.base.tree import Tree, flat, tmap, unflat
 from leakbench.federation.client_tensors import kept_names
-from leakbench.federation.net import Net, modal, training
+from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import rate_factor
 from leakbench.federation.parties import Batch, Client
 from leakbench.federation.party_runner import Inbox
@@ -55,6 +55,14 @@ class _Guessed(Rng):
         value = self.given[key] if key in self.given else make()
         self.read[key] = value
         return value
+
+    def _number(self) -> int:
+        given = self.given.get(f"draw/{DICE}")
+        return super()._number() if given is None else int(given)
+
+    @property
+    def _notes(self) -> bool:
+        return True
 
     def at(self, phase: str, step: int = 0) -> _Guessed:
         return self
@@ -96,6 +104,7 @@ class Replay:
         self.method, self.phase = view.loss_method(), phase
         self.facts, self.module, self.device = view.facts, view.module.to(self.dtype), view.device
         self.trained = {k for k, v in self.module.named_parameters() if v.requires_grad}
+        self.modes = view.modes
         self.inbox = Inbox(self._received(view))
         if self.method.optimizer != "sgd" and len(self.rows) > 1:
             raise MethodError(
@@ -112,7 +121,10 @@ class Replay:
         )
         self._start = self._started(self.blank)
         self.unknown: dict[str, Tensor] = {}
-        self.loss(self.blank, {}, read=self.unknown)
+        untrained = self._untrained()
+        before = {k: v._version for k, v in untrained.items()}
+        self.loss(self.blank, {}, weights=untrained, read=self.unknown)
+        self._writes = any(untrained[k]._version != v for k, v in before.items())
 
     def _started(self, held: Batch) -> dict[str, Any]:
         me = self._me({}, {}, {})
@@ -133,10 +145,20 @@ class Replay:
     def vectorises(self) -> bool:
         """Can the loss be computed for many victims side by side?
 
-        Not where a layer writes a batch's statistics into the model, nor where the method says so.
+        Not where a layer writes into the model (a batch's statistics), nor where torch's own dice
+        are thrown, nor where the method says so.
         """
-        writes = any(getattr(m, "running_mean", None) is not None for m in modal(self.module))
-        return not writes and self.phase not in self.method.one_by_one
+        alone = self._writes or self.throws or self.phase in self.method.one_by_one
+        return not alone
+
+    @property
+    def throws(self) -> bool:
+        """Does the loss throw torch's own dice, as dropout does?
+
+        How they fell at the victim nobody else knows: here they fall otherwise, though always the
+        same, unless ``private`` says under "draw/dice" at which number they began.
+        """
+        return f"draw/{DICE}" in self.unknown
 
     def place(self) -> dict[str, Tensor]:
         """All that the loss reads besides batch and private inputs: who, what it got, its start.
@@ -215,8 +237,8 @@ class Replay:
     ) -> Tensor:
         """The victim's loss (), if its batch were ``batch`` and its private inputs ``private``.
 
-        ``mode``: of training, as the victim computes it; False: of evaluation, for batches that
-        are made otherwise than the victim's.
+        ``mode``: as the victim computes it, in training mode; False: of evaluation, for batches
+        that are made otherwise than the victim's.
         """
         received = {**self._received_model(), **self._untrained()}
         net = Net(self.module, {**received, **(weights or {})})
@@ -252,7 +274,7 @@ class Replay:
         """The same with another ``net`` in the victim's place."""
         me = self._me(private, self._start, {} if read is None else read)
         me.net = net
-        with training(self.module, mode):
+        with training(self.module, self.modes if mode else False), me.rng.lent():
             value: Tensor = getattr(self.method, self.phase)(net, batch, me)
         return value
 

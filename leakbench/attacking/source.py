@@ -77,6 +77,13 @@ class Source(Protocol):
     def partial(self) -> bool:
         """Is less there than was sent, even of the traffic?"""
 
+    @property
+    def modes(self) -> bool | Mapping[str, bool]:
+        """Is the network in training mode while a client trains? By its layers, where they differ.
+
+        As ``leakbench.federation.net.training`` takes it.
+        """
+
     def module(self) -> nn.Module:
         """The public architecture, one's own to change; its numbers say nothing."""
 

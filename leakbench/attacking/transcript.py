@@ -25,7 +25,7 @@ from leakbench.base.errors import MethodError, UnknownName, UsageError
 from leakbench.federation.defense import Defense
 from leakbench.federation.input_range import DECLARE, InputRange, declared
 from leakbench.federation.local_steps import trainings
-from leakbench.federation.net import Net, training
+from leakbench.federation.net import Net
 from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
@@ -47,19 +47,16 @@ class OwnLoss(Defense):
     paper: ClassVar[str] = ""
 
     _loss: Loss = PrivateAttr()
-    _trains: bool = PrivateAttr(default=True)
 
     @classmethod
-    def of(cls, loss: Loss, trains: bool, fields: Mapping[str, Any]) -> OwnLoss:
+    def of(cls, loss: Loss, fields: Mapping[str, Any]) -> OwnLoss:
         """FedAvg's round with ``loss``.
 
-        ``trains``: is it taken in training mode? ``fields``: of the local training; where they name
-        epochs and no steps, it is by epochs.
+        ``fields``: of the local training; where they name epochs and no steps, it is by epochs.
         """
         by_epochs = {"steps": 0} if fields.get("epochs") else {}
         method = cls.build({**by_epochs, **fields}, "the local training")
         method._loss = copy.deepcopy(loss) if isinstance(loss, nn.Module) else loss
-        method._trains = trains
         return method
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -70,9 +67,8 @@ class OwnLoss(Defense):
         return made
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        """Somebody's own, in the mode that the model was in."""
-        with training(net.module, self._trains):
-            outputs = net(batch.x)
+        """Somebody's own."""
+        outputs = net(batch.x)
         if isinstance(self._loss, nn.Module):  # with the weights of classes, say
             self._loss.to(outputs.device, outputs.dtype)
         y = batch.y
@@ -104,8 +100,8 @@ class Transcript:
         model: the network, any ``nn.Module``. The weights in it now are what every client receives
             in each round, until another "model" is added.
         loss: loss(outputs, labels), (), of the local training, in the mode (training or evaluation)
-            that the model is in now. Labels are (B,) int64; torch's binary cross-entropies get them
-            as floats in the shape of the outputs.
+            that each layer of the model is in now. Labels are (B,) int64; torch's binary
+            cross-entropies get them as floats in the shape of the outputs.
         shape: of one input, as (1, 8, 8); needed with ``model``, unless ``aux_data`` tell.
         method: instead of ``loss``, a method with a loss and private inputs of its own: a name of
             `leakbench list defenses`, or an object. The model is taken as it is.
@@ -142,7 +138,8 @@ class Transcript:
         **fields: Any,
     ) -> None:
         self._model = None if model is None else payloads.network(model)
-        self._method = _method(loss, method, getattr(model, "training", True), fields)
+        self.modes = payloads.modes(model)
+        self._method = _method(loss, method, fields)
         at = None if self._model is None else next(self._model.parameters())
         self.device = "cpu" if at is None else str(at.device)
         self.dtype = self.products = torch.float32 if at is None else at.dtype
@@ -153,7 +150,10 @@ class Transcript:
             x = payloads.tensors(aux_data[0], "aux_data", self.device)
             self._shape = self._shape or tuple(x.shape[1:])
         self._range = declared(input_range, self._shape, signal=signal)
-        self._dim = 0 if self._model is None else payloads.outputs(self._model, self._shape)
+        self._dim = 0
+        if self._model is not None:
+            self._dim = payloads.outputs(self._model, self._shape)
+            payloads.refuse_dice(self._model, self._shape, self.modes)
         self._classes = classes or (2 if self._dim == 1 else self._dim)
         self._aux = None if aux_data is None else self._examples(x, aux_data[1])
         self._length = 0  # of the prototypes that clients sent
@@ -447,7 +447,7 @@ class Transcript:
 
 
 def _method(
-    loss: Loss | None, method: str | Defense | None, trains: bool, fields: Mapping[str, Any]
+    loss: Loss | None, method: str | Defense | None, fields: Mapping[str, Any]
 ) -> Defense | None:
     if loss is not None and method is not None:
         raise UsageError("a transcript takes a loss of your own or a method, not both.")
@@ -460,7 +460,7 @@ def _method(
     if wrong:
         raise UsageError(f"{wrong[0]} = {fields[wrong[0]]}: expected a finite number.")
     if loss is not None:
-        return OwnLoss.of(loss, trains, fields)
+        return OwnLoss.of(loss, fields)
     if isinstance(method, str):
         named: Defense = registry.load("defenses", method).build(fields, f"defense {method}")
         return named

@@ -6,7 +6,7 @@ The transcript through the eyes of a declared observer, up to a round.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -300,6 +300,12 @@ class View:
         """The public architecture (knows "method"), without trained numbers."""
         self.know("method")
         return self._recording.module()
+
+    @property
+    def modes(self) -> bool | Mapping[str, bool]:
+        """In which mode the network is while a client trains (knows "method"), see ``Source``."""
+        self.know("method")
+        return self._recording.modes
 
     @property
     def last(self) -> int:

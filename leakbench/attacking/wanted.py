@@ -11,6 +11,7 @@ from typing import Any
 
 from leakbench.attacking import choices
 from leakbench.attacking.choices import ReadyAttack
+from leakbench.federation.network import built
 from leakbench.record.naming import distinct
 from leakbench.record.runspec import RunSpec, make_spec, parts
 
@@ -43,5 +44,5 @@ def wanted_runs(given: Iterable[Mapping[str, Any]]) -> list[WantedRun]:
     specs = distinct(specs)
     # What only the networks themselves can say: with torch, and before anything is trained.
     for made in map(parts, specs):
-        made.task.module(made.task.facts(made.method))
+        built(made.task, made.method, made.task.facts(made.method))
     return [WantedRun(s) for s in specs]

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from leakbench.base import dice
 from leakbench.base.lazy import torch
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 SHARED = -1  # the party number of draws that belong to nobody, and of the server
+SIDE_BY_SIDE = "torch's own dice are thrown, of which clients side by side have one set for all"
+DICE = "dice"  # what the log calls the number at which the process's own dice began
 
 
 def _mix(z: Tensor) -> Tensor:
@@ -99,21 +103,54 @@ class Rng:
 
     def _unit(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """U(0, 1) in float64, never 0 or 1; a leading axis for the parties if ``party`` is (M,)."""
-        start, turns = _start(self.seed, self.domain, self.phase, name), (self.round, self.step)
         key: Tensor | int
         if isinstance(self.party, int):
             # In Python: fifteen kernels for one number take longer than those of a short draw.
-            key = _mix_number(_wrap(self.party * _GOLDEN + start))
-            for turn in turns:
-                key = _mix_number(_wrap(key + turn * _GOLDEN))
+            key = self._key(name, self.party)
         else:
+            start = _start(self.seed, self.domain, self.phase, name)
             key = _mix(self.party * _GOLDEN + start)
-            for turn in turns:
+            for turn in (self.round, self.step):
                 key = _mix(key + _wrap(turn * _GOLDEN))
             key = key.view((*key.shape, *[1] * len(shape)))
         count = torch.arange(1, math.prod(shape) + 1, device=self.device).view(shape)
         bits = _mix(key + count * _GOLDEN)
         return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
+
+    def _key(self, name: str, party: int) -> int:
+        start = _start(self.seed, self.domain, self.phase, name)
+        key = _mix_number(_wrap(party * _GOLDEN + start))
+        for turn in (self.round, self.step):
+            key = _mix_number(_wrap(key + turn * _GOLDEN))
+        return key
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """The process's own dice (``dice``) begin where this stream says, and are put back.
+
+        For code that throws those, as dropout does: a single party's; of parties side by side each
+        would have to throw its own. The log, if there is one, says that they were thrown.
+
+        Raises:
+            RuntimeError: they were, by parties side by side.
+        """
+        if not isinstance(self.party, int) and torch._C._functorch.is_batchedtensor(self.party):
+            with dice.untouched(SIDE_BY_SIDE):
+                yield
+            return
+        number = self._number()
+        with dice.lent(number):
+            yield
+            if self._notes and dice.thrown(number):
+                self._draw(DICE, lambda: torch.tensor(number))
+
+    def _number(self) -> int:
+        """Where the process's own dice begin."""
+        return self._key(DICE, int(self.party)) % 2**dice.BITS
+
+    @property
+    def _notes(self) -> bool:
+        return self.log is not None
 
     def uniform(self, name: str, *shape: int) -> Tensor:
         """U(0, 1), shape ``shape``."""

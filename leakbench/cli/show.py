@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import shlex
+from functools import partial
 from typing import Any
 
 from leakbench.base import registry, stated
@@ -14,7 +15,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, emit_json
 
 _LISTS = (
-    *("paper", "shares", "threat", "metrics", "covers", "tables"),
+    *("paper", "shares", "threat", "metrics", "covers", "begins", "tables"),
     *("measures", "question", "spoken", "margin"),
 )
 MODELS = "leakbench.models.networks"
@@ -129,6 +130,7 @@ def _facts(kind: str, name: str, cls: type[Any]) -> dict[str, Any]:
         about["metrics"] = [", ".join(m.name for m in cls.metrics)]
     if kind == "tasks":
         task = cls.build({}, "task")
+        about["begins"] = [_begins(task)]
         about["tables"] = []
         for m, method in registry.every("defenses").items():
             fits = task.one_class_each or method.outputs != "embedding"
@@ -164,6 +166,23 @@ def _shares(name: str) -> list[str]:
         " message (two rounds of task digits)"
         for s in fed.traffic.table()
     ]
+
+
+def _begins(task: Any) -> str:
+    """How the task's network begins, found by making it."""
+    from leakbench.federation.defense import Defense
+    from leakbench.federation.network import begun, built, own_numbers, told
+
+    facts = next(filter(None, map(partial(_facts_for, task), registry.every("defenses").values())))
+    one, other = (built(task, Defense(), facts, again=again) for again in (0, 1))
+    return told(begun(one, own_numbers(one, other)))
+
+
+def _facts_for(task: Any, method: type[Any]) -> Any:
+    try:
+        return task.facts(method())
+    except UsageError:  # it does not suit the task
+        return None
 
 
 def _parameter(name: str, field: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.errors import MethodError
+from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row
 from leakbench.federation.defense import Defense
 from leakbench.federation.parties import weighted_mean
@@ -79,7 +80,8 @@ def _answers(fed: Federation) -> Answers:
 
     # The base's functions read nothing that a client holds but the model.
     plain = getattr(type(method), metric.asks, None) is getattr(Defense, metric.asks, None)
-    found = _asked(fed, ask, ("kept",) if plain else ("own", "state", "kept"))
+    with shared(fed.seed, "evaluation", round=fed.t, device=fed.device).lent():
+        found = _asked(fed, ask, ("kept",) if plain else ("own", "state", "kept"))
     # A fit of minus infinity is a class that is ruled out; of all else a metric makes a number
     # that may pass for a measured one.
     right = found.each.isfinite() | ((found.each == -torch.inf) & (metric.asks == "predict"))

@@ -17,6 +17,7 @@ from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
 from leakbench.federation.local_steps import amount
+from leakbench.federation.network import built, own_numbers
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
@@ -53,7 +54,8 @@ class Federation:
         self.facts = task.facts(method)
         self.data = task.examined(data).to(self.device, self.dtype)
         self.augment = task.augment if type(task).augment is not Task.augment else None
-        module = method.module(task.module(self.facts), self.facts)
+        module, other = (built(task, method, self.facts, seed, again) for again in (0, 1))
+        self.own = own_numbers(module, other)
         self.module = module.to(self.device, self.dtype).eval()
         name, last = last_layer(self.module, self.facts.shape)
         if last is not None and method.outputs == "logits" and last.out_features == 1:
@@ -99,7 +101,8 @@ class Federation:
             )
 
     def _start(self) -> None:
-        tensors = initialise(self.module, shared(self.seed, "init", self.dtype, device=self.device))
+        dice = shared(self.seed, "init", self.dtype, device=self.device)
+        tensors = initialise(self.module, dice, self.own)
         tensors = laid_over(tensors, self.data.pretrained)
         kept = kept_names(self.method, self.module) & set(tensors)
         self.model = {k: v for k, v in tensors.items() if k not in kept}

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from leakbench.base import dice
 from leakbench.base.lazy import torch
+from leakbench.base.streams import SIDE_BY_SIDE
 from leakbench.base.tree import Tree, each_row, row, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
@@ -91,7 +93,7 @@ def _step(
     told = {k: v for k, v in vars(batch).items() if v is not None}
     rows = {**each, "mine": mine, "buffers": buffers, "batch": told}
     with training(runner.module, True):
-        with no_hooks(runner.module):
+        with dice.untouched(SIDE_BY_SIDE), no_hooks(runner.module):
             losses = each_row(one, rows) if n > 1 else one(row(rows, 0))[None]
         no_derivative_of_its_own(losses)
         scale = scale.to(losses.dtype)

@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 _Place: TypeAlias = tuple[str, bool, dict[str, Any], str]
 
 
-def modal(module: nn.Module) -> list[nn.Module]:
-    """The submodules that behave differently in training."""
-    kinds = torch.nn.modules.batchnorm._BatchNorm | torch.nn.modules.dropout._DropoutNd
-    return [m for m in module.modules() if isinstance(m, kinds)]
-
-
 @contextmanager
-def training(module: nn.Module, on: bool) -> Iterator[None]:
-    """Training or evaluation mode for a while, without a walk over layers that do not care."""
-    layers = modal(module)
-    before = [m.training for m in layers]
-    for m in layers:
-        m.training = on
+def training(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]:
+    """Training or evaluation mode for a while; by the names of its layers, where they differ.
+
+    Every layer is told, whatever it makes of it: one that is to stay in evaluation overrides
+    ``train``, as in anybody's loop.
+    """
+    before = [(m, m.training) for m in module.modules()]
+    if isinstance(on, bool):
+        module.train(on)
+    else:
+        for name, m in module.named_modules():
+            m.training = on[name]
     try:
         yield
     finally:
-        for m, was in zip(layers, before, strict=True):
-            m.training = was
+        for m, was in before:
+            if m.training != was:
+                m.training = was
 
 
 def called(
@@ -47,6 +48,7 @@ def called(
 ) -> Tensor:
     """What the module makes of x with these weights, cut or asked as ``how`` says.
 
+    A buffer that a layer sets anew is written into ``weights``, like one that it writes in place.
     ``low``: the precision of its products; what comes out is of float32, as weights then are.
 
     Raises:
@@ -65,14 +67,20 @@ def called(
         )
     # As torch.func.functional_call, which for small networks takes as long as the network.
     own = [(held, key, held[key]) for *_, held, key in places]
+    lent = [weights.get(name, held[key]) for name, _, held, key in places]
     try:
-        for name, _, held, key in places:
-            held[key] = weights.get(name, held[key])
+        for (*_, held, key), tensor in zip(places, lent, strict=True):
+            held[key] = tensor
         if low is None:
-            return module(x, **how)
-        with torch.autocast(x.device.type, low, cache_enabled=False):
             out: Tensor = module(x, **how)
-        return out.float() if out.is_floating_point() else out
+        else:
+            with torch.autocast(x.device.type, low, cache_enabled=False):
+                out = module(x, **how)
+            out = out.float() if out.is_floating_point() else out
+        for (name, _, held, key), tensor in zip(places, lent, strict=True):
+            if held[key] is not tensor and name in weights and not tensor.requires_grad:
+                tensor.copy_(held[key].detach())
+        return out
     except ValueError:
         if not _alone(module, x):
             raise

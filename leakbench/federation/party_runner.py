@@ -86,7 +86,8 @@ class PartyRunner:
         """Run the client function ``name``: what it sends, wrapped, its changed own and state."""
         me = self.me(t, each, shared, data)
         me.rng.log = log
-        sent = getattr(self.method, name)(me) or {}
+        with me.rng.at(name).lent():
+            sent = getattr(self.method, name)(me) or {}
         own = {k: v for k, v in me.own.items() if v is not each["own"].get(k)}
         state = {k: v for k, v in me.state.items() if v is not each["state"].get(k)}
         return {"sent": self.wire(sent, me, name), "own": own, "state": state}
@@ -101,7 +102,9 @@ class PartyRunner:
                 if kind in wrapper.kinds:
                     me.rng = rng.at(f"{rng.phase}/wire/{phase}/{kind}/{i}")
                     me.rng.log = None
-                    payload = _changed(wrapper, kind, payload, wrapper.uplink(payload, me))
+                    with me.rng.lent():
+                        changed = wrapper.uplink(payload, me)
+                    payload = _changed(wrapper, kind, payload, changed)
             out[kind] = payload
         me.rng = rng
         return out
@@ -127,7 +130,8 @@ class PartyRunner:
         if self.method.fusible and ("update" in server.inbox or "update" in means):
             server.mean("update")
             server.inbox["update"] = _Single()
-        sent = getattr(self.method, name)(server) or {}
+        with rng.at(name).lent():
+            sent = getattr(self.method, name)(server) or {}
         each = {k for k, v in sent.items() if isinstance(v, Each)}
         out = {k: v.payload if k in each else v for k, v in sent.items()}
         return out, {"model": server.model, "state": server.state}, each, server.fallbacks
@@ -162,7 +166,8 @@ class PartyRunner:
                 me.own = group("own", leaves)
                 me.net, me.rng = Net(self.module, weights, self.low), rng.at(name + path, s)
                 batch = laid_batch(batch) if channels_last else batch
-                loss = getattr(self.method, name)(me.net, batch, me)
+                with me.rng.lent():
+                    loss = getattr(self.method, name)(me.net, batch, me)
                 grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
                 leaves = optimizer.step(leaves, grads)
                 losses.append(loss.detach())

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leakbench.base import dice
 from leakbench.base.lazy import torch
+from leakbench.base.streams import SIDE_BY_SIDE
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
@@ -112,7 +114,7 @@ class _Side:
 
         told = {k: v for k, v in vars(batch).items() if v is not None}
         rows = {"each": row(self.each, take), "leaves": leaves, "rest": rest, "batch": told}
-        with no_hooks(runner.module):
+        with dice.untouched(SIDE_BY_SIDE), no_hooks(runner.module):
             losses = each_row(one, rows) if len(batch.x) > 1 else one(row(rows, 0))[None]
         grads = torch.autograd.grad(losses.sum(), [*leaves.values()], materialize_grads=True)
         return losses, grads

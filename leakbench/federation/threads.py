@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import MethodError
+from leakbench.base import dice
 from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, row, stack
 from leakbench.federation.batches import Plan
@@ -27,6 +27,8 @@ from leakbench.federation.task_data import TaskData
 if TYPE_CHECKING:
     from leakbench.federation.party_runner import PartyRunner
 
+SHARED = "torch's own dice are thrown, and which thread is first would decide who gets what"
+
 
 class _Stopped(Exception):
     """Another client's training has failed, or somebody wants to stop."""
@@ -36,9 +38,9 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
     """Train the clients ``each``; every leaf of the result is stacked over them.
 
     Raises:
-        MethodError: the loss draws from torch's own dice.
-        RuntimeError: the network cannot be copied, a layer sets attributes of its own, or has
-            hooks, which write down elsewhere what they see, of whichever client is first.
+        RuntimeError: torch's own dice are thrown; the network cannot be copied, a layer sets
+            attributes of its own, or has hooks, which write down elsewhere what they see, of
+            whichever client is first.
     """
     if any(m._forward_hooks or m._forward_pre_hooks for m in local.runner.module.modules()):
         raise RuntimeError("a layer of the network has a hook")
@@ -51,11 +53,11 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             here.runner = _own(local.runner)
         batches = _Watched(plan.batches(data, j), stop)
         how: dict[str, Any] = {"channels_last": convolves(local.runner.module)}
-        with remembering_nothing(here.runner.module):
+        with dice.apart(), remembering_nothing(here.runner.module):
             return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
 
-    many, dice = max(1, torch.get_num_threads()), torch.get_rng_state()
-    with ThreadPoolExecutor(many) as pool:
+    many = max(1, torch.get_num_threads())
+    with dice.untouched(SHARED), ThreadPoolExecutor(many) as pool:
         try:
             made = list(pool.map(one, range(len(each["index"]))))
         except BaseException:
@@ -63,11 +65,6 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             raise
         finally:
             torch.set_num_threads(many)  # of threads that are started later, too
-    if not torch.equal(torch.get_rng_state(), dice):
-        raise MethodError(
-            f"{type(local.runner.method).__name__}.{local.name} drew from torch's own dice, whose"
-            " numbers here depend on which thread is first: draw from me.rng, or use --engine loop."
-        )
     return stack(made)
 
 

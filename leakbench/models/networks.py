@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from torch import Tensor, nn
 
@@ -119,17 +119,18 @@ MODELS: dict[str, Callable[[tuple[int, ...], int, int], Stages]] = {
 }
 
 
-def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
+def initialise(module: nn.Module, rng: Rng, own: Collection[str] = ()) -> dict[str, Tensor]:
     """Every parameter and buffer of ``module``, the trained ones drawn from ``rng``.
 
     Weights are uniform with standard deviation gain / sqrt(fan in), the gain of their own layer or
-    else of the network; normalisation layers, the slopes of PReLU and buffers keep their own start.
+    else of the network; normalisation layers, the slopes of PReLU and buffers keep their own start,
+    and so do the parameters ``own``, by name.
     """
     gain = module.gain if isinstance(module, Stages) else 1.0
     out = {}
     for name, value in module.named_parameters():
         owner = module.get_submodule(name.rpartition(".")[0])
-        if "Norm" in type(owner).__name__ or isinstance(owner, nn.PReLU):
+        if name in own or keeps_its_start(owner):
             out[name] = value.detach().clone()
             continue
         if value.dim() > 1:
@@ -138,6 +139,11 @@ def initialise(module: nn.Module, rng: Rng) -> dict[str, Tensor]:
             bound = max(_fan_in(owner), 1) ** -0.5
         out[name] = ((2 * rng.uniform(name, *value.shape) - 1) * bound).to(value.dtype)
     return out | {name: value.detach().clone() for name, value in module.named_buffers()}
+
+
+def keeps_its_start(layer: nn.Module) -> bool:
+    """Does it begin in ones and zeros, which are not drawn?"""
+    return "Norm" in type(layer).__name__ or isinstance(layer, nn.PReLU)
 
 
 def _fan_in(owner: nn.Module) -> int:

@@ -21,7 +21,6 @@ from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, flat, nbytes, row
 from leakbench.federation.batches import Plan
 from leakbench.federation.federation import Federation
-from leakbench.federation.net import modal
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch
 from leakbench.record import audited, last_layers
@@ -129,7 +128,7 @@ class Recorder(Observer[Federation]):
             return
         whole, _ = self._audited(fed)
         norm = torch.nn.modules.batchnorm._BatchNorm  # one image has no batch statistics
-        normed = any(isinstance(m, norm) for m in modal(fed.module))
+        normed = any(isinstance(m, norm) for m in fed.module.modules())
         for j in whole:
             rows, batches = todo.rows(j), todo.batches(fed.data, j)
             self._update(fed, name, row(each, j), rows, batches, None)

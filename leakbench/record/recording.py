@@ -11,6 +11,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.shapes import checked
 from leakbench.base.tree import Tree, flat, tmap
 from leakbench.federation.defense import Defense
+from leakbench.federation.network import built
 from leakbench.federation.parties import Facts
 from leakbench.federation.precision import kept, products
 from leakbench.federation.task_data import Examples
@@ -129,9 +130,14 @@ class Recording:
         """{kind: (messages, 3) round, sender, receiver} of every round, kept or not."""
         return flat(self.run.tree("transcript/rounds.safetensors")[0])
 
+    @property
+    def modes(self) -> bool:
+        """Clients train in training mode."""
+        return True
+
     def module(self) -> torch.nn.Module:
-        """The public architecture; its numbers are whatever torch made."""
-        module = self.method.module(self.parts.task.module(self.facts), self.facts)
+        """The public architecture; its numbers are not the run's."""
+        module = built(self.parts.task, self.method, self.facts)
         return module.to(self.device, self.dtype).eval()
 
     def known(self, name: str) -> Any:

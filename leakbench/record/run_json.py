@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base import provenance
 from leakbench.base.files import SEALED_SCHEMA
+from leakbench.federation.network import begun
 from leakbench.federation.parties import Facts
 from leakbench.federation.utility import METRICS
 from leakbench.record.policy import Policy
@@ -36,6 +37,7 @@ def described(
         "secrets": sorted(fed.secrets()),
         "distance": made.method.distance,
         "engine": fed.engine,
+        "begins": begun(fed.module, fed.own, fed.data.pretrained),
         "utility": {
             "metric": task.metric,
             "better": task.better,

@@ -470,7 +470,7 @@ def added(kind, payload, transcript=None, **more):
 WRONG = {
     "no model": (lambda: Transcript(cross_entropy), "expected a torch.nn.Module, got function"),
     "no parameters": (lambda: seen_by(nn.Flatten()), "no parameters"),
-    "dropout": (lambda: seen_by(frozen().train()), r"layer '3' drops out units"),
+    "dropout": (lambda: seen_by(frozen().train()), r"layer '3' throws dice"),
     "no shape": (lambda: Transcript(small(), cross_entropy), r"write shape=\(1, 28, 28\)"),
     "wrong shape": (lambda: seen_by(small(), shape=(3, 4, 4)), r"takes no inputs of shape \(3,"),
     "no tensor out": (lambda: seen_by(nn.LSTM(4, 2), shape=(4,)), r"gives a tensor \(B, outputs"),

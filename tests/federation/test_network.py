@@ -1,0 +1,126 @@
+"""A network that brings numbers of its own begins with them; the rest is drawn as ever."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from helpers.federations import digits, federation, method
+from helpers.layers import Tokens
+from torch import nn
+
+from leakbench import Defense
+from leakbench.base import dice
+from leakbench.base.streams import shared
+from leakbench.federation.network import begun, built, own_numbers, thrower
+from leakbench.models.networks import initialise
+from leakbench.models.stages import Stages
+
+
+def of(make):
+    class Brought(Defense):
+        def module(self, module, facts):
+            return make(facts.dim)
+
+    return federation(Brought(), seed=5)
+
+
+def pretrained(out):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, out))
+    net[1].weight.data = torch.linspace(-1, 1, 512).view(8, 64)
+    return net
+
+
+def test_a_plain_module_begins_with_what_it_brings_and_with_throws_of_the_seed():
+    model = of(pretrained).model
+    assert torch.equal(model["1.weight"], pretrained(10)[1].weight.double())
+    with dice.lent(99):
+        again = of(pretrained).model
+    assert all(torch.equal(v, again[k]) for k, v in model.items())
+
+
+def test_tokens_and_positions_keep_their_scale_in_stages_too():
+    def vit(out):
+        return Stages({"all": Tokens(out)})
+
+    model = of(vit).model
+    assert torch.equal(model["all.token"], torch.full((1, 1, 8), 0.02).double())
+    assert 0.005 < float(model["all.position"].std()) < 0.05
+    assert float(model["all.last.weight"].abs().max()) > 0.3  # drawn, as ever
+
+
+def test_weights_that_are_set_within_stages_are_kept_and_the_others_drawn():
+    def staged(out):
+        net = pretrained(out)
+        return Stages({"body": net[:3], "head": net[3]})
+
+    fed, plain = (
+        of(staged),
+        of(lambda out: Stages({"body": nn.Flatten(), "head": nn.Linear(64, out)})),
+    )
+    assert torch.equal(fed.model["body.1.weight"], pretrained(10)[1].weight.double())
+    assert fed.own == {"body.1.weight"}
+    assert plain.own == set()
+    assert begun(fed.module, fed.own) == {"fresh": 8 + 90, "own": 512, "read": 0}
+
+
+def test_a_built_in_network_is_drawn_as_it_was():
+    """As by hand: uniform numbers of the stream "init"."""
+    task, kind = digits(), method("fedavg")
+    fed = federation("fedavg", seed=5)
+    module = task.module(task.facts(kind)).double()
+    drawn = initialise(module, shared(5, "init", torch.float64))
+    assert fed.model.keys() == drawn.keys()
+    assert all(torch.equal(v, drawn[k]) for k, v in fed.model.items())
+    assert fed.own == set()
+
+
+def test_a_network_is_made_without_a_throw_of_the_processs_dice():
+    task = digits()
+    facts, before = task.facts(Defense()), dice.state()
+    one, same, other = (built(task, Defense(), facts, s) for s in (1, 1, 2))
+    assert dice.state() == before
+    first = [next(net.parameters()) for net in (one, same, other)]
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], first[2])
+    assert own_numbers(one, one) != own_numbers(one, other)  # equal dice would tell nothing
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_layer_that_throws_is_named(on):
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(0.5))
+    mean = net[1].running_mean.clone()
+    assert thrower(net, torch.zeros(2, 64), on) == ("2" if on else None)
+    assert torch.equal(net[1].running_mean, mean)
+    assert thrower(net[:2], torch.zeros(2, 64), on) is None
+
+    class Own(nn.Module):
+        def forward(self, x):
+            return x * random.random()
+
+    assert thrower(Own(), torch.zeros(2, 64), on) == ""
+
+
+def test_layers_are_told_the_mode_as_in_anybodys_loop():
+    """All of them, and one whose ``train`` says no stays in evaluation."""
+    seen = []
+
+    class Kept(nn.Module):
+        def train(self, mode=True):
+            return super().train(False)
+
+        def forward(self, x):
+            seen.append(("kept", self.training))
+            return x
+
+    class Told(nn.Module):
+        def forward(self, x):
+            seen.append(("told", self.training))
+            return x
+
+    fed = of(lambda out: nn.Sequential(nn.Flatten(), Kept(), Told(), nn.Linear(64, out)))
+    fed.begin()
+    fed.step()
+    assert set(seen) == {("kept", False), ("told", True)}
+    assert not any(m.training for m in fed.module.modules())
