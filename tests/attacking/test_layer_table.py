@@ -131,7 +131,8 @@ def test_verify_trains_it_again_and_is_content(runs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(networks.MODELS, "mlp", lambda shape, out, width: THROWING[name](out))
         found = api.verify(runs[name], replay=ROUNDS)
-    assert {f.outcome for f in found} <= {"holds", "unchecked"}
+    assert {f.outcome for f in found} <= {"holds", "not checked"}
+    assert {"transcript", "truth"} <= {f.part for f in found if f.outcome == "holds"}
 
 
 def test_the_control_of_a_covered_update_falls_like_the_update(runs, tmp_path):
