@@ -52,9 +52,10 @@ class TestCheck:
         for row in old.rows:
             fields = row.parameters()
             change(fields)
-            kept = {k: fields[k] for k in ("scores", "guesses", "value", "low", "high")}
-            kept["scores"] = {int(seed): units for seed, units in kept["scores"].items()}
-            kept["guesses"] = {int(seed): shas for seed, shas in kept["guesses"].items()}
+            kept = {k: fields[k] for k in ("value", "low", "high")}
+            for of in ("scores", "guesses", "truths", "failed", "unsettled", "entered"):
+                by_seed = fields[of]
+                kept[of] = by_seed and {int(seed): told for seed, told in by_seed.items()}
             rows.append(row.model_copy(update=kept))
         save_baseline(tmp_path / "leakage.json", Baseline.of(rows, old.limits, old.looks))
         return tmp_path / "leakage.json"
@@ -93,14 +94,16 @@ class TestCheck:
     def test_too_few_seeds_cannot_tell(self, cli, gated, tmp_path):
         def one_seed(row):
             row["guesses"] = {s: ["another"] for s in row["guesses"]}
-            row["scores"] = {s: v for s, v in row["scores"].items() if s == "0"}
+            for of in ("scores", "guesses", "truths", "failed", "unsettled", "entered"):
+                row[of] = {s: v for s, v in (row[of] or {}).items() if s == "0"} or row[of]
             (units,) = row["scores"].values()
             row["value"] = sum(units.values()) / len(units)
+            row["low"], row["high"] = min(row["low"], row["value"]), max(row["high"], row["value"])
 
-        code, out, _ = cli(
+        code, out, err = cli(
             "check", gated / "runs", "--baseline", self.changed(gated, tmp_path, one_seed)
         )
-        assert code == 3
+        assert code == 3, err
         assert "it takes at least" in out
 
     def test_a_row_that_is_gone_cannot_tell(self, cli, gated, tmp_path):
