@@ -33,6 +33,7 @@ UNKNOWN = {
     "device": "which device it was, no file tells",
     "commit": "which checkout it was, no file tells; the digests of its sources do",
     "dirty": "whether the checkout was changed, no file tells; the digests of its sources do",
+    "machine": "which machine it was, no file tells",
     "seconds": "how long it took, no file tells",
     "isolated": "how it was called, no file tells",
     "submitted": "who made the guesses, no file tells",

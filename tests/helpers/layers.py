@@ -154,6 +154,7 @@ QUIET: dict[str, Callable[[int], nn.Module]] = {
     "spectral_norm": lambda out: Between(
         parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH)), out
     ),
+    "tied weights": Tied,
     "own layer that reads self.training": lambda out: Between(Halved(), out),
     "own layer that assigns its buffer": lambda out: Between(Average(), out),
     "tokens and positions (ViT)": Tokens,
