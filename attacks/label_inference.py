@@ -29,6 +29,7 @@ REPLAYED = (
     *("data", "generator", "identifier", "variate"),
 )
 NO_LABELS = "the message holds no labels: expected integers (n,) or shares (n, K)"
+READ_OFF = ("update", "moved")  # sources that take the output of a class for its logit
 NAMED = ("labels", "label_counts")  # the kinds of message that say what a client's labels are
 
 
@@ -150,6 +151,11 @@ class LabelInference(Attack):
             )
         shared = {*models.of_layer(name, dict(run.module().named_parameters()))}
         shared -= kept_names(run.method, run.module())
+        if self.source in READ_OFF and not models.gives_logits(run.module(), run.facts.shape):
+            return (
+                f"what the last layer ({name}) gives are not the logits of what the network gives,"
+                " so that its bias says another class than was there: source=calibrated replays it"
+            )
         if self.source == "moved" and last is not None and last.out_features == 1:
             return "one output stands for both classes, so that it moves names neither"
         if self.source == "moved":

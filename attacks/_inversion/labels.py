@@ -49,7 +49,8 @@ def obstacle(run: Outline) -> str:
     if run.method.outputs != "logits":
         return ""
     name, last = models.last_layer(run.module(), run.facts.shape)
-    if not reads_classes(last, run.facts.classes):
+    reads = reads_classes(last, run.facts.classes)
+    if not reads or not models.gives_logits(run.module(), run.facts.shape):
         return (
             "the network does not end in a linear layer of class logits, so labels cannot be"
             " inferred: use labels=given"

@@ -122,9 +122,10 @@ class Outline:
         return self._source.module()
 
     def thrower(self) -> str | None:
-        """The layer that throws dice of its own (dropout) while a client trains; None if none does.
+        """The layer that throws dice (dropout) while a client trains; None if none does.
 
-        "" is the network itself. How they fell, no message tells.
+        Or that remembers something in a plain attribute. "" is the network itself. How dice fell,
+        or what is remembered, no message tells.
         """
         x = torch.rand(2, *self.facts.shape, generator=torch.Generator().manual_seed(0))
         return thrower(self.module(), x.to(self.blank()), self._source.modes)

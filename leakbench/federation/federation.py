@@ -17,7 +17,7 @@ from leakbench.federation.client_tensors import ClientTensors, kept_names
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.execution import Execution
 from leakbench.federation.local_steps import amount
-from leakbench.federation.network import built, own_numbers
+from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
 from leakbench.federation.party_runner import PartyRunner, unwritten
@@ -57,6 +57,7 @@ class Federation:
         module, other = (built(task, method, self.facts, seed, again) for again in (0, 1))
         self.own = own_numbers(module, other)
         self.module = module.to(self.device, self.dtype).eval()
+        self._refuse_unsteady()
         name, last = last_layer(self.module, self.facts.shape)
         if last is not None and method.outputs == "logits" and last.out_features == 1:
             self._refuse_one_output()
@@ -81,6 +82,18 @@ class Federation:
         self.robin = robin(self.facts.clients, seed=seed) if robins else []
         self.t = 0
         self._start()
+
+    def _refuse_unsteady(self) -> None:
+        """Raise UsageError where what a layer gives depends on what nobody can begin or keep."""
+        some = torch.arange(min(2, len(self.data.train)), device=self.device)
+        name = unsteady(self.module, self.data.train.images(some))
+        if name is not None:
+            what = f"the layer {name!r}" if name else "the network"
+            raise UsageError(
+                f"{what} gives something else when it is called again with the same dice and"
+                " buffers, so that no run could be trained again: throw torch's own dice (Python's"
+                " and NumPy's will do), and keep what it is to remember in a buffer."
+            )
 
     def _refuse_one_output(self) -> None:
         """Raise UsageError where a network of one output says no class, or not to this method."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leakbench.base import dice
 from leakbench.base.lazy import torch
@@ -63,29 +63,102 @@ def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:
 
 
 def thrower(module: nn.Module, x: Tensor, on: bool | Mapping[str, bool] = True) -> str | None:
-    """The layer that throws the process's own dice (dropout) on x (B, ...), "" the network itself.
+    """The layer that throws dice (dropout) on x (B, ...), or is ``unsteady``; "" the whole network.
 
     In training mode, or in the modes ``on`` of its layers. None if no one does; or if it does not
     take such an x, which others will say.
     """
-    module, found, before = copy.deepcopy(module), [], []
+    found = _first(module, x, on, [0], lambda calls: calls[0].thrown)
+    return unsteady(module, x, on) if found is None else found
 
-    def enter(*_: object) -> None:
-        before.append(dice.state())
+
+def unsteady(module: nn.Module, x: Tensor, on: bool | Mapping[str, bool] = True) -> str | None:
+    """The layer that gives something else for x (B, ...) when all is called again, as ``thrower``.
+
+    With the same dice and the same buffers: it throws dice that nobody knows of, or remembers
+    something in a plain attribute.
+    """
+
+    def differs(calls: Sequence[_Left]) -> bool:
+        one, other = calls
+        return not _apart(one.taken, other.taken) and _apart(one.given, other.given)
+
+    return _first(module, x, on, [0, 0], differs)
+
+
+class _Left(NamedTuple):
+    """How a call of a layer was left."""
+
+    thrown: bool  # did it, or what is within it, throw the process's dice?
+    taken: list[Tensor]
+    given: list[Tensor]
+
+
+def _first(
+    module: nn.Module,
+    x: Tensor,
+    on: bool | Mapping[str, bool],
+    numbers: Sequence[int],
+    told: Callable[[Sequence[_Left]], bool],
+) -> str | None:
+    """The first layer that left a call, what is within it before itself, of which that is ``told``.
+
+    It is called once with the dice begun at each of ``numbers``, and with the same buffers.
+    """
+    module = copy.deepcopy(module)
+    buffers = [(m._buffers, k, v) for m in module.modules() for k, v in m._buffers.items()]
+    kept = [None if v is None else v.clone() for *_, v in buffers]
+    calls = []
+    with training(module, on), torch.no_grad(), contextlib.suppress(*FAULTS):
+        for number in numbers:
+            for (held, key, _), value in zip(buffers, kept, strict=True):
+                held[key] = None if value is None else value.clone()
+            with dice.lent(number), _watched(module) as left:
+                module(x)
+            calls.append(left)
+    for each in zip(*calls, strict=False) if len(calls) == len(numbers) else ():
+        if told([left for _, left in each]):
+            return each[0][0]
+    return None
+
+
+@contextlib.contextmanager
+def _watched(module: nn.Module) -> Iterator[list[tuple[str, _Left]]]:
+    """Note how each layer leaves each of its calls, in their order."""
+    found: list[tuple[str, _Left]] = []
+    begun: list[tuple[tuple[Any, ...], list[Tensor]]] = []
+    hooks = []
 
     def leave(name: str) -> Callable[..., None]:
-        def told(*_: object) -> None:
-            if before.pop() != dice.state():
-                found.append(name)  # what is within it comes first
+        def told(_m: nn.Module, _x: object, out: object) -> None:
+            state, taken = begun.pop()
+            found.append((name, _Left(state != dice.state(), taken, _tensors(out))))
 
         return told
 
     for name, layer in module.named_modules():
-        layer.register_forward_pre_hook(enter)
-        layer.register_forward_hook(leave(name))
-    with dice.lent(0), training(module, on), torch.no_grad(), contextlib.suppress(*FAULTS):
-        module(x)
-    return found[0] if found else None
+        hooks += [
+            layer.register_forward_pre_hook(
+                lambda _m, taken: begun.append((dice.state(), _tensors(taken)))
+            ),
+            layer.register_forward_hook(leave(name)),
+        ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _tensors(value: object) -> list[Tensor]:
+    found = torch.utils._pytree.tree_leaves(value)
+    return [v.clone() for v in found if isinstance(v, torch.Tensor)]
+
+
+def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    pairs = zip(one, other, strict=False)
+    alike = all(a.shape == b.shape and torch.allclose(a, b, equal_nan=True) for a, b in pairs)
+    return len(one) != len(other) or not alike
 
 
 def begun(module: nn.Module, own: Collection[str], read: Collection[str] = ()) -> dict[str, int]:

@@ -140,11 +140,9 @@ def _called_last(
             layer.register_forward_pre_hook(lambda _m, _x, name=name: begin(name)),
             layer.register_forward_hook(lambda _m, _x, out, name=name: end(name, out)),
         ]
-    like = next(module.parameters(), torch.zeros(0))
-    blank = torch.zeros(1, *shape, dtype=like.dtype, device=like.device)
     try:
         with _evaluated(module):
-            out = module(blank)
+            out = module(_some(module, shape))
     except FAULTS as error:
         raise MethodError(
             f"the network takes no inputs of shape {tuple(shape)}: {str(error).splitlines()[0]}"
@@ -159,21 +157,58 @@ def _called_last(
     return last, begun.count(last) == 1 and same
 
 
+def _some(module: nn.Module, shape: Sequence[int]) -> Tensor:
+    """Four inputs, thrown. They are the same at every call."""
+    like = next(module.parameters(), torch.zeros(0))
+    dice = torch.Generator().manual_seed(0)
+    return torch.rand(4, *shape, generator=dice, dtype=torch.float64).to(like.device, like.dtype)
+
+
 def squashes(module: nn.Module, shape: Sequence[int]) -> bool:
     """Is what the network gives the sigmoid of what its linear last layer gives?"""
+    given, last = _ends(module, shape)
+    return last.numel() > 0 and torch.allclose(given, last.sigmoid(), atol=1e-6)
+
+
+def gives_logits(module: nn.Module, shape: Sequence[int]) -> bool:
+    """Are the outputs of its linear last layer, one by one, the logits of what it gives?
+
+    They are where both are the same but for a positive factor and for what is added to all outputs
+    of an example (a log-softmax), or where the network gives the softmax or, of a single output,
+    the sigmoid of them.
+    """
+    given, last = _ends(module, shape)
+    if not last.numel():
+        return False
+    if last.shape[1] == 1:
+        return _rises_with(given, last) or torch.allclose(given, last.sigmoid(), atol=1e-6)
+    last = last - last.mean(1, keepdim=True)
+    found = [given, given.log()] if bool((given > 0).all()) else [given]
+    return any(_rises_with(g - g.mean(1, keepdim=True), last) for g in found)
+
+
+def _rises_with(given: Tensor, last: Tensor) -> bool:
+    """Is ``given`` a positive multiple of ``last``?"""
+    factor = (given * last).sum() / (last * last).sum()
+    return bool(factor > 0) and torch.allclose(given, factor * last, rtol=1e-4, atol=1e-6)
+
+
+def _ends(module: nn.Module, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """What the network gives for four inputs, and what its linear last layer gives.
+
+    Both (4, K) float64; without such a layer (0, 0).
+    """
     _, last = last_layer(module, shape)
     if last is None:
-        return False
+        return torch.zeros(0, 0).double(), torch.zeros(0, 0).double()
     seen: list[Tensor] = []
     hook = last.register_forward_hook(lambda _m, _x, out: seen.append(out))
-    like, dice = last.weight, torch.Generator().manual_seed(0)
-    x = torch.rand(4, *shape, generator=dice, dtype=torch.float64).to(like.device, like.dtype)
     try:
         with _evaluated(module):
-            out = module(x)
+            out = module(_some(module, shape))
     finally:
         hook.remove()
-    return bool(torch.allclose(out.flatten(), seen[-1].sigmoid().flatten(), atol=1e-6))
+    return out.double().reshape(4, -1), seen[-1].double().reshape(4, -1)
 
 
 @contextmanager

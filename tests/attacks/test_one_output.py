@@ -193,3 +193,32 @@ def test_one_output_that_says_no_class_is_refused(tmp_path, source, method, why)
         pytest.raises(UsageError, match=why),
     ):
         api.train(method, rounds=10, out=tmp_path / "runs", **HOW)
+
+
+class Turned(nn.Module):
+    """Gives the last layer's outputs turned round: its bias says the other class."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(16, 2).double()
+
+    def forward(self, x):
+        return -self.last(x.flatten(1))
+
+
+def test_outputs_that_are_no_logits_are_not_read_as_classes():
+    net, y = Turned(), torch.tensor([0, 0, 0])
+    value = functional.cross_entropy(net(images([0, 0, 0])), y)
+    aux = [0, 1] * 20
+    loss = functional.cross_entropy
+    told = Transcript(net, loss, lr=RATE, batch=3, aux_data=(images(aux, seed=2), aux))
+    gradients = torch.autograd.grad(value, list(net.parameters()))
+    told.add("update", [-RATE * g for g in gradients], labels=[0, 0, 0])
+    told.add("count", 3)
+    for source in ("update", "moved"):
+        with pytest.raises(UsageError, match="are not the logits of what the network gives"):
+            told.attack("label_inference", source=source)
+    with pytest.raises(UsageError, match="does not end in a linear layer of class logits"):
+        told.attack("gradient_inversion", message="update", labels="inferred")
+    (guess,) = told.attack("label_inference", source="calibrated")
+    assert guess.tensors["shares"].argmax() == 0  # it replays the network as it is

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
 
+import numpy as np
 import pytest
 import torch
 from helpers.federations import digits, federation, method
 from helpers.layers import Tokens
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from leakbench import Defense
 from leakbench.base import dice
+from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
-from leakbench.federation.network import begun, built, own_numbers, thrower
+from leakbench.federation.network import begun, built, own_numbers, thrower, unsteady
 from leakbench.models.networks import initialise
 from leakbench.models.stages import Stages
 
@@ -120,7 +124,61 @@ def test_layers_are_told_the_mode_as_in_anybodys_loop():
             return x
 
     fed = of(lambda out: nn.Sequential(nn.Flatten(), Kept(), Told(), nn.Linear(64, out)))
+    seen.clear()
     fed.begin()
     fed.step()
     assert set(seen) == {("kept", False), ("told", True)}
     assert not any(m.training for m in fed.module.modules())
+
+
+def own_generator():
+    held = np.random.default_rng(0)
+    return lambda x: x * (1 + held.random())
+
+
+def of_the_system():
+    return lambda x: x + int.from_bytes(os.urandom(2), "big")
+
+
+def of_torch():
+    held = torch.Generator().manual_seed(0)
+    return lambda x: x + torch.rand(x.shape, generator=held)
+
+
+def counted():
+    calls = []
+
+    def call(x):
+        calls.append(x)
+        return x * len(calls)
+
+    return call
+
+
+@pytest.mark.parametrize("make", [own_generator, of_the_system, of_torch, counted])
+def test_dice_of_a_layers_own_and_what_it_counts_are_refused_by_its_name(make):
+    """Nobody can begin them anew: two trainings with one seed would differ, and two engines."""
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.call = make()
+
+        def forward(self, x):
+            return self.call(x)
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), Own(), nn.Dropout(0.5))
+    assert unsteady(net, torch.ones(2, 64)) == "2"
+    assert thrower(net[:3], torch.ones(2, 64)) == "2"
+    assert unsteady(nn.Sequential(*net[:2], net[3]), torch.ones(2, 64)) is None  # torch's own
+    with pytest.raises(UsageError, match=r"the layer '0.2' gives something else when"):
+        of(lambda outputs: nn.Sequential(net[:3], nn.Linear(64, outputs)))
+
+
+def test_what_a_layer_keeps_in_buffers_is_steady():
+    net = nn.Sequential(
+        nn.Flatten(), parametrizations.spectral_norm(nn.Linear(64, 8)), nn.BatchNorm1d(8)
+    )
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    assert unsteady(net, torch.rand(4, 64)) is None
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from leakbench import Defense
+from leakbench.base.errors import UsageError
 from leakbench.federation import fused
 from leakbench.federation.federation import Federation
 from leakbench.federation.net import Net
@@ -149,25 +150,8 @@ class Compressing(Defense):
             return super().loss(net, batch, me)
 
 
-class Counting(Defense):
-    """Has a layer that does less the more often it has been called."""
-
-    def module(self, module, facts):
-        class Fading(nn.Linear):
-            calls = 0
-
-            def forward(self, x):
-                self.calls += 1
-                return super().forward(x) / (1 + 0.1 * self.calls)
-
-        name = module.names[-1]
-        layer = module.get_submodule(name)
-        module.set_submodule(name, Fading(layer.in_features, layer.out_features))
-        return module
-
-
 KINDS = (OfWeights, OfOutputs, OfALayer, ByADerivative, BehindItsOutputs, OfLeaves)
-OTHERS = (Remembering, Anchored, Clamped, Shrunk, Compressing, Counting)
+OTHERS = (Remembering, Anchored, Clamped, Shrunk, Compressing)
 WAYS = [("fused", 1), ("stacked", 1), ("stacked", 3), ("threads", 3), ("auto", 1), ("auto", 3)]
 # What works side by side: a derivative of its own where each has weights of its own, and what is
 # remembered for the next step where there is none.
@@ -302,3 +286,22 @@ def test_a_layer_that_writes_elsewhere_what_it_sees_is_not_run_in_threads():
     plain, fed = (trained(Watching, engine, 3) for engine in ("loop", "threads"))
     assert fed.phases["loss"] == "loop"
     assert gap(plain, fed) == 0
+
+
+def test_a_layer_that_counts_its_calls_is_refused_by_its_name():
+    class Counting(Defense):
+        def module(self, module, facts):
+            class Fading(nn.Linear):
+                calls = 0
+
+                def forward(self, x):
+                    self.calls += 1
+                    return super().forward(x) / (1 + 0.1 * self.calls)
+
+            name = module.names[-1]
+            layer = module.get_submodule(name)
+            module.set_submodule(name, Fading(layer.in_features, layer.out_features))
+            return module
+
+    with pytest.raises(UsageError, match="the layer 'head' gives something else when"):
+        trained(Counting, "loop", 1)

@@ -93,10 +93,12 @@ def test_the_absent_are_counted():
 def test_settings_are_counted_as_the_headline_counts_them():
     dead = judged("leaks", "c", dead=1)
     free = [judged("leaks", name, reference=True) for name in "xy"]
-    assert tally([judged("leaks", "a"), judged("held", "b")]) == (2, "")
-    assert tally([judged("leaks", "a"), dead, dead]) == (1, "and 2 with a dead seed")
-    assert tally([*free, dead]) == (0, "and 2 references and 1 with a dead seed")
-    assert tally([free[0], judged("none", "n")]) == (1, "and the reference")
+    every = [judged("leaks", "a"), judged("held", "b")]
+    assert tally(every, every) == ("2", "")
+    assert tally([every[0], dead, dead], every) == ("1", "and 2 with a dead seed")
+    assert tally([*free, dead], every) == ("", "2 references and 1 with a dead seed")
+    assert tally([free[0], judged("none", "n")], every) == ("1", "and the reference")
+    assert tally(free, free) == ("2", "")  # no defense is there
     none = [judged("none", "n"), judged("none", "m"), judged("held", "b")]
     assert unjudged(none) == "2 not attacked"
     assert unjudged([judged("held", "b")]) == ""

@@ -21,7 +21,7 @@ from leakbench.federation.task_data import Examples, TaskData
 from leakbench.models.mobilenet import Inverted
 from leakbench.models.networks import MODELS, Pooled, Stages, initialise
 from leakbench.models.resnets import group_norm
-from leakbench.models.stages import last_layer
+from leakbench.models.stages import gives_logits, last_layer
 
 # name, shape, out, width: the sizes that the tasks use, and small ones
 NETS = [
@@ -483,7 +483,7 @@ def test_one_fused_round_is_one_of_the_loop(name, task):
     rows = torch.arange(24).view(4, 6)
     data = TaskData(examples, examples, examples, rows, torch.full((4,), 6), torch.full((4,), -1))
     kind = registry.load("tasks", "digits")
-    chosen = type("Small", (kind,), {"shape": task, "classes": 3})(
+    chosen = type("Small", (kind,), {"shape": task, "classes": 3, "signal": True})(
         clients=4, split="iid", model=name, width=3
     )
     method = registry.load("defenses", "fedavg")(batch=6)
@@ -568,3 +568,39 @@ def test_the_last_layer_is_the_one_that_is_called_last():
 def test_of_a_network_of_ours_it_is_the_last_that_was_registered(name, shape, out, width):
     net = MODELS[name](shape, out, width)
     assert last_layer(net, shape) == last_layer(net)
+
+
+@pytest.mark.parametrize(
+    ("end", "outputs", "right"),
+    [
+        (lambda z: z, 3, True),
+        (lambda z: 2 * z, 3, True),
+        (lambda z: z.log_softmax(1), 3, True),
+        (lambda z: z.softmax(1), 3, True),
+        (lambda z: z.sigmoid(), 1, True),
+        (lambda z: -z, 3, False),
+        (lambda z: z[:, [1, 2, 0]], 3, False),
+        (lambda z: -z, 1, False),
+        (lambda z: (-z).sigmoid(), 1, False),
+        (lambda z: z * z, 3, False),
+    ],
+)
+def test_outputs_of_the_last_layer_are_logits_or_not(end, outputs, right):
+    """Turned round or put in another order, a class's output is another's logit."""
+
+    class Ends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(6, outputs)
+
+        def forward(self, x):
+            return end(self.last(x.flatten(1)))
+
+    assert gives_logits(Ends(), (2, 3)) == right
+    assert gives_logits(Ends().double(), (2, 3)) == right
+    assert not gives_logits(Late(again=True), (2, 3))  # it has no such layer
+
+
+@pytest.mark.parametrize(("name", "shape", "out", "width"), NETS)
+def test_the_networks_of_ours_give_their_last_layers_outputs(name, shape, out, width):
+    assert gives_logits(MODELS[name](shape, out, width), shape)

@@ -185,6 +185,7 @@ def test_what_else_makes_it_another_origin(tmp_path, monkeypatch, what):
     path = folder / checkpoint.STATE
     tree, meta = read_tree(path)
     meta["origin"][what] = "another"
+    meta["digest"] = checkpoint._digest(tree, meta)
     write_tree(path, tree, meta)
     with pytest.raises(UsageError, match=r"\(another"):
         train(spec, tmp_path)

@@ -45,7 +45,7 @@ QUIET = {
     **dict.fromkeys(
         [
             f"leakbench/record/{name}.py"
-            for name in ("excerpts", "naming", "returning", "sending", "todays")
+            for name in ("damage", "excerpts", "naming", "returning", "sending", "todays")
         ],
         "copies, names and sends what is there",
     ),
@@ -59,6 +59,8 @@ QUIET = {
         ],
         "starts jobs, and carries their files",
     ),
+    "leakbench/base/address_space.py": "asks whether torch fits before it is loaded",
+    "leakbench/base/surroundings.py": "forgets what of the environment could decide a number",
 }
 
 
