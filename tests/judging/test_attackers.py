@@ -104,7 +104,7 @@ def test_settings_are_counted_as_the_headline_counts_them():
     assert unjudged([judged("held", "b")]) == ""
     told = counts(question(*none))
     assert [(tone, n) for tone, n, _, _ in told] == [
-        *(("leak", 0), ("part", 0), ("held", 1), ("none", 2))
+        *(("leak", "0"), ("part", "0"), ("held", "1"), ("none", "2"))
     ]
     assert told[3][3] == "2 not attacked"
     assert "0.05" in told[2][3]
