@@ -111,5 +111,5 @@ def main() -> None:
         write_json(Path(ERROR), {"error": f"{type(error).__name__}: {error}"})
         return
     write_json(Path(READ), sorted(view._reached, key=str))
-    write_json(Path(OPENED), opened.told())
+    write_json(Path(OPENED), opened.by)
     guessing._save(Path(GUESS), [guessing.Guessed("attack", "", g) for g in found], "")

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from importlib.util import source_from_cache
 from types import FrameType
 from typing import Any
 
 TASK = "leakbench.federation.task"
-by: dict[str, dict[str, None]] = {}  # module of somebody's own -> files opened by it, or below it
+OURS = ("attacks", "defenses", "leakbench", "reports")
+Stamp = list[int]  # size and time of a file
+# Module of somebody's own -> files opened by it, or below it, as they were the first time.
+by: dict[str, dict[str, Stamp]] = {}
 
 
 def listen(module: str) -> None:
@@ -23,38 +28,58 @@ def listen(module: str) -> None:
     by.setdefault(module, {})
 
 
-def told() -> dict[str, list[str]]:
-    """{module: files} of what was noted here, for the process that started this one."""
-    return {module: list(paths) for module, paths in by.items()}
-
-
-def add(there: dict[str, list[str]]) -> None:
-    """Note what another process told, of modules that are known here."""
+def add(there: dict[str, dict[str, Stamp]]) -> None:
+    """Note what ``by`` was in another process, of modules that are known here."""
     for module, paths in there.items():
         if module in by:
-            by[module].update(dict.fromkeys(map(str, paths)))
+            by[module] = {**paths, **by[module]}
+
+
+def stamp(path: str) -> Stamp:
+    """What tells that a file was changed; of none that is not there."""
+    try:
+        about = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return []
+    return [about.st_size, about.st_mtime_ns]
 
 
 def _heard(event: str, args: tuple[Any, ...]) -> None:
-    if event != "open" or not isinstance(args[0], str | bytes):
+    if event != "open" or not isinstance(args[0], str | bytes | os.PathLike):
         return
     if isinstance(args[2], int) and args[2] & os.O_ACCMODE == os.O_WRONLY:
         return
     for module in _whose(sys._getframe(1)):
-        by[module][os.path.abspath(os.fsdecode(args[0]))] = None  # noqa: PTH100
+        path = os.path.abspath(os.fsdecode(args[0]))  # noqa: PTH100
+        if path.endswith(".pyc"):
+            path = _source(path)
+        by[module].setdefault(path, stamp(path))
+
+
+def _source(path: str) -> str:
+    """Of compiled code the source that stands for it, or itself where there is none."""
+    try:
+        source = source_from_cache(path)
+    except ValueError:
+        return path
+    return source if os.path.exists(source) else path  # noqa: PTH110
 
 
 def _whose(frame: FrameType | None) -> set[str]:
-    """The modules that are at work; none where a task loads its data, which have a digest."""
-    found = set()
+    """The modules that are at work; none where a task loads its data, which have a digest.
+
+    All of them in a thread in which nobody's code is: who began it stands on no stack.
+    """
+    found, alone = set(), threading.current_thread() is not threading.main_thread()
     while frame is not None:
         name = frame.f_globals.get("__name__")
+        alone = alone and str(name).partition(".")[0] not in OURS
         if name in by:
             if frame.f_code.co_name == "load" and _is_task(frame.f_locals.get("self")):
                 return set()
             found.add(name)
         frame = frame.f_back
-    return found
+    return found or (set(by) if alone else found)
 
 
 def _is_task(value: object) -> bool:

@@ -30,6 +30,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _FILE = re.compile(r"[^/*?\[\]]*\.[A-Za-z0-9_]{1,15}")  # the last part of a path to a file
 MANY = 1_000  # files that one text may stand for
 DEEP = 2  # folders in one another that a source names one by one
+CHANGED = "0" * 64  # the digest of no file
 SMALL = 2**18  # bytes of a file of text that may name others
 
 
@@ -90,7 +91,8 @@ def opened_by(modules: Iterable[str]) -> dict[str, str]:
     """{file: SHA-256} of what code below ``modules`` opened in this process, and is still there.
 
     But for what is in their digests anyway, and for installed packages. A file is named by the
-    module and by its place beside it.
+    module and by its place beside it. One that was changed since it was opened has the digest of no
+    file, so that the number is one of other code from now on.
     """
     out = {}
     for module in modules:
@@ -99,11 +101,14 @@ def opened_by(modules: Iterable[str]) -> dict[str, str]:
         except UsageError:  # as in a notebook: there is no place beside it
             continue
         counted = {os.path.realpath(p) for p in known.values() if isinstance(p, Path)}
-        heard = {p for name in known for p in [*opened.by.get(name, ())]}
+        heard: dict[str, opened.Stamp] = {}
+        for name in known:
+            heard |= opened.by.get(name, {})
         for path in sorted(p for p in heard if os.path.realpath(p) not in counted and _counts(p)):
             place = os.path.relpath(path, _folder(module))
             name = path if place.startswith("..") else Path(place).as_posix()
-            out[f"{module}:{name}"] = _content(path)
+            same = opened.stamp(path) == heard[path]
+            out[f"{module}:{name}"] = _content(path) if same else CHANGED
     return {name: sha for name, sha in out.items() if sha}
 
 
@@ -122,7 +127,7 @@ def _folder(module: str) -> Path:
 
 
 def _counts(path: str) -> bool:
-    if path.startswith(("/proc/", "/sys/", "/dev/")) or path.endswith(".pyc"):
+    if path.startswith(("/proc/", "/sys/", "/dev/")):
         return False
     return not hashed_source.installed(path) and not hashed_source.ours(path)
 
@@ -292,7 +297,7 @@ def _opened(module: ModuleFile, text: _Text) -> list[Path]:
     The folder is one that the source names, too. What a small file of text names beside itself
     counts as well, as a list of files does. ``{...}`` stands for anything, as in an f-string.
     """
-    near = [module.path.parent]
+    near = list(dict.fromkeys([module.path.parent, module.path.resolve().parent]))
     if "." in module.name:
         top = _file(module.top)
         near += [top.parent] if top and top.name == "__init__.py" else []

@@ -49,7 +49,7 @@ def _said(run: Run, data: TaskData) -> Finding:
     ours = {"digest": data_digest(data), "official": official(data)}
     if not said:
         return unchecked("run.json", what, "it does not say which data these were")
-    wrong = [k for k, v in ours.items() if said.get(k, v) != v]
+    wrong = [k for k, v in ours.items() if k not in said or said[k] != v]
     if wrong:
         return differs("run.json", what, f"the {wrong[0]} of all data is not the recorded one")
     return holds("run.json", what, "the digest of all data, and whether they are the official ones")
