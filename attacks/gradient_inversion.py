@@ -181,6 +181,8 @@ class GradientInversion(Attack):
                 f"{what} throws dice in training (dropout, say), and how they fell at a client no"
                 " message tells: a search with other dice finds nothing, which acquits nobody"
             )
+        if why := run.unreached():
+            return why
         if probe and m.tells and covered(run.sent, "update"):
             return (
                 f"a probe is covered like an update, and the {m.tells} that would be sent beside it"

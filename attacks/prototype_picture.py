@@ -111,7 +111,7 @@ class PrototypePicture(Attack):
             return "the method does not compare embeddings with prototypes"
         if not run.holds("aux_data"):
             return "the run holds no auxiliary data, of which the blind guess is made"
-        return ""
+        return "" if self.way == "decoder" else run.unreached()
 
     def attacks(self, run: Outline) -> tuple[str, ...]:
         return self._recovery.attacks(run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.attacking.source import Source, passed
 from leakbench.base.lazy import torch
 from leakbench.federation.defense import Defense
-from leakbench.federation.network import thrower
+from leakbench.federation.network import reaches, thrower
 from leakbench.federation.parties import Facts
 
 if TYPE_CHECKING:
@@ -127,8 +127,21 @@ class Outline:
         Or that remembers something in a plain attribute. "" is the network itself. How dice fell,
         or what is remembered, no message tells.
         """
+        return thrower(self.module(), self._some(), self._source.modes)
+
+    def unreached(self) -> str:
+        """Why nothing can be solved for through the network; empty where a gradient passes."""
+        if reaches(self.module(), self._some()):
+            return ""
+        return (
+            "no gradient passes from what the network gives to its inputs (it looks them up, as"
+            " nn.Embedding does, or detaches features), so they cannot be solved for"
+        )
+
+    def _some(self) -> Tensor:
+        """Two inputs, thrown; they are the same at every call."""
         x = torch.rand(2, *self.facts.shape, generator=torch.Generator().manual_seed(0))
-        return thrower(self.module(), x.to(self.blank()), self._source.modes)
+        return x.to(self.blank())
 
     def holds(self, name: str) -> bool:
         """Is there knowledge of that name?"""

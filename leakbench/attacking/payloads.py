@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UsageError, suggestion
 from leakbench.base.tree import Tree, tmap
+from leakbench.federation.net import copied
 from leakbench.federation.network import thrower
 
 FAULTS = (RuntimeError, ValueError, TypeError, IndexError)  # of torch, on tensors that do not fit
@@ -27,7 +27,7 @@ def network(model: Any) -> nn.Module:
     if not list(model.parameters()):
         raise UsageError("model: it has no parameters, so nothing in it can be trained.")
     try:
-        return copy.deepcopy(model).eval()
+        return copied(model).eval()
     except FAULTS as error:
         raise UsageError(
             f"model: it cannot be copied ({str(error).splitlines()[0]}); give one that has not been"

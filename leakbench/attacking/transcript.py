@@ -25,7 +25,7 @@ from leakbench.base.errors import MethodError, UnknownName, UsageError
 from leakbench.federation.defense import Defense
 from leakbench.federation.input_range import DECLARE, InputRange, declared
 from leakbench.federation.local_steps import trainings
-from leakbench.federation.net import Net
+from leakbench.federation.net import Net, copied
 from leakbench.federation.parties import Batch, Client, Facts
 from leakbench.federation.task_data import Examples
 from leakbench.federation.traffic import Traffic, party
@@ -357,7 +357,7 @@ class Transcript:
         Raises:
             UsageError: none was given.
         """
-        return copy.deepcopy(self._network)
+        return copied(self._network)
 
     def known(self, name: str) -> Any:
         """``labels`` {(sender, round, phase, None): (B,)}, ``sizes`` of these, or ``aux_data``.

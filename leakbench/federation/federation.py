@@ -59,6 +59,7 @@ class Federation:
         self.module = module.to(self.device, self.dtype).eval()
         self._refuse_unsteady()
         name, last = last_layer(self.module, self.facts.shape)
+        self._refuse_other_outputs()
         if last is not None and method.outputs == "logits" and last.out_features == 1:
             self._refuse_one_output()
         self.last_layer = tuple(of_layer(name, dict(self.module.named_parameters())))
@@ -93,6 +94,23 @@ class Federation:
                 f"{what} gives something else when it is called again with the same dice and"
                 " buffers, so that no run could be trained again: throw torch's own dice (Python's"
                 " and NumPy's will do), and keep what it is to remember in a buffer."
+            )
+
+    def _refuse_other_outputs(self) -> None:
+        """Raise UsageError where the network gives more or fewer numbers than are asked of it."""
+        if self.facts.targets == "tokens":
+            return
+        some = torch.arange(1, device=self.device)
+        with torch.no_grad():
+            out = self.module(self.data.train.images(some))
+        wide, logits = self.facts.dim, self.method.outputs == "logits"
+        given = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        single = logits and given == (1, 1)  # which has its own sentence
+        if given != (1, wide) and not single:
+            asked = f"{wide} classes" if logits else f"task.dim = {wide}"
+            raise UsageError(
+                f"the network gives {given} of one input, and the task has {asked}: let it end in"
+                f" (B, {wide}), a number for each."
             )
 
     def _refuse_one_output(self) -> None:

@@ -119,9 +119,8 @@ class InputRange:
         """How inputs (..., *shape) leave the range, half a sentence; empty where they do not."""
         if not self.bounded or not x.numel():
             return ""
-        low, high = self.ends(x)
-        slack = SLACK * (high - low)
-        if bool(((x >= low - slack) & (x <= high + slack)).all()):
+        least, most = self.unit(x).aminmax()
+        if float(least) >= -SLACK and float(most) <= 1 + SLACK:
             return ""
         return f"lie between {float(x.min()):.4g} and {float(x.max()):.4g}, outside {self}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -37,6 +38,17 @@ def training(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]
         for m, was in before:
             if m.training != was:
                 m.training = was
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy of a network that may have been called before.
+
+    What a layer made then and keeps in a plain attribute (a weight that old-style ``weight_norm``
+    computed, say) is copied as a number, which torch refuses of what gradients pass through.
+    """
+    kept = torch.utils._pytree.tree_leaves([vars(m) for m in module.modules()])
+    made = [v for v in kept if isinstance(v, torch.Tensor) and not v.is_leaf]
+    return copy.deepcopy(module, {id(v): v.detach().clone() for v in made})
 
 
 def called(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leakbench.base import dice
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
-from leakbench.federation.net import training
+from leakbench.federation.net import copied, training
 from leakbench.models.networks import keeps_its_start
 
 if TYPE_CHECKING:
@@ -62,6 +61,22 @@ def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:
     return found
 
 
+def reaches(module: nn.Module, x: Tensor) -> bool:
+    """Does a gradient of what the network gives for x (B, ...) reach x?
+
+    Not where x is looked up (``nn.Embedding`` of whole numbers), or features are detached. True if
+    it does not take such an x, which others will say.
+    """
+    module, x = copied(module), x.detach().clone().requires_grad_()
+    with training(module, False), torch.enable_grad(), contextlib.suppress(*FAULTS), dice.lent(0):
+        out = [v for v in torch.utils._pytree.tree_leaves(module(x)) if v.requires_grad]
+        if not out:
+            return False
+        (found,) = torch.autograd.grad(sum(v.sum() for v in out), [x], allow_unused=True)
+        return found is not None
+    return True
+
+
 def thrower(module: nn.Module, x: Tensor, on: bool | Mapping[str, bool] = True) -> str | None:
     """The layer that throws dice (dropout) on x (B, ...), or is ``unsteady``; "" the whole network.
 
@@ -105,7 +120,7 @@ def _first(
 
     It is called once with the dice begun at each of ``numbers``, and with the same buffers.
     """
-    module = copy.deepcopy(module)
+    module = copied(module)
     buffers = [(m._buffers, k, v) for m in module.modules() for k, v in m._buffers.items()]
     kept = [None if v is None else v.clone() for *_, v in buffers]
     calls = []

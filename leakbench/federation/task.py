@@ -10,12 +10,12 @@ from pydantic import Field, field_validator
 
 from leakbench.base import stated
 from leakbench.base.errors import UsageError, among, suggestion
-from leakbench.base.lazy import torch
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
 from leakbench.data.log_mel import LogMel
 from leakbench.federation.defense import Defense
-from leakbench.federation.input_range import DECLARE, UNIT, InputRange, declared
+from leakbench.federation.examination import Declared, Examination
+from leakbench.federation.input_range import UNIT, InputRange, declared
 from leakbench.federation.parties import Facts
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.utility import METRICS
@@ -160,25 +160,20 @@ class Task(Spec):
         return declared(None if self.signal else self.input_range, self.shape, signal=self.signal)
 
     def examined(self, data: TaskData) -> TaskData:
-        """``data``, whose inputs lie where the task says.
+        """``data``, which are as the task's class says.
 
         Raises:
-            UsageError: some lie elsewhere.
+            UsageError: something is not, or nothing can be made of it.
         """
-        for what, some in (("training", data.train), ("test", data.test), ("aux", data.aux)):
-            if some.stored.dtype == torch.uint8 and self.lies_in.bounded and not self.lies_in.plain:
-                raise UsageError(
-                    f"the {what} inputs of {type(self).__name__} are bytes, which stand for [0, 1]:"
-                    f" load floats that lie in {self.lies_in}, or declare no input_range."
-                )
-            within = some.stored.dtype == torch.uint8 and self.lies_in.plain
-            beyond = "" if within else self.lies_in.beyond(some.x)
-            if beyond:
-                raise UsageError(
-                    f"the {what} inputs of {type(self).__name__} {beyond}: say in the task's class"
-                    f" where they lie, {DECLARE}."
-                )
-        return data
+        said = Declared(
+            name=type(self).__name__,
+            shape=tuple(self.shape),
+            classes=self.classes,
+            clients=self.clients,
+            lies_in=self.lies_in,
+            targets=self.targets,
+        )
+        return Examination(said, data).passed()
 
     def module(self, facts: Facts) -> Stages:
         """The architecture; its numbers come from a named stream.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree
@@ -14,6 +15,8 @@ from leakbench.federation.parties import Batch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+CHUNK = 1 << 18  # words at once
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.y)
 
+    @cached_property
+    def marks(self) -> Tensor:
+        """(n,) int64, a number for each input as it is stored, see ``marks``."""
+        return marks(self.stored)
+
     @property
     def x(self) -> Tensor:
         """All inputs (n, ...) as floats; for large sets take ``images`` of some rows."""
@@ -117,6 +125,24 @@ class TaskData:
         """``counts`` as numbers: shapes depend on them, and nobody may wait for a device."""
         return tuple(self.counts.tolist())
 
+    @cached_property
+    def shown_twice(self) -> dict[str, tuple[int, int]]:
+        """How many auxiliary inputs are "training" or "test" inputs, too; of how many.
+
+        An input with several targets counts once. Of rows of a few categories, which are
+        alike by nature, none: so are most of that set's own.
+        """
+        alike = len({e.stored.dtype for e in (self.train, self.test, self.aux)}) == 1
+        ours, *others = (_marked(e, as_stored=alike) for e in (self.aux, self.train, self.test))
+        out = {}
+        for what, theirs in zip(("training", "test"), others, strict=True):
+            found, twins = int(torch.isin(ours, theirs).sum()), 0.0
+            if found:
+                times = torch.unique(theirs, return_counts=True)[1]
+                twins = float(times[times > 1].sum()) / len(theirs)
+            out[what] = (found if found > 2 * twins * len(ours) else 0, len(ours))
+        return out
+
     @property
     def tested(self) -> tuple[Tensor, ...]:
         """All that utility is measured on."""
@@ -151,8 +177,40 @@ def one_class_each(train: Examples, test: Examples, aux: Examples, clients: int)
     return TaskData(train, test, aux, rows, counts, client_class=torch.arange(clients))
 
 
+def marks(stored: Tensor) -> Tensor:
+    """(n,) int64, a number for each input (n, ...): of equal inputs the same, of others another."""
+    flat = stored.contiguous().flatten(1)
+    size = flat.shape[1] * flat.element_size()
+    # Words of 32 bits: of 64 bits most of a float of few digits would be zeros.
+    words = flat.view(_word(size))
+    dice = torch.Generator().manual_seed(0)
+    weights = 2 * torch.randint(-(2**62), 2**62, (words.shape[1],), generator=dice) + 1
+    some = torch.split(words, max(1, CHUNK // words.shape[1]))
+    return torch.cat([(part.long() * weights).sum(1) for part in some])
+
+
+def _marked(some: Examples, *, as_stored: bool) -> Tensor:
+    found = some.marks if as_stored else marks(some.x)
+    return found if some.targets is None else torch.unique(found)
+
+
+def _word(size: int) -> torch.dtype:
+    """The widest that divides a row of so many bytes."""
+    return next(k for k in (torch.int32, torch.int16, torch.uint8) if size % k.itemsize == 0)
+
+
 def padded(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Rows per client as one table, short ones padded with their first row; and the counts."""
+    """Rows per client as one table, short ones padded with their first row; and the counts.
+
+    Raises:
+        UsageError: a client has none.
+    """
+    none = [c for c, part in enumerate(parts) if not len(part)]
+    if none:
+        raise UsageError(
+            f"client {none[0]} has no examples: give each of {len(parts)} clients one at least, or"
+            " say that there are fewer clients."
+        )
     longest = max(map(len, parts))
     rows = torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in parts])
     return rows, torch.tensor([len(p) for p in parts])

@@ -20,6 +20,7 @@ from leakbench.base.tree import Tree, row, stack
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.layout import convolves
+from leakbench.federation.net import copied
 from leakbench.federation.parties import Batch
 from leakbench.federation.side_by_side import remembering_nothing
 from leakbench.federation.task_data import TaskData
@@ -71,7 +72,7 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
 def _own(runner: PartyRunner) -> PartyRunner:
     """The same with a network of its own, for its tensors are put in place call by call."""
     mine = copy.copy(runner)
-    mine.module = copy.deepcopy(runner.module)
+    mine.module = copied(runner.module)
     return mine
 
 

@@ -77,7 +77,7 @@ def train(
         raise UsageError("restart and mixed exclude each other: a run is begun anew or gone on.")
     where = provenance.device(device)
     made = parts(spec)
-    data = made.task.load()
+    data = made.task.examined(made.task.load())
 
     dtype = getattr(torch, spec.dtype)
     shared = _shared(made, data)

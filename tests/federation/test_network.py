@@ -13,11 +13,13 @@ from helpers.layers import Tokens
 from torch import nn
 from torch.nn.utils import parametrizations
 
+import leakbench
 from leakbench import Defense
 from leakbench.base import dice
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
-from leakbench.federation.network import begun, built, own_numbers, thrower, unsteady
+from leakbench.federation.net import copied
+from leakbench.federation.network import begun, built, own_numbers, reaches, thrower, unsteady
 from leakbench.models.networks import initialise
 from leakbench.models.stages import Stages
 
@@ -182,3 +184,66 @@ def test_what_a_layer_keeps_in_buffers_is_steady():
     before = {k: v.clone() for k, v in net.state_dict().items()}
     assert unsteady(net, torch.rand(4, 64)) is None
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+class Keeps(nn.Module):
+    """A layer that keeps what it made of its newest input."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+        self.seen = []
+
+    def forward(self, x):
+        self.newest = self.inner(x)
+        self.seen = [self.newest.sum()]
+        return self.newest
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    "make", [lambda: nn.utils.weight_norm(nn.Linear(3, 2)), Keeps], ids=["weight_norm", "keeps"]
+)
+def test_a_network_is_copied_after_it_was_called(make):
+    net, x = make(), torch.rand(4, 3)
+    out = net(x)
+    made = copied(net)
+    assert torch.equal(made(x), out)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.mul_(2)
+    assert torch.equal(net(x), out)  # and has numbers of its own
+    out.sum().backward()  # the original is as it was
+    assert thrower(net, x) is None
+
+
+class Looks(nn.Module):
+    """Tokens, looked up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.table(x.long()).mean(1))
+
+
+class Detaches(nn.Sequential):
+    """Two layers, of which the second trains alone."""
+
+    def forward(self, x):
+        return self[1](self[0](x).detach())
+
+
+def test_whether_a_gradient_passes_through_a_network():
+    x, linear = torch.rand(2, 3), nn.Linear(3, 3)
+    assert reaches(linear, x)
+    assert reaches(nn.Sequential(linear, nn.Tanh()), x)
+    for net in (Looks(), Detaches(linear, linear)):
+        assert not reaches(net, x)
+        assert not reaches(net.requires_grad_(False), x)
+        seen = leakbench.Transcript(net, nn.functional.cross_entropy, shape=(3,), signal=True)
+        gives = {k: torch.ones_like(v) for k, v in net.named_parameters()}
+        seen.add("update", gives, labels=[1])
+        with pytest.raises(UsageError, match=r"looks them up, as nn\.Embedding does, or"):
+            seen.attack("gradient_inversion", message="update")
