@@ -50,7 +50,8 @@ class Baseline:
     ``limits``: texts such as "p_leak<=0.2", held at every check. ``looks``: after how many seeds a
     row may be looked at; none: once, at whatever there is. ``terms``: what the SPEC asked for when
     it was written, where a SPEC asked. ``unbound``: what it cannot say of itself, a clause each,
-    for it has the form of an older leakbench.
+    for it has the form of an older leakbench. ``hollow``: a file that has no rows was read, so that
+    nothing can be told by it; False where there is no baseline.
     """
 
     rows: tuple[GateRow, ...]
@@ -58,6 +59,7 @@ class Baseline:
     looks: tuple[int, ...] = ()
     terms: Terms | None = None
     unbound: tuple[str, ...] = ()
+    hollow: bool = False
 
     @property
     def metrics(self) -> dict[str, Meaning]:
@@ -101,7 +103,7 @@ def load(path: Path) -> Baseline:
     """
     try:
         if path.is_file() and not plain_text(path).strip():
-            return Baseline(())
+            return Baseline((), hollow=True)
     except (OSError, UnicodeDecodeError):
         pass  # read_json says it in one sentence
     if not path.exists():
@@ -125,7 +127,7 @@ def load(path: Path) -> Baseline:
     for row in found.rows:
         if why := impossible(row):
             raise _damaged(path, why)
-    return found
+    return replace(found, hollow=not found.rows)
 
 
 def _read(path: Path, value: Mapping[str, Any]) -> Baseline:

@@ -101,6 +101,7 @@ def check(
         count["cannot tell"]
         or kept["cannot tell"]
         or undone
+        or then.hollow
         or not (gated or told)
         or (count["new"] and not allow_new)
     ):
@@ -135,7 +136,12 @@ def _notes(rows: Sequence[Comparison], then: Baseline, both: Matched) -> list[st
     for label, changes in both.changes.items():
         if changes and label not in told:  # else a line says it
             out.append(f"{label} is another setting than in the baseline: {', '.join(changes)}")
-    if not then.rows:
+    if then.hollow:
+        out.append(
+            "the baseline has no rows, so these runs are held to the limits alone; write them with"
+            " --update"
+        )
+    elif not then.rows:
         out.append("no baseline: these runs are held to the limits alone")
     of: dict[str, list[Comparison]] = {}
     for r in rows:

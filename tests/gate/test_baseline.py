@@ -289,6 +289,17 @@ def test_a_narrow_margin_that_was_taken_away_is_said(tmp_path):
     assert check(ROWS, load(path)).softer == (f"margin of release/{name} 0.01 -> 0.05",)
 
 
+@pytest.mark.parametrize("text", ["\n", '{"rows": []}', '{"rows": [], "limits": ["p_leak<=0.9"]}'])
+def test_an_emptied_baseline_is_not_saved_by_a_limit_that_is_kept(tmp_path, text):
+    path = tmp_path / "leakage.json"
+    path.write_text(text)
+    got = check(ROWS, load(path), limits=["p_leak<=0.9"])
+    assert (got.exit_code, {o.state for o in got.limits}) == (3, {"kept"})
+    assert got.notes[0].startswith("the baseline has no rows")
+    assert check(ROWS, load(path), limits=["p_leak<=0.01"]).exit_code == 1
+    assert check(ROWS, Baseline(()), limits=["p_leak<=0.9"]).exit_code == 0  # none was named
+
+
 def test_a_baseline_of_schema_1_says_so_first(tmp_path):
     path = tmp_path / "leakage.json"
     flat = [r.parameters() for r in ROWS]
