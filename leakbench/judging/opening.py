@@ -127,7 +127,7 @@ def lede(question: Question) -> tuple[Span, ...]:
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
     name = free.meaning.heading
     if not useful:
-        return (*spans, span(f"No setting keeps nine tenths of the {name}."))
+        return (*spans, span(f"No defense setting keeps nine tenths of the reference's {name}."))
     return (*spans, *_least(useful, name))
 
 

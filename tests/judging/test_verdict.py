@@ -521,7 +521,9 @@ def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
         " of 100 clients on average at worst."
     )
     poor = question(judged("leaks", "FedAwS", 0.58, reference=True), judged("held", "noise", 0.15))
-    assert text_of(lede(poor)) == "No setting keeps nine tenths of the accuracy."
+    assert (
+        text_of(lede(poor)) == "No defense setting keeps nine tenths of the reference's accuracy."
+    )
     assert text_of(lede(question(judged("held", "noise", 0.15)))) == ""
 
 
