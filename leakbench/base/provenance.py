@@ -28,16 +28,23 @@ def source() -> tuple[str, bool]:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "", False
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return _git(root, "rev-parse", "HEAD"), bool(changes)
 
-    def git(*args: str) -> str:
-        line = ["git", "-C", str(root), *args]
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
-        except OSError:  # git is not installed here
-            return ""
-        return done.stdout.strip() if done.returncode == 0 else ""
 
-    return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+def committed(folder: Path) -> bool:
+    """Does git track something of it? False where there is no git, and no checkout."""
+    return bool(_git(folder.absolute().parent, "ls-files", "--", folder.name))
+
+
+def _git(root: Path, *args: str) -> str:
+    """What it prints in ``root``; nothing where it fails or is not installed."""
+    line = ["git", "-C", str(root), *args]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def provenance(device: str, dtype: str) -> dict[str, Any]:

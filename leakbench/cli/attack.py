@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from leakbench.cli import keys
 from leakbench.cli.commands import SOME_FAILED, do_all, exit_code, show
 from leakbench.cli.console import Console
 from leakbench.cli.pace import duration
+from leakbench.cli.rotation import Rotation, left
 
 ATTACKED = (
     *("run", "attack", "settings", "metric", "stage", "probe"),
@@ -39,6 +41,7 @@ def attack(
 ) -> int:
     """Attack every run, the cheap attacks first; the table has every number at an audited stage.
 
+    Of attacks that cost alike every setting has one before any has its second.
     ``budget``: minutes after which none may end.
     """
     from leakbench import api
@@ -60,17 +63,19 @@ def attack(
     for run in found:
         plan.on(run)
     # Named by their places: of two copies of a run the jobs have the same names.
-    cheap = sorted(range(len(plan.todo)), key=lambda i: plan.todo[i].seconds)
-    todo = [plan.todo[i] for i in cheap]
+    cheap = plan.rotation.order()
+    todo = [plan.rotation.todo[i] for i in cheap]
     plan.tell(todo, len(found), executor.workers, budget)
+    began = time.monotonic()
     done = do_all(todo, executor, console, math.inf if budget is None else 60 * budget)
     left_out = [job for job, o in zip(todo, done, strict=True) if o.left_out]
     if left_out:
-        took = duration(sum(job.seconds for job in left_out))
+        begun = [job for job, o in zip(todo, done, strict=True) if not o.left_out]
+        took = left(left_out, begun, time.monotonic() - began, executor.workers)
         names_of = ", ".join(job.name for job in left_out)
         console.warn(
             f"{len(left_out)} of {len(todo)} attacks did not fit into --budget {budget:g}; they"
-            f" would take {took}, and the same command without it runs them: {names_of}."
+            f" would take {duration(took)}, and the same command without it runs them: {names_of}."
         )
     by_run = [o for _, o in sorted(zip(cheap, done, strict=True), key=lambda pair: pair[0])]
     made = [o for o in by_run if not o.error and not o.left_out]
@@ -91,7 +96,7 @@ class _Plan:
     chosen: Sequence[Any]  # the attacks that were named; none: all that fit
     force: bool
     isolated: bool
-    todo: list[Job] = field(default_factory=list)
+    rotation: Rotation = field(default_factory=Rotation)
 
     def on(self, run: Any) -> None:
         """The attacks on one run."""
@@ -108,6 +113,7 @@ class _Plan:
             )
             return
         recording = Recording(run, self.device)
+        self.rotation.begin(run.spec)
         wanted = [c for chosen in self.chosen for c in chosen.instead(recording)]
         for choice in wanted or choices.planned(recording):
             name, obstacle = f"{choice.title} on {run.id}", choice.obstacle(recording)
@@ -127,7 +133,7 @@ class _Plan:
                 "back": f"attacks/{made}",
                 "put": put_back,
             }
-            self.todo.append(FolderJob(name, pipeline.attack, asked, seconds, **at))
+            self.rotation.add(FolderJob(name, pipeline.attack, asked, seconds, **at), choice.title)
 
     def _seconds(self, choice: Any, recording: Any) -> float:
         """How long it is predicted to take; nothing where its results are there and stand."""
@@ -149,10 +155,8 @@ class _Plan:
             say(f"{job.name}: {duration(job.seconds) if job.seconds else 'about 0 s'}")
         if self.chosen and budget is None:
             return
-        total = sum(job.seconds for job in todo)
-        longest = max((job.seconds for job in todo), default=0.0)
         self.console.say(
-            f"{len(todo)} attacks on {runs} runs: {duration(max(total / workers, longest))}"
+            f"{len(todo)} attacks on {runs} runs: {duration(left(todo, (), 0.0, workers))}"
         )
 
 

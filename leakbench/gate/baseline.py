@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ from leakbench.gate.sketch import Sketch, sketch
 from leakbench.gate.terms import Terms
 
 BASELINE_SCHEMA = 2
+OLDER = (
+    "the baseline has the form of schema 1, which binds no scores and notes neither margins nor"
+    " what a SPEC asked; write it again with --update"
+)
 _DIGITS = 6
 _SAME = (  # of all rows of a setting, as a rule
     *("called", "task", "defense", "defense_params", "wrappers", "setting", "record"),
@@ -45,13 +49,17 @@ class Baseline:
 
     ``limits``: texts such as "p_leak<=0.2", held at every check. ``looks``: after how many seeds a
     row may be looked at; none: once, at whatever there is. ``terms``: what the SPEC asked for when
-    it was written, where a SPEC asked.
+    it was written, where a SPEC asked. ``unbound``: what it cannot say of itself, a clause each,
+    for it has the form of an older leakbench. ``hollow``: a file that has no rows was read, so that
+    nothing can be told by it; False where there is no baseline.
     """
 
     rows: tuple[GateRow, ...]
     limits: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
     terms: Terms | None = None
+    unbound: tuple[str, ...] = ()
+    hollow: bool = False
 
     @property
     def metrics(self) -> dict[str, Meaning]:
@@ -95,7 +103,7 @@ def load(path: Path) -> Baseline:
     """
     try:
         if path.is_file() and not plain_text(path).strip():
-            return Baseline(())
+            return Baseline((), hollow=True)
     except (OSError, UnicodeDecodeError):
         pass  # read_json says it in one sentence
     if not path.exists():
@@ -119,7 +127,7 @@ def load(path: Path) -> Baseline:
     for row in found.rows:
         if why := impossible(row):
             raise _damaged(path, why)
-    return found
+    return replace(found, hollow=not found.rows)
 
 
 def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
@@ -141,8 +149,9 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
         hashes = {sha for told in (row.guesses, row.truths) for of in told.values() for sha in of}
         known = {sha: sketches[sha] for sha in hashes & sketches.keys()}
         about = {"meaning": metrics.get(row.metric), "sketches": known}
-        named = {"label": one.get("label", ""), "tag": one.get("tag", ""), "written": written}
-        rows.append(row.model_copy(update={**about, **named}))
+        named = {"label": one.get("label", ""), "tag": one.get("tag", "")}
+        row = row.model_copy(update={**about, **named})
+        rows.append(row.model_copy(update={"written": None if row.allowed == written else written}))
         if units_of is not None and units_of != units_file.digest(row):
             raise ValueError(f"the units of {rows[-1].name} are not those of its row")
     limits, looks = _listed(value, "limits"), _listed(value, "looks")
@@ -154,7 +163,8 @@ def _read(path: Path, value: Mapping[str, Any]) -> Baseline:
     terms = None if value.get("ci") is None else Terms.build(value["ci"], "ci")
     for limit in terms.limits if terms else ():
         parse(limit)
-    return Baseline.of(rows, limits, looks, terms)
+    found = Baseline.of(rows, limits, looks, terms)
+    return found if "settings" in value or not rows else replace(found, unbound=(OLDER,))
 
 
 def _listed(value: Mapping[str, Any], key: str) -> list[Any]:
@@ -181,14 +191,9 @@ def _flat(
             if said["metric"] in metrics:
                 said |= _known(metrics[said["metric"]], utility=tag == UTILITY)
             own = dict(units[name])
-            written = own.pop("margin", None)  # that of the line holds
+            written = own.pop("margin", None)  # that of the line, or of its metric, holds
             told = {**setting["about"], **said, **line, **own}
-            edited = told.get("margin") not in (None, written)
-            yield {
-                "label": label,
-                "tag": tag,
-                "fields": told | {"written": written if edited else None},
-            }
+            yield {"label": label, "tag": tag, "fields": told | {"written": written}}
         if sorted(map(int, seeds)) != setting["seeds"]:
             raise ValueError(f"{label}: its seeds are not those of the units beside it")
     if lacking:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from leakbench.gate.row import GateRow
+from leakbench.gate.sketch import SAME_SCORE
 from leakbench.record.attack_code import STALE
 from leakbench.scoring import flags
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, compare
@@ -219,16 +220,52 @@ def _scores(row: GateRow) -> str:
 
 
 def unchanged(now: GateRow, then: GateRow) -> bool:
-    """The seeds of one side are all among the other's, with the same guesses and the same truth."""
+    """The seeds of one side are all among the other's, with the same guesses, truth and scores."""
+    return _same_files(now, then) and same_scores(now, then, whole(now, then))
+
+
+def contradiction(now: GateRow, then: GateRow) -> str:
+    """Why the baseline's own row cannot be believed, or nothing.
+
+    The same guesses and the same truth give the same scores.
+    """
+    if not _same_files(now, then) or same_scores(now, then, whole(now, then)):
+        return ""
+    return (
+        "its guesses and its truth are those of the baseline, byte for byte, and its scores are"
+        " not: what the baseline says of one of them is wrong; make it again with --update"
+    )
+
+
+def _same_files(now: GateRow, then: GateRow) -> bool:
+    told = list(hashes(now, then))
+    return bool(told) and all(a and b and sorted(a) == sorted(b) for a, b in told)
+
+
+def whole(now: GateRow, then: GateRow) -> set[int]:
+    """The seeds of both, where they are all of one side's; else none."""
     common = now.scores.keys() & then.scores.keys()
-    if not common or (common != now.scores.keys() and common != then.scores.keys()):
-        return False
-    same = [
-        (getattr(now, what).get(k), getattr(then, what).get(k))
-        for what in ("guesses", "truths")
-        for k in common
-    ]
-    return all(a and b and sorted(a) == sorted(b) for a, b in same)
+    return set(common) if common in (now.scores.keys(), then.scores.keys()) else set()
+
+
+def hashes(now: GateRow, then: GateRow) -> Iterator[tuple[Collection[str], Collection[str]]]:
+    """(now, then) of every seed of `whole`: of what the guesses are, then of the truths."""
+    for what in ("guesses", "truths"):
+        mine, theirs = getattr(now, what), getattr(then, what)
+        for seed in sorted(whole(now, then)):
+            yield mine.get(seed, ()), theirs.get(seed, ())
+
+
+def same_scores(now: GateRow, then: GateRow, seeds: Collection[int]) -> bool:
+    """Of these seeds, but for the last digits."""
+    for seed in seeds:
+        mine, theirs = now.scores[seed], then.scores[seed]
+        if mine.keys() != theirs.keys():
+            return False
+        pairs = ((mine[unit], theirs[unit]) for unit in mine)
+        if not all(math.isclose(a, b, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE) for a, b in pairs):
+            return False
+    return True
 
 
 def moved(now: GateRow, then: GateRow) -> float:

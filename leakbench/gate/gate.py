@@ -13,7 +13,16 @@ from difflib import get_close_matches
 from leakbench.base.errors import UsageError
 from leakbench.gate.attacked import extra, other_attack
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import TINY, blocked, difference, moved, outdated, unchanged, weaker
+from leakbench.gate.comparing import (
+    TINY,
+    blocked,
+    contradiction,
+    difference,
+    moved,
+    outdated,
+    unchanged,
+    weaker,
+)
 from leakbench.gate.ends import end_of
 from leakbench.gate.limits import held, merged
 from leakbench.gate.looking import next_seeds, only, sides
@@ -33,7 +42,7 @@ from leakbench.gate.outcome import (
 from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
 from leakbench.gate.sequential import Compared, Look, judge_looks
-from leakbench.gate.terms import Terms, softer
+from leakbench.gate.terms import Terms, softer, widened
 from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
@@ -70,7 +79,7 @@ def check(
     """
     undone = tuple(f"{'cannot tell':13} {said}" for said in unfinished)
     limits = merged(then.limits, limits)
-    less = softer(terms, then.terms, then.rows) if terms else ()
+    less = (*(softer(terms, then.terms) if terms else ()), *then.unbound)
     if not then.rows and not limits:
         empty = "cannot tell: the baseline has no rows. Write them with --update."
         return CheckResult(CANNOT_TELL, (*undone, empty), unfinished=tuple(unfinished), softer=less)
@@ -92,6 +101,7 @@ def check(
         count["cannot tell"]
         or kept["cannot tell"]
         or undone
+        or then.hollow
         or not (gated or told)
         or (count["new"] and not allow_new)
     ):
@@ -103,7 +113,7 @@ def check(
         tuple(unfinished),
         told,
         tuple(_notes(rows, then, both)),
-        less,
+        (*less, *widened(there.values())),
     )
 
 
@@ -126,7 +136,12 @@ def _notes(rows: Sequence[Comparison], then: Baseline, both: Matched) -> list[st
     for label, changes in both.changes.items():
         if changes and label not in told:  # else a line says it
             out.append(f"{label} is another setting than in the baseline: {', '.join(changes)}")
-    if not then.rows:
+    if then.hollow:
+        out.append(
+            "the baseline has no rows, so these runs are held to the limits alone; write them with"
+            " --update"
+        )
+    elif not then.rows:
         out.append("no baseline: these runs are held to the limits alone")
     of: dict[str, list[Comparison]] = {}
     for r in rows:
@@ -241,7 +256,8 @@ def _fine(row: Comparison) -> Comparison:
     """
     if row.state != "fine" or row.now is None or row.then is None:
         return row
-    why = outdated(row.now) or _beyond_what_was_looked_at(row.now, row.then)
+    why = outdated(row.now) or contradiction(row.now, row.then)
+    why = why or _beyond_what_was_looked_at(row.now, row.then)
     if not why and row.reason not in (SAME, NEARLY):
         why = weaker(row.now, row.then)
     return replace(row, state="cannot tell", reason=f"{row.reason}; {why}") if why else row

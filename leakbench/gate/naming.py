@@ -83,7 +83,18 @@ def matched(now: Iterable[GateRow], then: Iterable[GateRow]) -> Matched:
         tags, moved = _same_attacks(mine, theirs)
         swapped |= {(label, a): b for a, b in moved.items()}
         here += [r.model_copy(update={"tag": tags.get(r.attacked_by, r.tag)}) for r in mine]
-    return Matched(by_name(here), by_name(then), changes, swapped)
+    mine_by_name = by_name(here)
+    theirs = [_as_the_runs_say(r, mine_by_name.get(r.name)) for r in then]
+    return Matched(mine_by_name, by_name(theirs), changes, swapped)
+
+
+def _as_the_runs_say(then: GateRow, now: GateRow | None) -> GateRow:
+    """What matters is what the metric of the runs says, whatever stands in the baseline."""
+    if now is None or now.meaning is None:
+        return then
+    said = then.meaning or now.meaning
+    meaning = said.model_copy(update={"margin": now.meaning.margin})
+    return then.model_copy(update={"meaning": meaning})
 
 
 def by_name(rows: Iterable[GateRow]) -> dict[str, GateRow]:

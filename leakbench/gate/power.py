@@ -67,10 +67,14 @@ def sight(row: GateRow, rows: int) -> str:
         shown = max(least, row.allowed / 2)
         beyond = room(row)
         if math.isfinite(beyond) and shown > beyond:
-            told.append(f"nothing drawn anew: only {beyond:.2g} is left to its ceiling")
+            told.append(
+                f"no worsening where all is drawn anew: only {beyond:.2g} is left to its ceiling"
+            )
         else:
             told.append(f"worse by {shown:.2g} or more is found when all is drawn anew")
     need = seeds_for_fine(row.scores, **how, margin=row.allowed)
     if need is None or need > seeds:
-        told.append(f"unchanged but drawn anew it takes {need or 'over 200'} seeds to be fine")
-    return ", ".join(told) + f" ({seeds} seeds)"
+        told.append(
+            f"where nothing changes but the draws, {need or 'over 200'} seeds are needed to be fine"
+        )
+    return ", ".join(told) + f" (it has {seeds} seeds)"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
+from leakbench.gate.comparing import hashes, same_scores, whole
 from leakbench.gate.row import GateRow
-from leakbench.gate.sketch import SAME_SCORE, Sketch, sketch
+from leakbench.gate.sketch import Sketch, sketch
 
 
 def nearly(now: GateRow, then: GateRow) -> bool:
@@ -16,23 +16,10 @@ def nearly(now: GateRow, then: GateRow) -> bool:
 
     Equal scores alone are not enough: hits and misses may agree by chance.
     """
-    common = now.scores.keys() & then.scores.keys()
-    if not common or (common != now.scores.keys() and common != then.scores.keys()):
+    told = list(hashes(now, then))
+    if not told or not same_scores(now, then, whole(now, then)):
         return False
-    if not all(_same_scores(now.scores[k], then.scores[k]) for k in common):
-        return False
-    sides = [
-        (getattr(now, what).get(k), getattr(then, what).get(k))
-        for what in ("guesses", "truths")
-        for k in common
-    ]
-    return all(a and b and _all_near(a, b, now, then) for a, b in sides)
-
-
-def _same_scores(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
-    return a.keys() == b.keys() and all(
-        math.isclose(a[u], b[u], rel_tol=SAME_SCORE, abs_tol=SAME_SCORE) for u in a
-    )
+    return all(a and b and _all_near(a, b, now, then) for a, b in told)
 
 
 def _all_near(mine: Collection[str], theirs: Collection[str], now: GateRow, then: GateRow) -> bool:

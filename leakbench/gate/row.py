@@ -120,7 +120,7 @@ class GateRow(Spec):
         default=None, exclude=True, description="the metric's; stands in the file once for all rows"
     )
     written: float | None = Field(
-        default=None, exclude=True, description="the margin when the file was written"
+        default=None, exclude=True, description="the margin in the file of units, if another"
     )
     label: str = Field(default="", exclude=True, description="what its setting is called in names")
     tag: str = Field(default="", exclude=True, description="what its attack is called in names")

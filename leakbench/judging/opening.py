@@ -17,7 +17,7 @@ from leakbench.judging.sentences import ATTACKERS, additions, clauses
 from leakbench.judging.wording import amount, by, kinds_of
 from leakbench.results.number import Utility
 
-MOST = Span(text=" most of what there is to leak.")
+MOST = " most of what there is to leak"
 
 
 def span(text: str, tone: str = "") -> Span:
@@ -42,28 +42,37 @@ def headline(question: Question | None) -> tuple[Span, ...]:
             return (span(f"No defense setting here can be judged: {unjudged(defenses)}. "), *free)
         why = unjudged(question.judged) or "no setting is here"
         return free or (span(f"Nothing here can be judged: {why}."),)
+    end = f"{_unattacked(defenses)}."
+    most = span(f"{MOST}{end}")
     if total == 1:
         said = {
-            "leak": (span("leaks", "leak"), MOST),
-            "part": (span("leaks in part", "part"), span(".")),
-            "held": (span("held", "held"), span(" against every attack tried.")),
+            "leak": (span("leaks", "leak"), most),
+            "part": (span("leaks in part", "part"), span(end)),
+            "held": (span("held", "held"), span(f" against every attack tried{end}")),
         }
         return (span("The one defense setting judged "), *said[sure[0].verdict.tone])
     first: tuple[Span, ...]
     if leak == total:
-        first = (span(f"All {total} defense settings leak", "leak"), MOST)
+        first = (span(f"All {total} defense settings leak", "leak"), most)
     elif leak:
         leaks = "leaks" if leak == 1 else "leak"
-        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), MOST)
+        first = (span(f"{leak} of {total} defense settings {leaks}", "leak"), most)
     elif part:
         leaks = "leaks" if part == 1 else "leak"
         none = (span(f"None of {total} defense settings"), span(" gives away most of it; "))
-        first = (*none, span(f"{part} {leaks} in part", "part"), span("."))
+        first = (*none, span(f"{part} {leaks} in part", "part"), span(end))
     else:
         none_held = span(f"None of {total} defense settings", "held")
-        first = (none_held, span(" leaked to the attacks tried here."))
+        first = (none_held, span(f" leaked to the attacks tried here{end}"))
     kept = [j for j in sure if j.verdict.tone == "held"]
     return (*first, span(" "), *_second(kept, reference(question)))
+
+
+def _unattacked(defenses: Sequence[Judged]) -> str:
+    """How many of them nobody attacked, which nothing is said of, as in "; 1 was not attacked"."""
+    count = sum(j.verdict.word == "not attacked" for j in defenses)
+    were = "was" if count == 1 else "were"
+    return f"; {count} {were} not attacked" if count else ""
 
 
 def _undefended(question: Question) -> tuple[Span, ...]:
@@ -118,7 +127,7 @@ def lede(question: Question) -> tuple[Span, ...]:
     useful = [j for j in live if j.setting.final and _keeps(j.setting.final, free)]
     name = free.meaning.heading
     if not useful:
-        return (*spans, span(f"No setting keeps nine tenths of the {name}."))
+        return (*spans, span(f"No defense setting keeps nine tenths of the reference's {name}."))
     return (*spans, *_least(useful, name))
 
 
@@ -155,9 +164,13 @@ def _no_praise(useful: Sequence[Judged], name: str) -> tuple[Span, ...]:
     keep = f"keep nine tenths of the {name}"
     if all(j.verdict.tone == "leak" for j in useful):
         if len(useful) > 1:
-            return (span(f"All {len(useful)} settings that {keep} "), span("leak", "leak"), MOST)
+            return (
+                span(f"All {len(useful)} settings that {keep} "),
+                span("leak", "leak"),
+                span(f"{MOST}."),
+            )
         alone = f"The only setting that keeps nine tenths of the {name} "
-        return (span(alone), span("leaks", "leak"), MOST)
+        return (span(alone), span("leaks", "leak"), span(f"{MOST}."))
     least = least_leaking(useful)
     worst = least.verdict.worst if least else None
     if not least or not worst:

@@ -70,7 +70,7 @@ def _passed(gated: Sequence[CheckRow], rows: Sequence[CheckRow], limits: Sequenc
     new = len(rows) - len(gated)
     parts = [f"{fine}{_ended(gated)}"] * bool(gated)
     parts += [f"{plural(len(limits), 'limit')} kept"] * bool(limits)
-    parts += [f"{new} new"] * bool(new)
+    parts += [f"{new} new, let pass by allow_new and compared with nothing"] * bool(new)
     known = [r for r in gated if r.difference is not None and r.margin]
     close = max(known, key=lambda r: r.difference or 0.0, default=None)
     nearest = ""

@@ -184,7 +184,10 @@ def test_new_rows_are_green_only_where_they_are_allowed(shown, tmp_path):
     new = replace(new, reason=why("it is let pass by --allow-new"))
     out, _ = shown(found(new, fine(), code=0), junit=file)
     assert [came for _, came in cases(file)] == ["skipped", ""]
-    assert out[-1] == "Check passed: the one gated row is fine; 1 new."
+    assert out[-1] == (
+        "Check passed: the one gated row is fine; 1 new, let pass by allow_new and compared with"
+        " nothing."
+    )
     shown(found(new, compared(), code=1), junit=file)
     assert [came for _, came in cases(file)] == ["failure", "skipped"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -214,6 +215,27 @@ def test_a_spec_does_not_soften_its_own_check_unsaid(cli, tmp_path):
     assert "(baseline 'leakage.json' -> 'other.json')" in out.splitlines()[-1]
     _, out, _ = cli("ci", spec(tmp_path, f'{strict}baseline = "none"\n'))
     assert "(baseline 'leakage.json' -> 'none')" in out.splitlines()[-1]
+
+
+def test_runs_that_came_with_the_pull_request_are_said(cli, tmp_path):
+    """Whoever sends them could have made them from others; unlike a cache they are in the index."""
+
+    def git(*args):
+        subprocess.run(["git", *args], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    (tmp_path / ".gitignore").write_text("/runs/\n")
+    given = spec(tmp_path)
+    assert cli("ci", given, "--update")[0] == 0
+    git("add", ".")
+    assert cli("ci", given)[1].splitlines()[-1].startswith("Check passed")
+    git("add", "--force", "runs")
+    code, out, _ = cli("ci", given)
+    assert code == 0
+    assert out.splitlines()[-1].startswith(
+        "Held to less than the baseline was written for (runs is committed, so its runs may be"
+        " anybody's). Check passed"
+    )
 
 
 @pytest.mark.parametrize(

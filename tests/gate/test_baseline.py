@@ -7,9 +7,10 @@ import pytest
 from helpers.gate_rows import row, scores, utility
 
 from leakbench.base.errors import BrokenFile
-from leakbench.gate.baseline import Baseline, load, save
+from leakbench.gate.baseline import OLDER, Baseline, load, save
 from leakbench.gate.gate import check
 from leakbench.gate.terms import Terms, softer
+from leakbench.gate.update import update
 
 ROWS = [
     row(called="release", flags=["few_units"], floor=0.1, clusters={"client/1": "a"}),
@@ -267,3 +268,44 @@ def test_a_margin_that_was_widened_by_hand_is_said(path):
     )
     changed(path, lambda v: v["settings"]["release"]["rows"][name].update(margin=0.01))
     assert check(ROWS, load(path), terms=Terms()).softer == ()
+
+
+@pytest.mark.parametrize("terms", [None, Terms()], ids=["check", "ci"])
+def test_a_margin_that_is_wide_in_both_files_is_said(tmp_path, terms):
+    """As somebody writes who edits both files, and the hash of the one in the other."""
+    path = tmp_path / "leakage.json"
+    save(path, Baseline.of([r.model_copy(update={"margin": 0.4}) for r in ROWS]))
+    told = check(ROWS, load(path), terms=terms).softer
+    assert "margin of release/cascade/transcript/p_leak/final 0.05 -> 0.4" in told
+    assert len(told) == len(ROWS)
+
+
+def test_a_narrow_margin_that_was_taken_away_is_said(tmp_path):
+    path = tmp_path / "leakage.json"
+    save(path, Baseline.of([r.model_copy(update={"margin": 0.01}) for r in ROWS]))
+    assert check(ROWS, load(path)).softer == ()
+    name = "cascade/transcript/p_leak/final"
+    changed(path, lambda v: v["settings"]["release"]["rows"][name].pop("margin"))
+    assert check(ROWS, load(path)).softer == (f"margin of release/{name} 0.01 -> 0.05",)
+
+
+@pytest.mark.parametrize("text", ["\n", '{"rows": []}', '{"rows": [], "limits": ["p_leak<=0.9"]}'])
+def test_an_emptied_baseline_is_not_saved_by_a_limit_that_is_kept(tmp_path, text):
+    path = tmp_path / "leakage.json"
+    path.write_text(text)
+    got = check(ROWS, load(path), limits=["p_leak<=0.9"])
+    assert (got.exit_code, {o.state for o in got.limits}) == (3, {"kept"})
+    assert got.notes[0].startswith("the baseline has no rows")
+    assert check(ROWS, load(path), limits=["p_leak<=0.01"]).exit_code == 1
+    assert check(ROWS, Baseline(()), limits=["p_leak<=0.9"]).exit_code == 0  # none was named
+
+
+def test_a_baseline_of_schema_1_says_so_first(tmp_path):
+    path = tmp_path / "leakage.json"
+    flat = [r.parameters() for r in ROWS]
+    path.write_text(json.dumps({"schema": 1, "rows": flat, "metrics": {}}))
+    then = load(path)
+    assert check(ROWS, then).softer == (OLDER,)
+    fresh, _ = update(ROWS, then)
+    save(path, fresh)
+    assert check(ROWS, load(path)).softer == ()

@@ -183,3 +183,21 @@ def test_a_wide_margin_makes_no_ceiling():
     got = check([row(0.9)], Baseline.of([row(0.2, margin=0.9)])).rows[0]
     assert got.end == ""
     assert "ceiling" not in got.reason
+
+
+def test_the_same_hashes_with_other_scores_are_a_contradiction():
+    then = row(0.2)
+    now = row(0.24, guesses=then.guesses)
+    said, why = state(now, row(0.2, margin=0.2))
+    assert said == "cannot tell"
+    assert "byte for byte, and its scores are not" in why
+    assert state(row(0.9, guesses=then.guesses), then)[0] == "leaks more"
+    assert state(row(0.2), then) == ("fine", "unchanged: the same guesses, byte for byte")
+
+
+def test_what_matters_is_what_the_runs_metric_says():
+    """A margin written into the metrics of the baseline moves no verdict and no ceiling."""
+    then = row(0.6)
+    wide = then.meaning.model_copy(update={"margin": 0.9})
+    got = check([row(0.9)], Baseline.of([then.model_copy(update={"meaning": wide})]))
+    assert (got.rows[0].state, got.rows[0].end, got.softer) == ("leaks more", "", ())

@@ -46,7 +46,7 @@ def test_update_says_what_each_row_can_see():
 
 def test_few_seeds_and_little_room_are_said():
     few = row(0.2, scores=scores(0.2, range(2), 10))
-    assert "seeds to be fine (2 seeds)" in sight(few, 1)
+    assert "seeds are needed to be fine (it has 2 seeds)" in sight(few, 1)
     assert "of 1 seed: only the same guesses are fine" in sight(row(scores=scores(0.2, [0])), 1)
     high = row(0.9, scores=scores(0.9, range(2), 10))
     assert "only 0.1 is left to its ceiling" in sight(high, 1)

@@ -389,6 +389,32 @@ def test_headline(words, expected):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (
+            ["leaks", "none"],
+            (
+                "The one defense setting judged leaks most of what there is to leak; 1 was not"
+                " attacked."
+            ),
+        ),
+        (
+            ["held", "none", "none"],
+            "The one defense setting judged held against every attack tried; 2 were not attacked.",
+        ),
+        (["part", "part", "none"], "; 2 leak in part; 1 was not attacked. "),
+        (["held", "held", "none"], " leaked to the attacks tried here; 1 was not attacked. "),
+        (["leaks", "leaks", "none"], " most of what there is to leak; 1 was not attacked. "),
+        (["leaks", "held", "none"], " most of what there is to leak; 1 was not attacked. "),
+    ],
+)
+def test_the_first_sentence_says_who_was_not_attacked(words, first):
+    every = [judged(w, f"s{i}") for i, w in enumerate(words)]
+    reference = judged("none", "FedAvg", reference=True)
+    assert first in text_of(headline(question(*every, reference)))
+
+
 def test_headline_without_any_attack():
     assert (
         text_of(headline(None)) == "No attack has been run: this report says nothing about privacy."
@@ -495,7 +521,9 @@ def test_lede_names_what_looked_safest_and_what_leaks_least_and_stays_useful():
         " of 100 clients on average at worst."
     )
     poor = question(judged("leaks", "FedAwS", 0.58, reference=True), judged("held", "noise", 0.15))
-    assert text_of(lede(poor)) == "No setting keeps nine tenths of the accuracy."
+    assert (
+        text_of(lede(poor)) == "No defense setting keeps nine tenths of the reference's accuracy."
+    )
     assert text_of(lede(question(judged("held", "noise", 0.15)))) == ""
 
 
