@@ -26,13 +26,22 @@ def run(
         MethodError: training diverged.
     """
     while fed.t < rounds:
-        fed.step()
-        if fed.t in at:
-            measure(fed, scores)
-        elif fed.t == 1:
-            scores.begin(fed)
+        advance(fed, at, scores)
         between()
     end(fed, scores)
+
+
+def advance(fed: Federation, at: Set[int], scores: Evaluations) -> None:
+    """One round, and what is measured after it.
+
+    Raises:
+        MethodError: training diverged.
+    """
+    fed.step()
+    if fed.t in at:
+        measure(fed, scores)
+    elif fed.t == 1:
+        scores.begin(fed)
 
 
 def measure(fed: Federation, scores: Evaluations) -> None:

@@ -19,6 +19,7 @@ from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run, typed_rows
 from leakbench.record.messages import round_file
 from leakbench.record.recorder import Recorder
+from leakbench.record.rounds import advance
 from leakbench.record.rounds import end as finish
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import diagnostic_rows, threads
@@ -83,9 +84,7 @@ def _trained(
     fed.begin()
     last = min(rounds, spec.rounds)
     while fed.t < last:
-        fed.step()
-        if fed.t in at:
-            scores.add(fed)
+        advance(fed, at, scores)
         progress(fed.t, last, "training again")
     if last == spec.rounds:
         finish(fed, scores)
