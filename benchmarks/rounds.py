@@ -30,7 +30,6 @@ from gpu import Bench, federation, images
 from speed_page import head, written
 
 from leakbench.federation import federation as federations
-from leakbench.federation import fused, threads
 from leakbench.federation.execution import Execution
 from leakbench.federation.federation import Federation
 from leakbench.record.policy import Policy
@@ -85,17 +84,10 @@ PARTS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
 )
 
 
-def as_torch_lays() -> ExitStack:
-    """No channels last, meanwhile."""
-    stack = ExitStack()
-    stack.enter_context(patch.object(fused, "laid", lambda t: t))
-    stack.enter_context(patch.object(fused, "laid_batch", lambda b: b))
-    stack.enter_context(patch.object(threads, "convolves", lambda _: False))
-    return stack
-
-
-def timed(fed: Federation, layout: Callable[[], Any]) -> float:
-    with layout():
+def timed(fed: Federation, *, plain: bool) -> float:
+    """Seconds of a round; ``plain``: images and kernels as torch lays them."""
+    last = fed.runner.images_last and not plain
+    with patch.object(fed.runner, "images_last", last):
         begun = time.perf_counter()
         fed.step()
         return time.perf_counter() - begun
@@ -106,13 +98,14 @@ def ways(case: Case, pairs: int) -> str:
     feds = {e: case.federation(e) for e in ("loop", *case.engines, "auto")}
     feds["bfloat16"] = case.federation("auto", dtype=torch.bfloat16)
     feds["as torch lays"] = case.federation("auto")
-    layouts = dict.fromkeys(feds, ExitStack) | {"as torch lays": as_torch_lays}
     for name, fed in feds.items():
         fed.begin()
-        timed(fed, layouts[name])
+        timed(fed, plain=name == "as torch lays")
     turns = []
     for _ in range(pairs):
-        turns.append({name: timed(fed, layouts[name]) for name, fed in feds.items()})
+        turns.append(
+            {name: timed(fed, plain=name == "as torch lays") for name, fed in feds.items()}
+        )
     loop = statistics.median(turn["loop"] for turn in turns)
     cells = [case.title, f"{loop:.3f}"]
     for name in (*ENGINES, "auto", "bfloat16", "as torch lays"):

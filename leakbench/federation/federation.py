@@ -84,10 +84,13 @@ class Federation:
         self.t = 0
         self._start()
 
+    def _some(self) -> Tensor:
+        """Two inputs, or one twice: one alone some normalisations do not take."""
+        return self.data.train.images(torch.arange(2, device=self.device) % len(self.data.train))
+
     def _refuse_unsteady(self) -> None:
         """Raise UsageError where what a layer gives depends on what nobody can begin or keep."""
-        some = torch.arange(min(2, len(self.data.train)), device=self.device)
-        name = unsteady(self.module, self.data.train.images(some))
+        name = unsteady(self.module, self._some())
         if name is not None:
             what = f"the layer {name!r}" if name else "the network"
             raise UsageError(
@@ -98,13 +101,13 @@ class Federation:
 
     def _refuse_other_outputs(self) -> None:
         """Raise UsageError where the network gives more or fewer numbers than are asked of it."""
-        if self.facts.targets == "tokens":
+        made_over = type(self.method).module is not Defense.module  # it knows what is to come out
+        if self.facts.targets == "tokens" or made_over:
             return
-        some = torch.arange(1, device=self.device)
         with torch.no_grad():
-            out = self.module(self.data.train.images(some))
+            out = self.module(self._some())
         wide, logits = self.facts.dim, self.method.outputs == "logits"
-        given = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        given = (1, *out.shape[1:]) if isinstance(out, Tensor) else type(out).__name__
         single = logits and given == (1, 1)  # which has its own sentence
         if given != (1, wide) and not single:
             asked = f"{wide} classes" if logits else f"task.dim = {wide}"

@@ -43,7 +43,7 @@ def fused(local: LocalTraining, each: Tree, plan: Plan, share: Tensor, data: Tas
     one = plan.first(data, slice(1)).x.numel()
     size = n if not each["index"].is_cpu else min(n, max(1, GROUP // max(one, 1)))
     common = {k: v.detach().clone() for k, v in received.items() if k in trained}
-    if size == 1:  # vmap does not know of layouts
+    if size == 1 and local.runner.images_last:  # vmap does not know of layouts
         common = tmap(laid, common)
     common = {k: v.requires_grad_() for k, v in common.items()}
     parts, total = [], [torch.zeros_like(v) for v in common.values()]
@@ -85,7 +85,7 @@ def _step(
         me.own, me.rng = group("own", e["mine"]), me.rng.at(local.name, 0)
         weights = {**still, **common, **group("model", e["mine"]), **e["buffers"]}
         here = Batch(**e["batch"])
-        if n == 1:
+        if n == 1 and runner.images_last:
             weights, here = tmap(laid, weights), laid_batch(here)
         me.net = Net(runner.module, weights, runner.low)
         return local.loss(me.net, here, me)

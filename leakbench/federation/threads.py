@@ -19,7 +19,6 @@ from leakbench.base.lazy import torch
 from leakbench.base.tree import Tree, row, stack
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
-from leakbench.federation.layout import convolves
 from leakbench.federation.net import copied
 from leakbench.federation.parties import Batch
 from leakbench.federation.side_by_side import remembering_nothing
@@ -53,7 +52,7 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
         if not hasattr(here, "runner"):
             here.runner = _own(local.runner)
         batches = _Watched(plan.batches(data, j), stop)
-        how: dict[str, Any] = {"channels_last": convolves(local.runner.module)}
+        how: dict[str, Any] = {"channels_last": local.runner.images_last}
         with dice.apart(), remembering_nothing(here.runner.module):
             return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
 

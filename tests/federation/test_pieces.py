@@ -14,7 +14,7 @@ from leakbench.federation import choosing, evaluate, padding, tuned, tuning
 from leakbench.federation.batches import plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.evaluate import CHUNK, diagnose, evaluated
-from leakbench.federation.layout import convolves, laid
+from leakbench.federation.layout import laid, lies_last
 from leakbench.federation.local_steps import Training, amount, trainings
 from leakbench.federation.objective import fits_target
 from leakbench.federation.optimizer import Optimizer, group, named, rate_factor
@@ -253,8 +253,16 @@ def test_images_of_float32_lie_channels_last():
     assert laid(image).is_contiguous(memory_format=torch.channels_last)
     for other in (image.double(), torch.ones(3, 4, 4), torch.ones(2, 2, 2, 2, 2)):
         assert laid(other) is other
-    assert convolves(nn.Sequential(nn.Conv2d(1, 1, 2)))
-    assert not convolves(nn.Sequential(nn.Linear(1, 1), nn.Conv1d(1, 1, 2)))
+    assert lies_last(nn.Sequential(nn.Conv2d(1, 1, 2)))
+    assert not lies_last(nn.Sequential(nn.Linear(1, 1), nn.Conv1d(1, 1, 2)))
+
+
+def test_a_convolution_whose_derivative_writes_beyond_its_memory_reads_channels_first():
+    """1x1, striding, of fewer than eight channels: torch dies of it on processors of AVX2."""
+    assert not lies_last(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 1, 2)))
+    assert not lies_last(nn.Sequential(nn.Conv2d(16, 16, 1, (1, 2), groups=4)))
+    for safe in (nn.Conv2d(4, 8, 1), nn.Conv2d(4, 8, 3, 2), nn.Conv2d(8, 8, 1, 2)):
+        assert lies_last(nn.Sequential(safe))
 
 
 # -- what was sent -------------------------------------------------------------------------------
