@@ -20,7 +20,15 @@ from leakbench.results import units
 from leakbench.results.recomputed import short
 from leakbench.scoring.score import numbers
 from leakbench.verifying import same
-from leakbench.verifying.finding import Finding, differs, holds, unchecked
+from leakbench.verifying.finding import (
+    CHECKOUT,
+    MACHINE,
+    Finding,
+    differs,
+    holds,
+    unchecked,
+    untold,
+)
 
 SCORES = "unit scores from guesses and truth"
 DERIVED = (
@@ -30,12 +38,8 @@ DERIVED = (
 # Checked in other places: as one reads the file, as its files are, and with the scores.
 ELSEWHERE = ("digest", "status", "files", "of", "metrics", "missing", "versions", "sources")
 UNKNOWN = {
-    "device": "which device it was, no file tells",
-    "commit": "which checkout it was, no file tells; the digests of its sources do",
-    "dirty": "whether the checkout was changed, no file tells; the digests of its sources do",
-    "machine": "which machine it was, no file tells",
-    "seconds": "how long it took, no file tells",
-    "isolated": "how it was called, no file tells",
+    **dict.fromkeys(("device", "machine", "seconds", "isolated"), MACHINE),
+    **dict.fromkeys(("commit", "dirty"), CHECKOUT),
     "submitted": "who made the guesses, no file tells",
     "no_control": "who made the guesses, no file tells",
 }
@@ -64,7 +68,7 @@ def of_attacks(run: Run) -> Iterator[Finding]:
         else:
             yield from _described(run, folder, attack, part)
             yield _scored(run, folder, attack, part)
-        yield from _unknown(run, folder, part)
+        yield from untold(part, UNKNOWN, folder.meta)
 
 
 def _described(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Iterator[Finding]:
@@ -84,7 +88,7 @@ def _described(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Ite
         why = f"it is {short(meta.get(key))}, derived is {short(made[key])}"
         yield told(part, key, f"{why}; other code made it" if other else why)
     right = [k for k in DERIVED if k not in wrong]
-    yield holds(part, ", ".join(right), "as the installed attack says it of this run")
+    yield holds(part, f"{len(right)} keys, as the installed attack says them", ", ".join(right))
     here, there = provenance.versions(), meta.get("versions")
     same_ones = holds(part, "versions", "those that are installed")
     yield same_ones if here == there else unchecked(part, "versions", "other ones are installed")
@@ -100,12 +104,6 @@ def _plain(key: str, value: Any) -> Any:
         return value
     words = shlex.split(str(value))
     return words[:2] + words[3:]
-
-
-def _unknown(run: Run, folder: AttackFolder, part: str) -> Iterator[Finding]:
-    for key, why in UNKNOWN.items():
-        if key in folder.meta:
-            yield unchecked(part, key, why)
 
 
 def _scored(run: Run, folder: AttackFolder, attack: Attack, part: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from leakbench.base.part import Part
@@ -9,6 +10,9 @@ from leakbench.base.part import Part
 Outcome = Literal["holds", "nearly", "differs", "not checked"]
 
 
+# Why some keys are not checked.
+MACHINE = "on which machine it was made, and how it went there, no file tells"
+CHECKOUT = "of which checkout its code was, no file tells; the digests of its sources do"
 LAST_BITS = "but for the last bits"  # so begins what tells that two tensors are nearly the same
 
 
@@ -39,6 +43,16 @@ def compared(part: str, what: str, why: str, exact: str) -> Finding:
 def differs(part: str, what: str, detail: str) -> Finding:
     """It was derived again, and is not the same."""
     return Finding(part=part, what=what, outcome="differs", detail=detail)
+
+
+def untold(part: str, unknown: Mapping[str, str], keys: Collection[str]) -> Iterator[Finding]:
+    """A finding for each reason of ``unknown`` {key: why it is not checked} that ``keys`` give."""
+    reasons: dict[str, list[str]] = {}
+    for key, why in unknown.items():
+        if key in keys:
+            reasons.setdefault(why, []).append(key)
+    for why, named in reasons.items():
+        yield unchecked(part, ", ".join(named), why)
 
 
 def unchecked(part: str, what: str, detail: str) -> Finding:

@@ -16,7 +16,15 @@ from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.record.training import lacking
 from leakbench.results.recomputed import short
-from leakbench.verifying.finding import Finding, differs, holds, unchecked
+from leakbench.verifying.finding import (
+    CHECKOUT,
+    MACHINE,
+    Finding,
+    differs,
+    holds,
+    unchecked,
+    untold,
+)
 
 FILE = "run.json"
 # What the spec, the installed code and the data give a second time.
@@ -27,13 +35,8 @@ DERIVED = (
 # Checked in other places: as one reads the file, as its files are, with the traffic and the data.
 ELSEWHERE = ("digest", "status", "files", "sent", "missing", "data", "sources", "versions")
 UNKNOWN = {
-    "device": "which device it was, no file tells",
-    "commit": "which checkout it was, no file tells; the digests of its sources do",
-    "dirty": "whether the checkout was changed, no file tells; the digests of its sources do",
-    "machine": "which machine it was, no file tells",
-    "phases": "how its machine trained each phase, no file tells",
-    "fallbacks": "what could not be vectorised on its machine, no file tells",
-    "begun_by": "what began it, no file tells",
+    **dict.fromkeys(("device", "machine", "phases", "fallbacks", "begun_by"), MACHINE),
+    **dict.fromkeys(("commit", "dirty"), CHECKOUT),
     "excerpt": "what it is an excerpt of, is not here",
     "export": "what it is an export of, is not here",
 }
@@ -53,9 +56,7 @@ def of_run_json(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
     yield _sources(meta)
     yield _missing(run)
     yield unchecked(FILE, "spec.name, spec.attacks", USERS)
-    for key, why in UNKNOWN.items():
-        if key in meta:
-            yield unchecked(FILE, key, why)
+    yield from untold(FILE, UNKNOWN, meta)
 
 
 def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ def _derived(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
     for key in sorted(part):
         yield unchecked(FILE, key, "a part of a run says otherwise than the run itself")
     right = [k for k in DERIVED if k not in part and k not in wrong]
-    yield holds(FILE, ", ".join(right), "as the spec, the code and the data of this machine say")
+    yield holds(FILE, f"{len(right)} keys, as spec, code and data say them", ", ".join(right))
     yield _covered(run, fed)
 
 

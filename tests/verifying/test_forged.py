@@ -84,7 +84,16 @@ UNKNOWN = (
 # What is derived again.
 DERIVED = (
     *("method", "secrets", "engine", "dtype", "command", "test_data", "hides", "distance"),
-    *("facts", "stages", "stand_in", "utility", "utility.chance", "utility.better", "missing"),
+    *(
+        "facts",
+        "stages",
+        "stand_in",
+        "begins",
+        "utility",
+        "utility.chance",
+        "utility.better",
+        "missing",
+    ),
     *("utility.metric", "utility.meaning.about", "utility.meaning.direction", "facts.clients"),
     *("data", "data.official", "data.digest", "files", "method.title", "mine"),
     *("schema", "id", "status", "spec.defense", "spec.seed", "spec.rounds"),
@@ -118,7 +127,9 @@ def test_a_forged_line_of_what_was_sent(copy: Run, field: str) -> None:
     assert any(f.outcome == "differs" for f in found)
 
 
-ATTACK_UNKNOWN = ("device", "commit", "dirty", "seconds", "isolated", "versions", "sources")
+ATTACK_UNKNOWN = (
+    *("device", "machine", "commit", "dirty", "seconds", "isolated", "versions", "sources"),
+)
 ATTACK_DERIVED = (
     *("threat", "reads", "conditions", "order", "paper", "command", "metrics", "missing", "files"),
     *("dtype", "mine", "schema", "params", "attack", "of"),
