@@ -479,9 +479,9 @@ def test_one_fused_round_is_one_of_the_loop(name, task):
     averaged.
     """
     y = torch.arange(24) % 3
-    examples = Examples(shared(0, "test").normal("x", 24, *task), y)
+    sets = [Examples(shared(0, name).normal("x", 24, *task), y) for name in ("a", "b", "c")]
     rows = torch.arange(24).view(4, 6)
-    data = TaskData(examples, examples, examples, rows, torch.full((4,), 6), torch.full((4,), -1))
+    data = TaskData(*sets, rows, torch.full((4,), 6), torch.full((4,), -1))
     kind = registry.load("tasks", "digits")
     chosen = type("Small", (kind,), {"shape": task, "classes": 3, "signal": True})(
         clients=4, split="iid", model=name, width=3
