@@ -22,6 +22,6 @@ def plain_text(path: Path) -> str:
         UnicodeDecodeError: it is no UTF-8; of UTF-16 the message says so.
     """
     data = path.read_bytes()
-    if data.startswith(_WIDE) or b"\0" in data:
+    if data.startswith(_WIDE) or b"\0" in data[:2]:  # without a mark, too, it begins like this
         raise UnicodeDecodeError("utf-8", data, 0, 2, "it looks like UTF-16, save it as UTF-8")
     return re.sub(r"(?:\r?\n[ \t]*)+\Z", "\n", data.decode("utf-8-sig"))

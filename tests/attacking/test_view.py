@@ -314,6 +314,7 @@ def test_no_public_attribute_of_a_view_leads_to_the_seed_or_the_truth(fedgn):
     }
     public = {n: v for n, v in told.items() if n not in methods}
     plain = {"threat", "last", "round", "method", "facts", "module", "dtype", "products", "device"}
+    plain |= {"modes"}  # of layers: which train
     assert set(public) == plain
     for name, value in [*public.items(), ("loss_method", seen.loss_method())]:
         fields = (

@@ -20,7 +20,7 @@ from leakbench import api
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.view import View
-from leakbench.base.errors import MethodError, UsageError
+from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
 from leakbench.federation.input_range import UNIT
 from leakbench.metrics import examples
@@ -362,8 +362,9 @@ class TestMetrics:
             few,
             list(guesses(attacked["one"], "floor").values()),
         )
-        with pytest.raises(MethodError, match="expected 4 guesses or more"):
-            scoring.score(recording, "adversarial_examples", attack)
+        folder = scoring.score(recording, "adversarial_examples", attack)
+        missing = read_sealed(folder / "attack.json")["missing"]
+        assert [m for m in missing if "expected 4 guesses or more" in m["reason"]]
 
 
 class TestWhereItFits:

@@ -68,12 +68,12 @@ def sgd(net, batches):
 @pytest.mark.parametrize("clipped", [0, 1])
 def test_a_clipped_step_of_adam_leaves_the_steps_beside_it_as_they_are(clipped):
     rows = [3, 10]
-    attack = GradientInversion(message="update", engine="signed_adam", steps=150)
+    attack = GradientInversion(message="update", engine="signed_adam", steps=300)
     found = attack.run(View(attack.threat, adam(small_net(), rows, [clipped]), 1), dice())
     whole = 1 - clipped
     true = IMAGES[rows[whole] : rows[whole] + 1].double()
     assert found[whole].accepted
-    assert psnr(found[whole].tensors["x"].double(), true).item() > 22
+    assert psnr(found[whole].tensors["x"].double(), true).item() > 20
 
 
 @pytest.mark.parametrize("labels", ["given", "inferred"])

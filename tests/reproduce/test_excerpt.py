@@ -124,7 +124,7 @@ def test_an_excerpt_misses_no_kind_that_nobody_sent_and_no_attack_that_its_run_h
     small, whole
 ):
     # Of features, generators and so on not a word.
-    assert choices.unfit(small)["gradient_inversion"] == GONE
+    assert choices.unfit(small)["gradient_inversion"].startswith(f"{GONE};")
     assert (
         choices.unfit(small)["distance_correlation"] == choices.unfit(whole)["distance_correlation"]
     )
