@@ -52,12 +52,13 @@ def images(clients: int, each: int, classes: int, *, own_class: bool) -> TaskDat
     n = clients * each
     y = torch.arange(clients).repeat_interleave(each) if own_class else torch.arange(n) % classes
     x = torch.randint(0, 256, (n, 3, 32, 32), generator=rng, dtype=torch.uint8)
-    train = Examples(x, y)
-    few = train.some(torch.arange(min(n, 200)))
+    few = min(n, 200)
+    others = torch.randint(0, 256, (2 * few, 3, 32, 32), generator=rng, dtype=torch.uint8)
+    train, (test, aux) = Examples(x, y), (Examples(o, y[:few]) for o in others.split(few))
     if own_class:
-        return one_class_each(train, few, few, clients)
+        return one_class_each(train, test, aux, clients)
     rows, counts = padded(list(torch.arange(n).split(each)))
-    return TaskData(train, few, few, rows, counts, torch.full((clients,), -1))
+    return TaskData(train, test, aux, rows, counts, torch.full((clients,), -1))
 
 
 def federation(

@@ -23,6 +23,7 @@ class Plan:
     """Rows of every step of every chosen client."""
 
     chosen: Tensor  # (M,) the clients
+    who: Sequence[int]  # the same, for which no device is asked
     even: Tensor | None  # (M, S, B) int64 rows, where all clients have as many
     ragged: list[list[Tensor]]  # else ragged[j][s] (B,)
     rng: Rng  # whose draws augment their batches, one per client, step and image
@@ -126,7 +127,7 @@ def plan(
     full = least // batch
     if steps and full:
         passed = [o[:, : full * batch].reshape(len(o), full, batch) for o in orders]
-        return Plan(chosen, torch.cat(passed, 1)[:, :steps], [], dice, augment)
+        return Plan(chosen, who, torch.cat(passed, 1)[:, :steps], [], dice, augment)
     ragged = []
     for j, c in enumerate(sizes):
         of_client = [b for o in orders for b in torch.split(o[j, :c], batch)]
@@ -134,4 +135,4 @@ def plan(
     widths = {len(b) for of_client in ragged for b in of_client}
     alike = len(widths) == 1 and len(set(map(len, ragged))) == 1
     even = torch.stack([torch.stack(r) for r in ragged]) if alike else None
-    return Plan(chosen, even, ragged, dice, augment)
+    return Plan(chosen, who, even, ragged, dice, augment)

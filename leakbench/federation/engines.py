@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from leakbench.base.errors import UsageError
 from leakbench.base.lazy import torch
-from leakbench.base.tree import Tree, row, stack
+from leakbench.base.tree import Tree, stack
 from leakbench.federation.batches import Plan
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.net import Net
 from leakbench.federation.parties import Batch, Client
-from leakbench.federation.party_runner import PartyRunner
+from leakbench.federation.party_runner import PartyRunner, single
 from leakbench.federation.task_data import TaskData
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ def loop(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tree:
 
     def one(j: int) -> Tree:
         batches = plan.batches(data, j)
-        return local.runner.train(local.name, local.t, row(each, j), local.inbox, batches)
+        mine = single(each, j, plan.who[j])
+        return local.runner.train(local.name, local.t, mine, local.inbox, batches)
 
-    return stack([one(j) for j in range(len(each["index"]))])
+    return stack([one(j) for j in range(len(plan.who))])
 
 
 def variance(updates: dict[str, Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from leakbench.base.tree import Tree, each_row, row, stack
+from leakbench.base.tree import Tree, each_row, stack
 from leakbench.federation import engines
 from leakbench.federation.batches import Plan
 from leakbench.federation.choosing import WAYS, choice
@@ -14,7 +14,7 @@ from leakbench.federation.defense import Defense
 from leakbench.federation.engines import Engine, LocalTraining
 from leakbench.federation.fused import fused
 from leakbench.federation.parties import Batch
-from leakbench.federation.party_runner import PartyRunner
+from leakbench.federation.party_runner import PartyRunner, single
 from leakbench.federation.stacked import stacked
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.threads import threads
@@ -56,9 +56,9 @@ class Execution:
             if out is not None:
                 return out
         self.phases[name] = "one by one"
-        single = [one(row(each, j), self.data_of(i)) for j, i in enumerate(who)]
-        draws = [made.pop("draws") for made in single]  # not everybody need draw the same
-        return {**stack(single), "draws": draws}
+        made = [one(single(each, j, i), self.data_of(i)) for j, i in enumerate(who)]
+        draws = [m.pop("draws") for m in made]  # not everybody need draw the same
+        return {**stack(made), "draws": draws}
 
     def training(self, local: LocalTraining, each: Tree, plan: Plan, share: Tensor) -> Tree:
         """Train the clients ``each`` as ``plan`` says; leaves are stacked over them."""

@@ -20,7 +20,7 @@ from leakbench.federation.local_steps import amount
 from leakbench.federation.network import built, own_numbers, unsteady
 from leakbench.federation.observer import Observer
 from leakbench.federation.parties import Batch, Client, weighted_mean
-from leakbench.federation.party_runner import PartyRunner, unwritten
+from leakbench.federation.party_runner import PartyRunner, single, unwritten
 from leakbench.federation.precision import split
 from leakbench.federation.selection import robin, round_size, select
 from leakbench.federation.task import Task
@@ -147,7 +147,7 @@ class Federation:
         self._open()
         self.server(self.method.start_server)
         held = self.holdings(self.everyone)
-        each = [row(held, i) for i in range(n)]
+        each = [single(held, i, i) for i in range(n)]
         inbox = {"model": self.model}
         made = [
             self.runner.client("start", 0, e, inbox, self.data_of(i)) for i, e in enumerate(each)

@@ -91,8 +91,10 @@ def unsteady(module: nn.Module, x: Tensor, on: bool | Mapping[str, bool] = True)
     """The layer that gives something else for x (B, ...) when all is called again, as ``thrower``.
 
     With the same dice and the same buffers: it throws dice that nobody knows of, or remembers
-    something in a plain attribute.
+    something in a plain attribute. Numbers that are nowhere (the meta device) are never apart.
     """
+    if x.is_meta:
+        return None
 
     def differs(calls: Sequence[_Left]) -> bool:
         one, other = calls

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.lazy import torch
 from leakbench.base.streams import SHARED, Rng
-from leakbench.base.tree import Tree, flat, tmap
+from leakbench.base.tree import Tree, flat, row, tmap
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.layout import laid, laid_batch, lies_last, plain
 from leakbench.federation.net import Net, training
@@ -32,6 +32,14 @@ class Inbox(dict[str, Any]):
             f"no message of kind {kind!r} is in this inbox; it has {sorted(self)}. A wrapper that"
             f" sums leaves only server.mean({kind!r})."
         )
+
+
+def single(each: Tree, j: int, number: int) -> Tree:
+    """What the j-th of the clients ``each`` holds; ``number``: which it is.
+
+    A number of Python's, for its dice need it, and asking a device for ``index`` waits for that.
+    """
+    return {**row(each, j), "number": number}
 
 
 class _Single:
@@ -70,9 +78,10 @@ class PartyRunner:
         """A client from its own tensors ``each`` and what everybody received ``shared``."""
         inbox = Inbox({**shared, **each["inbox"]})
         net = Net(self.module, {**inbox.get("model", {}), **each["kept"]})
-        rng = Rng(self.seed, "defense", each["index"], self.dtype, round=t)
-        own, state = dict(each["own"]), dict(each["state"])
         index, count, local = each["index"], each["count"], each.get("local")
+        party, device = each.get("number", index), index.device
+        rng = Rng(self.seed, "defense", party, self.dtype, round=t, device=device)
+        own, state = dict(each["own"]), dict(each["state"])
         return Client(index, count, t, self.facts, own, state, inbox, net, rng, data, local)
 
     def client(

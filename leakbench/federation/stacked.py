@@ -22,6 +22,7 @@ from leakbench.federation.net import Net, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.padding import declared, paddable
 from leakbench.federation.parties import Batch
+from leakbench.federation.party_runner import single
 from leakbench.federation.side_by_side import leaving_nothing, no_hooks
 from leakbench.federation.task_data import TaskData
 
@@ -38,7 +39,7 @@ def stacked(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
             todo = {j: own[s] for j, own in enumerate(sizes) if s < len(own)}
             for some in side.groups(todo, s, plan, data):
                 side.step(some, s, plan.step(data, some, s))
-    return side.finished(sizes)
+    return side.finished(plan.who, sizes)
 
 
 @dataclass
@@ -143,14 +144,14 @@ class _Side:
             blank = {k: torch.zeros_like(self.leaves[k]) for k in made}
             self.moments[kind] = _written({**blank, **self.moments[kind]}, at, made)
 
-    def finished(self, sizes: list[list[int]]) -> Tree:
+    def finished(self, who: Sequence[int], sizes: list[list[int]]) -> Tree:
         """What each of them sends and keeps, as the reference has it."""
         runner, local = self.local.runner, self.local
         trained = {k: v.detach() for k, v in self.leaves.items()}
         weights = {**self.rest, **group("model", trained)}
         out = []
         for j, own in enumerate(sizes):
-            mine = row(self.each, j)
+            mine = single(self.each, j, who[j])
             me = runner.me(local.t, mine, local.inbox)
             me.rng = me.rng.at(local.name)
             whole = {**self.still, **row(weights, j)}

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.base import dice
 from leakbench.base.lazy import torch
-from leakbench.base.tree import Tree, row, stack
+from leakbench.base.tree import Tree, stack
 from leakbench.federation.batches import Plan
 from leakbench.federation.engines import LocalTraining
 from leakbench.federation.net import copied
 from leakbench.federation.parties import Batch
+from leakbench.federation.party_runner import single
 from leakbench.federation.side_by_side import remembering_nothing
 from leakbench.federation.task_data import TaskData
 
@@ -54,12 +55,13 @@ def threads(local: LocalTraining, each: Tree, plan: Plan, data: TaskData) -> Tre
         batches = _Watched(plan.batches(data, j), stop)
         how: dict[str, Any] = {"channels_last": local.runner.images_last}
         with dice.apart(), remembering_nothing(here.runner.module):
-            return here.runner.train(local.name, local.t, row(each, j), local.inbox, batches, **how)
+            mine = single(each, j, plan.who[j])
+            return here.runner.train(local.name, local.t, mine, local.inbox, batches, **how)
 
     many = max(1, torch.get_num_threads())
     with dice.untouched(SHARED), ThreadPoolExecutor(many) as pool:
         try:
-            made = list(pool.map(one, range(len(each["index"]))))
+            made = list(pool.map(one, range(len(plan.who))))
         except BaseException:
             stop.set()
             raise

@@ -49,39 +49,43 @@ def task(given="(-1, 1)", sees="2 * old.stored - 1"):
     return SIGNED.format(given=given, sees=sees)
 
 
-def test_a_run_is_attacked_scored_and_shown_on_its_own_range(tmp_path):
-    with plugged("leakbench.tasks", tmp_path, signed_digits=task()):
-        run = api.train("fedavg", out=tmp_path / "runs", params={"batch": 1}, **HOW)
-        assert run.meta["facts"]["input_range"] == {"low": [-1.0], "high": [1.0]}
-        few = {"targets": 2, "steps": 9, "restarts": 1, "at": ["final"], "engine": "signed_adam"}
-        folder = api.attack(run, "gradient_inversion", **few).path
-        found = {g.guess.unit: g.guess for g in saved(folder) if g.role == "attack"}
-        lowest = min(float(g.tensors["x"].min()) for g in found.values())
-        assert -1 <= lowest < -0.5
-        measured, errors = units(folder, "psnr"), units(folder, "mse")
-        truth = Truth(load(run.path))
-        for client, guess in found.items():
-            x = truth.answer(guess).batch()[0].flatten()
-            off = float((guess.tensors["x"].double().flatten() - x).square().mean())
-            (unit,) = [u for u in measured if u.startswith(f"{client}/")]
-            assert errors[unit] == pytest.approx(off / 4)
-            assert measured[unit] == pytest.approx(min(10 * math.log10(4 / off), 100.0))
-        floor = results(folder, "psnr")["floor"]
-        assert 5 < floor < 20  # that of digits' class means on [0, 1], too
-        lines = read_csv(folder / "units.csv", ("metric",))
-        assert "features_within" not in {r["metric"] for r in lines}
-        media, seen = pictures.Media(), []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(media.images), "add", lambda _, image: seen.append(image) or "a")
-            shown = [*pictures.of_run(load(run.path), media)]
-        originals = [i for i, p in zip(seen, shown, strict=True) if p.role == "original"]
-        for picture, (client, _) in zip(originals, sorted(found.items()), strict=True):
-            x = truth.answer(found[client]).batch()[0].reshape(8, 8)
-            assert torch.allclose(torch.as_tensor(picture), (x + 1) / 2)
-        apart = api.attack(run, "gradient_inversion", isolated=True, force=True, **few).path
-        both = zip(saved(folder), saved(apart), strict=True)
-        assert all(torch.equal(a.guess.tensors["x"], b.guess.tensors["x"]) for a, b in both)
-        assert again(run).facts.input_range.behind == 2
+def test_a_run_is_attacked_scored_and_shown_on_its_own_range(tmp_path, monkeypatch):
+    file = tmp_path / "signed_digits.py"
+    file.write_text(task(), encoding="utf-8")
+    monkeypatch.setenv("LEAKBENCH_PLUGINS", str(file))  # a process of its own finds it, too
+    run = api.train("fedavg", out=tmp_path / "runs", params={"batch": 1}, **HOW)
+    assert run.meta["facts"]["input_range"] == {"low": [-1.0], "high": [1.0]}
+    few = {"targets": 2, "steps": 9, "restarts": 1, "at": ["final"], "engine": "signed_adam"}
+    folder = api.attack(run, "gradient_inversion", **few).path
+    found = {g.guess.unit: g.guess for g in saved(folder) if g.role == "attack"}
+    lowest = min(float(g.tensors["x"].min()) for g in found.values())
+    assert -1 <= lowest < -0.5
+    measured, errors = units(folder, "psnr"), units(folder, "mse")
+    truth = Truth(load(run.path))
+    for client, guess in found.items():
+        x = truth.answer(guess).batch()[0].flatten()
+        off = float((guess.tensors["x"].double().flatten() - x).square().mean())
+        (unit,) = [u for u in measured if u.startswith(f"{client}/")]
+        assert errors[unit] == pytest.approx(off / 4)
+        assert measured[unit] == pytest.approx(min(10 * math.log10(4 / off), 100.0))
+    floor = results(folder, "psnr")["floor"]
+    assert 5 < floor < 20  # that of digits' class means on [0, 1], too
+    lines = read_csv(folder / "units.csv", ("metric",))
+    assert "features_within" not in {r["metric"] for r in lines}
+    media, seen = pictures.Media(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(media.images), "add", lambda _, image: seen.append(image) or "a")
+        shown = [*pictures.of_run(load(run.path), media)]
+    originals = [(i, p) for i, p in zip(seen, shown, strict=True) if p.role == "original"]
+    assert len(originals) == 2
+    for image, picture in originals:
+        client = "/".join(picture.unit.split("/")[:2])
+        x = truth.answer(found[client]).batch()[0].reshape(8, 8)
+        assert torch.allclose(torch.as_tensor(image), (x + 1) / 2)
+    apart = api.attack(run, "gradient_inversion", isolated=True, force=True, **few).path
+    both = zip(saved(folder), saved(apart), strict=True)
+    assert all(torch.equal(a.guess.tensors["x"], b.guess.tensors["x"]) for a, b in both)
+    assert again(run).facts.input_range.behind == 2
 
 
 @pytest.mark.parametrize(

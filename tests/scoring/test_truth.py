@@ -11,6 +11,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric
 from leakbench.base.errors import BrokenFile, MethodError, NotMeasured
 from leakbench.base.meaning import Meaning
+from leakbench.federation.input_range import InputRange
 from leakbench.federation.task_data import in_gallery
 from leakbench.scoring import flags
 from leakbench.scoring.cells import Cell, cells_of
@@ -31,7 +32,7 @@ class Known:
         self.data |= {k: torch.tensor(v) for k, v in more.items()}
         self.rounds = rounds or {}
         self.memo = {}
-        self.task = SimpleNamespace(augment=lambda x, rng: x, signal=True)
+        self.task = SimpleNamespace(augment=lambda x, rng: x, lies_in=InputRange.unbounded())
 
     def round(self, t):
         return self.rounds[t]
