@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from attacks._inversion import package
+from attacks._inversion import first_layer, package
 from attacks._inversion.ends import measured
 from attacks._inversion.signed_adam import patterned
 from attacks._inversion.variation import weight
@@ -25,7 +25,6 @@ ANALYTIC = "analytic"
 PATTERNED = ("modern",)  # those that start from a pattern
 # Of `total_variation`, which at its default of 0.3 makes the package's own weights, to the end.
 SHARES = {"invertinggradients": 2 / 3, "modern": 1 / 3}
-CLEAR = 0.1  # of the largest slope by a bias: units below it say little beside rounding
 
 
 class PackageSettings(Settings, Protocol):
@@ -71,36 +70,9 @@ def refusal(run: Outline, how: PackageSettings, *, probe: bool) -> str:
         return ""
     if not probe and run.method.batch > 1:
         return f"analytic tells one image from an update, and a batch has {run.method.batch}"
-    if not first_linear(run.module(), run.facts.shape):
+    if not first_layer.linear(run.module(), run.facts.shape):
         return "analytic needs a net whose first layer is linear with a bias"
     return ""
-
-
-def first_linear(module: torch.nn.Module, shape: Sequence[int]) -> str:
-    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
-    at = next(module.parameters())
-    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
-    read: list[str] = []
-
-    def follow(name: str) -> Callable[[torch.nn.Module, tuple[Tensor, ...]], None]:
-        def see(layer: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
-                read.append(name)
-
-        return see
-
-    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, torch.nn.Linear)]
-    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
-    was = {m: m.training for m in module.modules()}
-    try:
-        with torch.no_grad():
-            module.eval()(x)
-    finally:
-        for m, training in was.items():
-            m.training = training
-        for hook in hooks:
-            hook.remove()
-    return read[0] if read else ""
 
 
 def _searched(
@@ -134,25 +106,14 @@ def _searched(
 
 
 def _divided(victim: Victim, how: PackageSettings) -> list[Tensor]:
-    """The one image that the first layer read: its slopes by weights over those by biases.
-
-    By the package's own division, over the units that say most; with restarts over every other of
-    them and over the rest, which agree where there was one image.
-    """
-    replay = victim.replay(torch.float64)
-    name, seen = first_linear(replay.module, replay.facts.shape), replay.observed()
-    biases = seen.get(f"{name}.bias")
-    if len(victim.labels) != 1 or not name or biases is None:
+    """The one image that the first layer read, by the package's own division."""
+    found = first_layer.images(victim, min(how.restarts, 2), package.divided)
+    if not found:
         raise UsageError(
             f"analytic tells one image, of a net whose first layer is linear with a bias; this"
             f" update is of {len(victim.labels)}. Take package=modern."
         )
-    clear = (biases.abs() > CLEAR * biases.abs().max()).nonzero().flatten()
-    several = min(how.restarts, 2, len(clear))
-    halves = [clear[k::several] for k in range(several)]
-    rows = seen[f"{name}.weight"]
-    found = [package.divided(rows[h], biases[h]).reshape(victim.shape) for h in halves]
-    return [replay.facts.input_range.unit(x) for x in found]
+    return found
 
 
 def _all_measured(victim: Victim, ends: Sequence[Tensor]) -> list[Candidate]:

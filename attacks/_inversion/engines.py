@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attacks._inversion import lbfgs, priors, signed_adam
+from attacks._inversion import first_layer, lbfgs, priors, signed_adam
 from attacks._inversion.check import apart
 from attacks._inversion.ends import measured
 from attacks._inversion.stack import Stack, stacked
@@ -49,7 +49,9 @@ def search(
     ``restarts`` of L-BFGS from random ones, and of whatever these do not agree on, signed Adam, its
     ends polished by L-BFGS; where it has kinks, signed Adam alone (a polish moved CNNs with ReLUs
     by 0.2 dB). With ``aux`` what the decoder makes of the gradient is a candidate ("decoder"), and
-    each victim's first search starts there and not at random.
+    each victim's first search starts there and not at random. Before all that ``auto`` reads off
+    what a first layer that is linear tells of a single image ("divided"), from half of its units
+    and from the others; where these agree a search for private inputs starts there.
 
     Args:
         victims: any; those of one kind are searched side by side.
@@ -61,9 +63,16 @@ def search(
     """
     seeds = torch.randint(2**62, (len(victims), 2), generator=rng).tolist()
     found: list[list[Candidate]] = [[] for _ in victims]
-    direct = [
-        i for i, v in enumerate(victims) if engine == "lbfgs" or (engine == "auto" and smooth(v))
-    ]
+    read: dict[int, Tensor] = {}
+    for i, victim in enumerate(victims) if engine == "auto" else ():
+        halves = first_layer.images(victim, 2)
+        found[i] += [_alone(victim, x, "divided", r) for r, x in enumerate(halves)]
+        if len(halves) == 2 and apart(*halves, signal=victim.view.facts.signal) < 1e-4:
+            read[i] = halves[0]
+    direct = []
+    for i, v in enumerate(victims):
+        if engine == "lbfgs" or (engine == "auto" and smooth(v) and not _certain(v, found[i])):
+            direct.append(i)
     # Of a victim that is first tried directly and then by signed Adam, the ends are polished, too.
     done = _Share(tell, len(direct) if engine == "lbfgs" else len(victims) + 2 * len(direct))
     for i in direct:
@@ -79,8 +88,8 @@ def search(
         if aux is not None:
             guesses = {i: priors.guess(victims[i], aux, _dice(sum(seeds[i]))) for i in group}
         for i, x in guesses.items():
-            free = {k: victims[i].private[k].double() for k in victims[i].free}
-            found[i].append(measured(victims[i], x.double(), free, "decoder", 0))
+            found[i].append(_alone(victims[i], x, "decoder", 0))
+        guesses |= {i: read[i] for i in group if i in read}
         longer = LONGER if engine == "auto" and group[0] in direct else 1
         ended = _adam(victims, group, how, seeds, done, guesses, longer)
         for i in group:
@@ -90,6 +99,12 @@ def search(
                 done.more(1)
     tell(1.0)
     return found
+
+
+def _alone(victim: Victim, x: Tensor, engine: str, restart: int) -> Candidate:
+    """An image that no search of the loss found, with private inputs as they are guessed."""
+    free = {k: victim.private[k].double() for k in victim.free}
+    return measured(victim, x.double(), free, engine, restart)
 
 
 def smooth(victim: Victim) -> bool:

@@ -1,0 +1,75 @@
+"""What a first layer that is linear tells of the one image it read: all of it.
+
+The slope by a unit's weights is the image times the slope by its bias (Geiping et al. 2020,
+Proposition 3.1), whatever follows the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attacks._inversion.victims import Victim
+from leakbench import models
+from leakbench.base import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLEAR = 0.1  # of the largest slope by a bias: units below it say little beside rounding
+
+# The slopes by the weights of some units (n, inputs) and by their biases (n,) -> (inputs,).
+Division = Callable[["Tensor", "Tensor"], "Tensor"]
+
+
+def divided(rows: Tensor, biases: Tensor) -> Tensor:
+    """The image (inputs,) that explains the slopes best, in least squares."""
+    return (biases @ rows) / biases.square().sum()
+
+
+def images(victim: Victim, parts: int, division: Division = divided) -> list[Tensor]:
+    """Up to ``parts`` times the image (1, *shape) that a victim's first layer read, on [0, 1].
+
+    Each from units of its own, of those that say most: they agree where there was one image. [] of
+    several images, of a step of Adam, and where no linear layer with a bias reads them.
+    """
+    replay = victim.replay(torch.float64)
+    if len(victim.labels) != 1 or replay.adam is not None:
+        return []
+    name, seen = linear(replay.module, replay.facts.shape), replay.observed()
+    rows, biases = (seen.get(models.tensor_of(name, key)) for key in ("weight", "bias"))
+    if not name or rows is None or biases is None or not bool(biases.any()):
+        return []
+    clear = (biases.abs() > CLEAR * biases.abs().max()).nonzero().flatten()
+    several = min(parts, len(clear))
+    found = [
+        division(rows[own], biases[own]) for own in (clear[k::several] for k in range(several))
+    ]
+    return [replay.facts.input_range.unit(x.reshape(victim.shape)) for x in found]
+
+
+def linear(module: torch.nn.Module, shape: Sequence[int]) -> str:
+    """The name of the linear layer with a bias that reads the image itself; empty if none does."""
+    at = next(module.parameters())
+    x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(at)
+    read: list[str] = []
+
+    def follow(name: str) -> Callable[[torch.nn.Module, tuple[Tensor, ...]], None]:
+        def see(layer: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if torch.equal(inputs[0].flatten(), x.flatten()) and layer.bias is not None:
+                read.append(name)
+
+        return see
+
+    layers = [(n, m) for n, m in module.named_modules() if isinstance(m, torch.nn.Linear)]
+    hooks = [m.register_forward_pre_hook(follow(n)) for n, m in layers]
+    was = {m: m.training for m in module.modules()}
+    try:
+        with torch.no_grad():
+            module.eval()(x)
+    finally:
+        for m, training in was.items():
+            m.training = training
+        for hook in hooks:
+            hook.remove()
+    return read[0] if read else ""
