@@ -77,8 +77,9 @@ def behind(view: View, b: Behind, how: LabelSettings, rng: torch.Generator) -> l
         _unread(replay, rng)
         return [torch.zeros(b.examples, dtype=torch.long, device=replay.device)]
     many = TRIED if how.labels == "solved" else 1
-    found = vectors(inferred(replay, b.examples, rng), b.examples, many)
-    if replay.adam is None and not cross_entropy(replay, rng):
+    times = 1.0 if replay.adam is not None else scale(replay, rng)
+    found = vectors(inferred(replay, b.examples, rng, times or 1.0), b.examples, many)
+    if times is None:
         found = [*vectors(_raised(replay), b.examples, 1), *found][: max(many, 1)]
     return [y.to(replay.device) for y in found]
 
@@ -109,19 +110,34 @@ def _unread(replay: Replay, rng: torch.Generator) -> None:
         )
 
 
-def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
-    """Is the loss's gradient by the last layer that of cross-entropy of the network's outputs?
+def scale(replay: Replay, rng: torch.Generator) -> float | None:
+    """How many times that of cross-entropy's mean the loss's gradient by the last layer is.
 
-    At the weights received, on noise and random labels, with private inputs as guessed.
+    Once of the usual loss, and of a sum over the examples as often as a step has examples. None
+    where it is no multiple of it. At the weights received, on noise and random labels, with private
+    inputs as guessed.
     """
+    found, usual = _slopes(replay, NOISE, rng)
+    times = float(found @ usual / usual.square().sum().clamp(min=1e-300))
+    if times <= 0 or bool((found - times * usual).norm() > SAME * found.norm()):
+        return None
+    each = []
+    for step in replay.rows:
+        found, usual = _slopes(replay, len(step), rng)
+        each.append(float(found @ usual / usual.square().sum().clamp(min=1e-300)))
+    return sum(each) / len(each)
+
+
+def _slopes(replay: Replay, many: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The gradients by the last layer of the loss of ``many`` examples, and of cross-entropy."""
     name, last = models.last_layer(replay.module, replay.facts.shape)
     if last is None:
-        return False
+        raise ValueError("the network has no last layer")
     model = replay.inbox["model"]
     own = models.of_layer(name, {k: v for k, v in model.items() if k in replay.trained})
-    x = torch.rand(NOISE, *replay.facts.shape, generator=rng, dtype=torch.float64)
+    x = torch.rand(many, *replay.facts.shape, generator=rng, dtype=torch.float64)
     x = replay.facts.input_range.native(x)
-    y = torch.randint(replay.facts.classes, (NOISE,), generator=rng).to(replay.device)
+    y = torch.randint(replay.facts.classes, (many,), generator=rng).to(replay.device)
     batch = Batch(x.to(replay.blank.x), y)
     private = {k: v for k, v in replay.unknown.items() if not k.startswith("draw/")}
     leaves = {k: v.detach().clone().requires_grad_() for k, v in own.items()}
@@ -136,8 +152,7 @@ def cross_entropy(replay: Replay, rng: torch.Generator) -> bool:
         gradients = torch.autograd.grad(value, list(leaves.values()))
         return torch.cat([g.flatten() for g in gradients])
 
-    found, wanted = slope(loss), slope(usual)
-    return bool((found - wanted).norm() <= SAME * wanted.norm())
+    return slope(loss), slope(usual)
 
 
 def _raised(replay: Replay) -> Tensor:
@@ -150,16 +165,17 @@ def _raised(replay: Replay) -> Tensor:
     return rise / rise.sum().clamp(min=1e-300)
 
 
-def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
+def inferred(replay: Replay, examples: int, rng: torch.Generator, times: float = 1.0) -> Tensor:
     """(K,) float64 on the CPU: the shares of the classes among the ``examples`` of an update.
 
+    The gradient is ``times`` that of a mean over them (see ``scale``).
     Of several steps it is their mean gradient, and what the network predicted between them is
     followed through the last layer alone. A step of Adam tells signs: there a share is one over the
     number of the classes that were raised.
     """
     name, _ = models.last_layer(replay.module, replay.facts.shape)
     steps = len(replay.rows)
-    seen = {k: v.double().cpu() / steps for k, v in replay.observed().items()}
+    seen = {k: v.double().cpu() / steps / times for k, v in replay.observed().items()}
     keys = models.tensor_of(name, "weight"), models.tensor_of(name, "bias")
     rows, bias = seen[keys[0]].flatten(1), seen.get(keys[1])
     received = {k: v.double().cpu() for k, v in replay.inbox["model"].items()}
@@ -168,7 +184,7 @@ def inferred(replay: Replay, examples: int, rng: torch.Generator) -> Tensor:
         bias = _without_bias(rows, _usual(replay, name, rng))
     else:
         offset = received[keys[1]]
-    rate = replay.rate
+    rate = replay.rate * times
     if len(rows) == 1:  # one logit z is (-z / 2, z / 2), and a step of both moves it twice as far
         rate, weight, offset = rate / 2, weight / 2, offset / 2
     rows, bias, weight, offset = (of_classes(t) for t in (rows, bias, weight, offset))

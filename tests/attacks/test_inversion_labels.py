@@ -16,6 +16,7 @@ from leakbench import api
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.replay import Replay
+from leakbench.attacking.transcript import Transcript
 from leakbench.attacking.view import View
 from leakbench.base.errors import MethodError, ThreatViolation
 from leakbench.metrics import LABEL_ACCURACY
@@ -293,7 +294,33 @@ class TestOtherLosses:
         m = view.messages("update", round=1)[0]
         rng = torch.Generator().manual_seed(0)
         replay = Replay(view, m, rng, sizes=(8,), dtype=torch.float64)
-        assert labels.cross_entropy(replay, rng) is same
+        times = labels.scale(replay, rng)
+        assert (times is not None) is same
+        assert times is None or times == pytest.approx(1.0, abs=1e-3)
+
+    @pytest.mark.parametrize(("reduction", "times"), [("mean", 1.0), ("sum", 8.0)])
+    @pytest.mark.parametrize("weight", [1.0, 0.3])
+    def test_a_multiple_of_cross_entropy_is_measured(self, reduction, times, weight):
+        """Of a sum over the examples, too: else its shares are those of another batch."""
+        rng = torch.Generator().manual_seed(2)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 10))
+        for p in net.parameters():
+            p.data = torch.randn(p.shape, generator=rng) / p[0].numel() ** 0.5
+        x, y = torch.rand(8, 1, 4, 4, generator=rng), torch.tensor([1, 1, 1, 4, 4, 7, 9, 9])
+
+        def loss(out, y):
+            return weight * nn.functional.cross_entropy(out, y, reduction=reduction)
+
+        slopes = torch.autograd.grad(loss(net(x), y), list(net.parameters()))
+        said = Transcript(net, loss, shape=(1, 4, 4), batch=8, lr=0.1)
+        said.add("update", [-0.1 * g for g in slopes], sender="client/0", labels=y)
+        attack = build("gradient_inversion", message="update", labels="inferred")
+        view = View(attack.threat, said, 1)
+        (b,) = _updates.shortest(view, probe=False, most=1)
+        replay = Replay(view, b.message, rng, rows=b.rows, phase=b.loss, dtype=torch.float64)
+        assert labels.scale(replay, rng) == pytest.approx(weight * times, rel=1e-3)
+        (found,) = labels.behind(view, b, attack, torch.Generator().manual_seed(0))
+        assert sorted(found.tolist()) == sorted(y.tolist())
 
     def test_of_another_loss_the_raised_classes_come_first(self, made):
         view, attack = view_of(made["fedlc"])
