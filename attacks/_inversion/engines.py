@@ -180,7 +180,8 @@ def _adam(
         dice = _dice(seeds[i][1])
         starts += [_start(victims[i], dice, patterned=True) for _ in range(how.restarts)]
         if i in guesses:
-            starts[-how.restarts]["x"] = guesses[i].cpu()
+            first = starts[-how.restarts]
+            first["x"] = guesses[i].to(first["x"])
     together = max(_most(victims[group[0]], how), 1)
     out: dict[int, list[Candidate]] = {i: [] for i in group}
     for k in range(0, len(slots), together):

@@ -152,7 +152,8 @@ def labels(y: Any, what: str, classes: int, device: str = "cpu", *, epochs: int 
     """
     found = tensors(y, what, device)
     whole = isinstance(found, Tensor) and not found.is_complex() and found.ndim in (1, 2)
-    if not whole or not bool((found == found.round()).all()):
+    # Torch rounds no bool, and no unsigned number of more than a byte.
+    if not whole or (found.is_floating_point() and bool((found != found.round()).any())):
         raise UsageError(f"{what}: expected whole numbers (B,), one for each example.")
     found = found.long()
     if not found.numel() or int(found.min()) < 0:

@@ -216,6 +216,10 @@ def test_labels_in_any_usual_shape():
         assert labelled(same) == [0, 2, 2, 1]
         assert labelled(same, epochs=2) == [0, 2, 2, 1] * 2
     assert labelled(torch.eye(3).long()[y[:1]]) == [0]
+    assert labelled(torch.eye(3).bool()[y]) == [0, 2, 2, 1]
+    assert labelled(torch.tensor([True, False])) == [1, 0]
+    for whole in (torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.half):
+        assert labelled(y.to(whole)) == [0, 2, 2, 1]
     for wrong in (
         y + 0.5,
         torch.eye(3)[y] / 2 + 0.25,
