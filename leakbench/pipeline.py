@@ -19,12 +19,13 @@ from leakbench.base.errors import FAULTS, BrokenFile, LeakbenchError, MethodErro
 from leakbench.base.files import read_sealed
 from leakbench.base.jobs import Progress
 from leakbench.base.printable_text import one_line
+from leakbench.base.thread_count import threads
 from leakbench.federation.choosing import shared_by
 from leakbench.record import folders
 from leakbench.record.placing import NAME, fail, put
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
-from leakbench.record.training import Trained, threads
+from leakbench.record.training import Trained
 from leakbench.record.training import train as _train
 from leakbench.scoring import score as scoring
 

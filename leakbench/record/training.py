@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from leakbench.base import locks, provenance
 from leakbench.base.errors import LeakbenchError, MethodError, UsageError
 from leakbench.base.files import digests, read_meta, write_csv, write_sealed, write_tree
 from leakbench.base.jobs import Progress
+from leakbench.base.thread_count import threads
 from leakbench.base.tree import Tree
 from leakbench.federation.choosing import shared_by
 from leakbench.federation.evaluate import Evaluations, evaluated
@@ -134,17 +134,6 @@ def _shared(made: Parts, data: TaskData) -> int:
     most = min(made.method.batch, max(data.sizes))
     weights = sum(v.numel() for v in module.parameters())
     return shared_by(most * data.train.stored[0].numel(), weights)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many for a while: a sum that is shared out otherwise differs in its last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _train(

@@ -13,6 +13,7 @@ from leakbench.attacking import choices
 from leakbench.base import provenance, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.meaning import Meaning
+from leakbench.base.thread_count import threads
 from leakbench.base.version import __version__
 from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
@@ -33,6 +34,7 @@ REPORT = "leakbench.reporting.write"  # what every number of a report passes
 NO_RUN = "there is no run to report. Make one with leakbench train."
 
 
+@threads(1)  # of small sums: on a busy machine they wait for each other
 def tables(runs: Sequence[Run]) -> Tables:
     """Every number of ``runs``; each folder is read here, once.
 
@@ -48,6 +50,7 @@ def tables(runs: Sequence[Run]) -> Tables:
     return collect(runs, fits.fitting, fits.unfit)
 
 
+@threads(1)
 def write(
     tables: Tables,
     out: Path,

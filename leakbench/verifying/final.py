@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from leakbench.base import provenance
+from leakbench.base.thread_count import threads
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.record import checkpoint
@@ -14,7 +15,6 @@ from leakbench.record.columns import RUN_DIAGNOSTICS
 from leakbench.record.folders import Run
 from leakbench.record.recorder import Recorder
 from leakbench.record.runspec import RunSpec, parts
-from leakbench.record.training import threads
 from leakbench.verifying import same
 from leakbench.verifying.finding import Finding, compared, holds, unchecked
 

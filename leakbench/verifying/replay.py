@@ -11,6 +11,7 @@ import torch
 from leakbench.base import provenance
 from leakbench.base.files import digest, inside, read_tree
 from leakbench.base.jobs import Progress
+from leakbench.base.thread_count import threads
 from leakbench.base.tree import flat
 from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
@@ -22,7 +23,7 @@ from leakbench.record.recorder import Recorder
 from leakbench.record.rounds import advance
 from leakbench.record.rounds import end as finish
 from leakbench.record.runspec import RunSpec
-from leakbench.record.training import diagnostic_rows, threads
+from leakbench.record.training import diagnostic_rows
 from leakbench.results.recomputed import short
 from leakbench.verifying import same
 from leakbench.verifying.final import DIAGNOSTICS, SCORES, federation
