@@ -220,7 +220,7 @@ def test_update_then_check(made, tmp_path):
 
 
 def test_errors_are_of_one_family_and_a_sentence(tmp_path):
-    with pytest.raises(LeakbenchError, match=r"^unknown defense 'fedgm'\. Did you mean 'fedgn'\?$"):
+    with pytest.raises(LeakbenchError, match=r"^unknown defense 'fedgm'\. Did you mean 'fedgn'\?"):
         api.train("fedgm", out=tmp_path)
     with pytest.raises(BrokenFile, match=r"run.json is missing"):
         api.load(tmp_path)

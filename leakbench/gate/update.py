@@ -87,7 +87,11 @@ def update(
     asked = _Asked(accept, named)
     held = merged(old.limits, limits)
     verdict = check(now, replace(old, limits=held), named=named) if old.rows or held else None
-    refused = [*_beyond(verdict), *_worse(both, verdict, asked)]
+    worse = _worse(both, verdict, asked)
+    refused = [*_beyond(verdict), *worse.values()]
+    if len(worse) > 1:
+        accepts = " ".join(f"--accept {name}" for name in worse)
+        refused.append(f"{'':13} If all of that is meant: --update {accepts}")
     rows_then = () if verdict is None else verdict.rows
     if refused:
         return None, CheckResult(LEAKS_MORE, tuple(refused), rows_then)
@@ -159,10 +163,10 @@ def _beyond(verdict: CheckResult | None) -> list[str]:
     return out
 
 
-def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> list[str]:
-    """The gated rows that would be worse, or say less, and that nobody accepted."""
+def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> dict[str, str]:
+    """What is said of each gated row that would be worse, or say less, and that nobody accepted."""
     judged = {} if verdict is None else {r.name: r for r in verdict.rows}
-    lines = []
+    lines = {}
     for name in sorted(both.there.keys() & both.here.keys()):
         now, then = both.here[name], both.there[name]
         if not (then.gated or fits(name, asked.named)) or fits(name, asked.accept):
@@ -173,9 +177,9 @@ def _worse(both: Matched, verdict: CheckResult | None, asked: _Asked) -> list[st
         meant = f"If that is meant: --update --accept {name}"
         if sure or moved(now, since) > (then.allowed or 0) / 2:
             move = f"{before:.4g} -> {now.value:.4g}{_because(now, then, both)}"
-            lines.append(f"refused       {name}: {move} is worse than the baseline. {meant}")
+            lines[name] = f"refused       {name}: {move} is worse than the baseline. {meant}"
         elif less := _says_less(name, both, asked.accept):
-            lines.append(f"refused       {name}: {less}. {meant}")
+            lines[name] = f"refused       {name}: {less}. {meant}"
     return lines
 
 

@@ -254,6 +254,22 @@ def test_update_refuses_lost_utility_and_what_one_seed_cannot_be_sure_of():
     assert update([row(0.22)], Baseline.of([row(0.2)]))[0] is not None
 
 
+def test_what_update_refuses_is_accepted_by_the_one_command_that_it_says():
+    """Of rows that surely leak more, too, and of those of which too little is known."""
+    unsure = {"defense": "fedaws", "scores": scores(0.3, [0])}
+    now = [row(0.4), row(0.3, **unsure), utility()]
+    then = Baseline.of([row(0.2), row(0.2, defense="fedaws"), utility()])
+    got, said = update(now, then)
+    assert got is None
+    command = said.lines[-1].split("--update ", 1)[1].split()
+    assert command[::2] == ["--accept"] * 2
+    got, said = update(now, then, accept=command[1::2])
+    assert got is not None
+    assert said.exit_code == 0
+    alone = update([row(0.4), utility()], then)[1]
+    assert "If all of that" not in alone.lines[-1]
+
+
 def test_update_keeps_margins_names_and_absent_rows():
     then = Baseline.of([row(0.2, margin=0.3, named=True), row(0.2, defense="fedaws")])
     got, said = update([row(0.1)], then)
