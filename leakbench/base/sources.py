@@ -168,9 +168,10 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path | str]:
             whole |= {f"{name}.{p}" for p in inner}
         if path.suffix != ".py":
             continue
-        text = _Text.of(path, path.stat().st_ctime_ns)
-        found |= {f"{name}: {_place(p, path)}": p for p in _opened(module, text)}
-        for needed, names in _imported(module, text):
+        changed = path.stat().st_ctime_ns
+        opens = _opened(module, _Text.of(path, changed))
+        found |= {f"{name}: {_place(p, path)}": p for p in opens}
+        for needed, names in _imported(module, changed):
             top = needed.split(".")[0]
             if top in METHODS and not module.ours and top not in whole:
                 whole.add(top)
@@ -186,11 +187,16 @@ def _reached(modules: tuple[str, ...]) -> dict[str, Path | str]:
 
 @dataclass(frozen=True)
 class _Text:
-    """What stands in a source: names with dots in them, imports, and what it quotes."""
+    """What stands in a source: names with dots in them, imports, and what it quotes.
+
+    Of the quotes ``files`` are those that may name some, and ``folders`` those that may name one.
+    """
 
     dotted: frozenset[str]
     imports: tuple[ast.Import | ast.ImportFrom, ...]
     quoted: tuple[str, ...]
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
 
     @classmethod
     @lru_cache(maxsize=4096)
@@ -199,12 +205,13 @@ class _Text:
         text = source.decode(errors="replace")
         dotted = frozenset(_DOTTED.findall(text))
         quoted = tuple(dict.fromkeys(_QUOTED.findall(text)))
+        folders = tuple(said for said in quoted if said.replace("/", "").isidentifier())
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError):  # its bytes count; nobody can run it
-            return cls(dotted, (), quoted)
+            tree = ast.Module([], [])
         imports = (n for n in _statements(tree) if isinstance(n, ast.Import | ast.ImportFrom))
-        return cls(dotted, tuple(imports), quoted)
+        return cls(dotted, tuple(imports), quoted, _patterns(quoted), folders)
 
     def asked(self, name: str) -> frozenset[str]:
         """What of something called ``name`` is asked for, as in `name.what`."""
@@ -221,16 +228,19 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(below)
 
 
-def _imported(module: ModuleFile, text: _Text) -> Iterator[tuple[str, frozenset[str]]]:
+@lru_cache(maxsize=4096)
+def _imported(module: ModuleFile, changed: int) -> list[tuple[str, frozenset[str]]]:
     """The modules that a source may mean, each with the names that it wants of it.
 
     In its imports, wherever they stand, and in quotes. Of ours those of its own package and of
-    leakbench count; versions say what others are.
+    leakbench count; versions say what others are. ``changed``: when the source was.
     """
+    text, out = _Text.of(module.path, changed), []
     for name, names in [*_in_imports(module, text), *_in_quotes(module, text)]:
         top = name.split(".")[0]
         if not module.ours or top in (module.top, "leakbench"):
-            yield name, names
+            out.append((name, names))
+    return out
 
 
 def _in_imports(module: ModuleFile, text: _Text) -> Iterator[tuple[str, frozenset[str]]]:
@@ -297,16 +307,18 @@ def _opened(module: ModuleFile, text: _Text) -> list[Path]:
     The folder is one that the source names, too. What a small file of text names beside itself
     counts as well, as a list of files does. ``{...}`` stands for anything, as in an f-string.
     """
+    if not text.files:
+        return []
     near = list(dict.fromkeys([module.path.parent, module.path.resolve().parent]))
     if "." in module.name:
         top = _file(module.top)
         near += [top.parent] if top and top.name == "__init__.py" else []
-    inner = [said for said in text.quoted if said.replace("/", "").isidentifier()]
-    folders = near
+    folders = [str(folder) for folder in near]
     for _ in range(DEEP):
-        folders = [*folders, *(f / d for f in folders for d in inner if (f / d).is_dir())]
+        inside = (f"{f}/{d}" for f in folders for d in text.folders)
+        folders = [*folders, *(d for d in inside if os.path.isdir(d))]  # noqa: PTH112 (faster)
     found: dict[Path, None] = {}
-    todo = _named_in(dict.fromkeys(folders), text.quoted)
+    todo = _named_in(dict.fromkeys(folders), text.files)
     while todo:
         path = todo.pop()
         if path in found:
@@ -314,7 +326,7 @@ def _opened(module: ModuleFile, text: _Text) -> list[Path]:
         found[path] = None
         if path.suffix not in (".py", ".pyi") and path.stat().st_size <= SMALL:
             quoted = _QUOTED.findall(path.read_bytes().decode(errors="replace"))
-            todo += _named_in([path.parent], quoted)
+            todo += _named_in([str(path.parent)], _patterns(quoted))
     return sorted(found)
 
 
@@ -322,7 +334,8 @@ def _place(path: Path, source: Path) -> str:
     return Path(os.path.relpath(path, source.parent)).as_posix()
 
 
-def _named_in(folders: Iterable[Path], quoted: Iterable[str]) -> list[Path]:
+def _patterns(quoted: Iterable[str]) -> tuple[str, ...]:
+    """Those of the quotes that may name a file."""
     out = []
     for said in dict.fromkeys(quoted):
         pattern = re.sub(r"\{[^}]*\}", "*", said)
@@ -331,16 +344,21 @@ def _named_in(folders: Iterable[Path], quoted: Iterable[str]) -> list[Path]:
             continue
         if last.endswith((".py", ".pyi", ".pyc")) and ("*" in last or last.startswith("__")):
             continue  # code is imported
-        for folder in folders:
-            out += _matching(folder, pattern)
-    return out
+        out.append(pattern)
+    return tuple(out)
 
 
-def _matching(folder: Path, pattern: str) -> list[Path]:
+def _named_in(folders: Iterable[str], patterns: Iterable[str]) -> list[Path]:
+    folders = list(folders)
+    return [path for said in patterns for f in folders for path in _matching(f, said)]
+
+
+def _matching(folder: str, pattern: str) -> list[Path]:
     try:
         if "*" not in pattern:
-            return [folder / pattern] if (folder / pattern).is_file() else []
-        found = sorted(p for p in folder.glob(pattern) if p.is_file())
+            there = os.path.isfile(f"{folder}/{pattern}")  # noqa: PTH113 (of thousands, faster)
+            return [Path(folder, pattern)] if there else []
+        found = sorted(p for p in Path(folder).glob(pattern) if p.is_file())
     except (OSError, ValueError, NotImplementedError):
         return []
     return found[:MANY]
@@ -390,11 +408,10 @@ def _file(name: str) -> Path | None:
 
 def _in(folders: Iterable[Path], inner: list[str]) -> Path | None:
     for folder in folders:
-        path = Path(folder, *inner)
-        compiled = [path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES]
-        for found in (path / "__init__.py", path.with_name(f"{path.name}.py"), *compiled):
-            if found.is_file():
-                return found
+        path = "/".join((str(folder), *inner))
+        for end in ("/__init__.py", ".py", *EXTENSION_SUFFIXES):
+            if os.path.isfile(path + end):  # noqa: PTH113 (of thousands, faster)
+                return Path(path + end)
     return None
 
 
