@@ -100,7 +100,8 @@ def read_spec(path: Path) -> TrainPlan:
         table = tomllib.loads(plain_text(path))
     except FileNotFoundError:
         raise UsageError(
-            f"{path} does not exist. Give a SPEC.toml, or a defense with -d."
+            f"{path} does not exist: expected the path of a file, as SPEC.toml, that says what is"
+            " trained and attacked."
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read as TOML ({error}).") from None
