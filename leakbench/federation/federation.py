@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakbench.base import dice
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row, stack, tmap
@@ -104,7 +105,7 @@ class Federation:
         made_over = type(self.method).module is not Defense.module  # it knows what is to come out
         if self.facts.targets == "tokens" or made_over:
             return
-        with torch.no_grad():
+        with torch.no_grad(), dice.lent(0):
             out = self.module(self._some())
         wide, logits = self.facts.dim, self.method.outputs == "logits"
         given = (1, *out.shape[1:]) if isinstance(out, Tensor) else type(out).__name__

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from leakbench.base import dice
 from leakbench.base.errors import MethodError
 
 SIDE = "side"  # the submodule that holds what stands beside the way of x
@@ -160,8 +161,8 @@ def _called_last(
 def _some(module: nn.Module, shape: Sequence[int]) -> Tensor:
     """Four inputs, thrown. They are the same at every call."""
     like = next(module.parameters(), torch.zeros(0))
-    dice = torch.Generator().manual_seed(0)
-    return torch.rand(4, *shape, generator=dice, dtype=torch.float64).to(like.device, like.dtype)
+    thrown = torch.Generator().manual_seed(0)
+    return torch.rand(4, *shape, generator=thrown, dtype=torch.float64).to(like.device, like.dtype)
 
 
 def squashes(module: nn.Module, shape: Sequence[int]) -> bool:
@@ -213,11 +214,11 @@ def _ends(module: nn.Module, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def _evaluated(module: nn.Module) -> Iterator[None]:
-    """In evaluation mode for a while, without gradients and without a throw of torch's dice."""
+    """In evaluation mode for a while, without gradients; the process's dice are put back."""
     modes = {m: m.training for m in module.modules()}
     module.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=()):
+        with torch.no_grad(), dice.lent(0):
             yield
     finally:
         for m, training in modes.items():

@@ -123,7 +123,8 @@ class TestTheProgramItself:
         process = apart("show", "fedgm", cwd=tmp_path)
         assert process.communicate(timeout=60) == (
             "",
-            "leakbench: unknown name 'fedgm'. Did you mean 'fedgn'?\n",
+            "leakbench: unknown name 'fedgm'. Did you mean 'fedgn'? A file of your own is named"
+            " with --plugin.\n",
         )
         assert process.returncode == 2
 

@@ -72,7 +72,10 @@ def test_every_step_client_and_round_has_dice_of_its_own():
             seen.append((float(torch.rand(())), random.random(), np.random.random_sample()))
             return self.last(x.flatten(1))
 
+    before = dice.state()
     fed = federation(with_network(Shown)(steps=3), "loop", clients=4)
+    assert dice.state() == before
+    seen.clear()  # of the network's examination
     fed.begin()
     fed.step()
     fed.step()
