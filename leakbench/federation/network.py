@@ -10,7 +10,6 @@ from leakbench.base import dice
 from leakbench.base.lazy import torch
 from leakbench.base.streams import shared
 from leakbench.federation.net import copied, training
-from leakbench.models.networks import keeps_its_start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -47,6 +46,7 @@ def own_numbers(one: nn.Module, other: nn.Module) -> set[str]:
     in ``other``, made by the same author with other dice (pretrained weights, say). A
     normalisation's ones and zeros are nobody's.
     """
+    from leakbench.models.networks import keeps_its_start
     from leakbench.models.stages import Stages
 
     if not isinstance(one, Stages):

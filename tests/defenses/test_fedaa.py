@@ -469,9 +469,10 @@ def test_a_client_with_several_labels_names_each_once_and_gets_examples_of_each(
     data = digits().load()
     rows = data.rows.clone()
     rows[0, :6] = torch.stack([data.rows[k, i] for i, k in enumerate((7, 7, 3, 7, 0, 7))])
+    several = {"rows": rows, "client_class": data.client_class.index_fill(0, torch.tensor([0]), -1)}
     fed = federation(
         method("fedaa", **SMALL, epochs=1),
-        data=replace(data, rows=rows, counts=data.counts.clamp(max=6)),
+        data=replace(data, counts=data.counts.clamp(max=6), **several),
     )
     stepped(fed)
     (labels, *_), asked = fed.received["labels"], fed.method

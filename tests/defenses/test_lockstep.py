@@ -355,5 +355,6 @@ def test_a_network_that_cannot_be_vectorised_is_searched_one_by_one(monkeypatch)
 def test_clients_with_unequal_numbers_of_labels_are_searched_one_by_one():
     data = digits().load()
     data.rows[0, 0] = data.rows[1, 0]
+    data.client_class[0] = -1
     fed = run(federation(method("fedaa", **FEDAA), data=uneven(data, [20] * 10)), 1)
     assert all(bool(v.isfinite().all()) for v in fed.model.values())
