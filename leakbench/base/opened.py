@@ -16,6 +16,7 @@ from typing import Any
 
 TASK = "leakbench.federation.task"
 OURS = ("attacks", "defenses", "leakbench", "reports")
+SHOW = ("traceback", "warnings")  # modules that do
 Stamp = list[int]  # size and time of a file
 # Module of somebody's own -> files opened by it, or below it, as they were the first time.
 by: dict[str, dict[str, Stamp]] = {}
@@ -49,11 +50,20 @@ def _heard(event: str, args: tuple[Any, ...]) -> None:
         return
     if isinstance(args[2], int) and args[2] & os.O_ACCMODE == os.O_WRONLY:
         return
-    for module in _whose(sys._getframe(1)):
+    frame = sys._getframe(1)
+    for module in () if _shows_a_line(frame) else _whose(frame):
         path = os.path.abspath(os.fsdecode(args[0]))  # noqa: PTH100
         if path.endswith(".pyc"):
             path = _source(path)
         by[module].setdefault(path, stamp(path))
+
+
+def _shows_a_line(frame: FrameType | None) -> bool:
+    """Is a source read to show a line of it? Torch formats its stack whoever imports it."""
+    read = False
+    while frame is not None and frame.f_globals.get("__name__") in ("tokenize", "linecache"):
+        frame, read = frame.f_back, True
+    return read and frame is not None and frame.f_globals.get("__name__") in SHOW
 
 
 def _source(path: str) -> str:

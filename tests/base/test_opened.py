@@ -52,6 +52,23 @@ def test_what_is_only_written_is_not(own, tmp_path):
     assert opened.by[MODULE] == {}
 
 
+def test_a_source_that_is_read_to_show_a_line_of_it_is_not(own, tmp_path):
+    """Torch formats its stack when it is imported: the program that was started is no data."""
+    program = tmp_path / "program"
+    program.write_text("f()\n")
+    code = compile("f()", str(program), "exec")
+    shows = "import linecache, traceback, warnings\nlinecache.clearcache()\n"
+
+    def started(line):
+        exec(code, {"f": lambda: own(shows + line, program)})
+
+    started("traceback.format_stack()")
+    started("warnings.formatwarning('said', UserWarning, path, 1)")
+    assert opened.by[MODULE] == {}
+    started("linecache.getlines(path)")
+    assert list(opened.by[MODULE]) == [str(program)]
+
+
 def test_compiled_code_stands_for_its_source_and_else_for_itself(own, tmp_path):
     source = tmp_path / "helper.py"
     source.write_text("X = 1")
