@@ -11,8 +11,10 @@ import os
 import sys
 import threading
 from importlib.util import source_from_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
+
+from leakbench.base import hashed_source
 
 TASK = "leakbench.federation.task"
 OURS = ("attacks", "defenses", "leakbench", "reports")
@@ -78,7 +80,9 @@ def _source(path: str) -> str:
 def _whose(frame: FrameType | None) -> set[str]:
     """The modules that are at work; none where a task loads its data, which have a digest.
 
-    All of them in a thread in which nobody's code is: who began it stands on no stack.
+    Nor where an installed library is imported: its version says what it reads then (time zones, a
+    list of fonts). All of them in a thread in which nobody's code is: who began it stands on no
+    stack.
     """
     found, alone = set(), threading.current_thread() is not threading.main_thread()
     while frame is not None:
@@ -88,8 +92,15 @@ def _whose(frame: FrameType | None) -> set[str]:
             if frame.f_code.co_name == "load" and _is_task(frame.f_locals.get("self")):
                 return set()
             found.add(name)
+        elif not found and _library(frame.f_code):
+            return set()
         frame = frame.f_back
     return found or (set(by) if alone else found)
+
+
+def _library(code: CodeType) -> bool:
+    """Is an installed module imported here?"""
+    return code.co_name == "<module>" and hashed_source.installed(code.co_filename)
 
 
 def _is_task(value: object) -> bool:

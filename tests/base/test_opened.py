@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import py_compile
+import sys
 
 import pytest
 
-from leakbench.base import opened, sources
+from leakbench.base import hashed_source, opened, sources
 
 MODULE = "somebodys_own"
 OPENS = {
@@ -67,6 +68,23 @@ def test_a_source_that_is_read_to_show_a_line_of_it_is_not(own, tmp_path):
     assert opened.by[MODULE] == {}
     started("linecache.getlines(path)")
     assert list(opened.by[MODULE]) == [str(program)]
+
+
+def test_what_an_installed_library_reads_when_it_is_imported_is_not(own, tmp_path, monkeypatch):
+    """Time zones, a list of fonts: of another machine the run would be one of other code."""
+    path, library = tmp_path / "fonts.json", tmp_path / "library.py"
+    path.write_text("[]")
+    library.write_text(f"open({str(path)!r}).close()\ndef read(path): open(path).close()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own("import library", path)
+    assert str(path) in opened.by[MODULE]  # of a module that is not installed
+    monkeypatch.setitem(opened.by, MODULE, {})
+    monkeypatch.delitem(sys.modules, "library")
+    monkeypatch.setattr(hashed_source, "installed", lambda name: name == str(library))
+    own("import library", path)
+    assert str(path) not in opened.by[MODULE]
+    own("import library; library.read(path)", path)
+    assert str(path) in opened.by[MODULE]
 
 
 def test_compiled_code_stands_for_its_source_and_else_for_itself(own, tmp_path):
