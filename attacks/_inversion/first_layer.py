@@ -42,9 +42,8 @@ def images(victim: Victim, parts: int, division: Division = divided) -> list[Ten
         return []
     clear = (biases.abs() > CLEAR * biases.abs().max()).nonzero().flatten()
     several = min(parts, len(clear))
-    found = [
-        division(rows[own], biases[own]) for own in (clear[k::several] for k in range(several))
-    ]
+    each = (clear[k::several] for k in range(several))
+    found = (division(rows[own], biases[own]) for own in each)
     return [replay.facts.input_range.unit(x.reshape(victim.shape)) for x in found]
 
 

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-import sysconfig
 from collections.abc import Collection, Sequence
-from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
 from leakbench.base import opened
+from leakbench.base.code_folders import installed, ours, within
 from leakbench.base.errors import UsageError
 
-OURS = frozenset({"attacks", "defenses", "reports", "leakbench"})
 ran: dict[str, str] = {}  # file -> SHA-256 of what of it was compiled in this process
 
 
@@ -45,12 +41,12 @@ def find(
     Raises:
         ImportError: it is compiled code without its source.
     """
-    if below is not None and path is not None and not any(_within(p, below) for p in path):
+    if below is not None and path is not None and not any(within(p, below) for p in path):
         return None
     spec = PathFinder.find_spec(name, path)
     if spec is None or not spec.origin:
         return spec
-    if below is not None and (not _within(spec.origin, below) or installed(spec.origin)):
+    if below is not None and (not within(spec.origin, below) or installed(spec.origin)):
         return spec
     if isinstance(spec.loader, SourcelessFileLoader):
         raise ImportError(
@@ -78,31 +74,3 @@ def unchanged(paths: Collection[Path]) -> None:
                 f"the plugin {path} was changed since it was imported: start Python (in a notebook"
                 " the kernel) anew, so that what runs is what the file says."
             )
-
-
-def installed(path: str | Path) -> bool:
-    """Is it Python's own, or of a package that was installed? Versions say what those are."""
-    return _within(str(path), _libraries())
-
-
-def ours(path: str | Path) -> bool:
-    """Does it come with leakbench?"""
-    return _within(os.path.abspath(path), _our_folders())  # noqa: PTH100
-
-
-@cache
-def _our_folders() -> tuple[str, ...]:
-    found = (find_spec(package) for package in OURS)
-    return tuple(str(Path(s.origin).absolute().parent) for s in found if s and s.origin)
-
-
-def _within(path: str, folders: Collection[str]) -> bool:
-    return path.startswith(tuple(f"{f}{os.sep}" for f in folders)) or path in folders
-
-
-@cache
-def _libraries() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    found = [sysconfig.get_paths()[n] for n in names]
-    found += [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
-    return tuple(dict.fromkeys([*found, *map(os.path.realpath, found)]))

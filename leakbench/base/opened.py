@@ -14,10 +14,9 @@ from importlib.util import source_from_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from leakbench.base import hashed_source
+from leakbench.base.code_folders import OURS, installed
 
 TASK = "leakbench.federation.task"
-OURS = ("attacks", "defenses", "leakbench", "reports")
 SHOW = ("traceback", "warnings")  # modules that do
 Stamp = list[int]  # size and time of a file
 # Module of somebody's own -> files opened by it, or below it, as they were the first time.
@@ -100,7 +99,7 @@ def _whose(frame: FrameType | None) -> set[str]:
 
 def _library(code: CodeType) -> bool:
     """Is an installed module imported here?"""
-    return code.co_name == "<module>" and hashed_source.installed(code.co_filename)
+    return code.co_name == "<module>" and installed(code.co_filename)
 
 
 def _is_task(value: object) -> bool:

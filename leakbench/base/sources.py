@@ -19,11 +19,11 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from leakbench.base import hashed_source, opened, plugins
+from leakbench.base import code_folders, hashed_source, opened, plugins
 from leakbench.base.errors import UsageError
 from leakbench.base.files import digest as digest_of_file
 
-OURS = hashed_source.OURS
+OURS = code_folders.OURS
 METHODS = OURS - {"leakbench"}
 _QUOTED = re.compile(r"""["']([^"'\n]{2,200})["']""")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
@@ -129,7 +129,7 @@ def _folder(module: str) -> Path:
 def _counts(path: str) -> bool:
     if path.startswith(("/proc/", "/sys/", "/dev/")):
         return False
-    return not hashed_source.installed(path) and not hashed_source.ours(path)
+    return not code_folders.installed(path) and not code_folders.ours(path)
 
 
 def _content(path: str) -> str:
@@ -397,7 +397,7 @@ def _file(name: str) -> Path | None:
     if spec is None:
         return None
     methods = first in OURS or first in plugins.packages
-    if not methods and spec.origin and hashed_source.installed(spec.origin):
+    if not methods and spec.origin and code_folders.installed(spec.origin):
         return None
     if not inner:
         return Path(spec.origin) if spec.origin and _is_code(spec.origin) else None

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from leakbench.base import hashed_source, opened, sources
+from leakbench.base import opened, sources
 
 MODULE = "somebodys_own"
 OPENS = {
@@ -80,7 +80,7 @@ def test_what_an_installed_library_reads_when_it_is_imported_is_not(own, tmp_pat
     assert str(path) in opened.by[MODULE]  # of a module that is not installed
     monkeypatch.setitem(opened.by, MODULE, {})
     monkeypatch.delitem(sys.modules, "library")
-    monkeypatch.setattr(hashed_source, "installed", lambda name: name == str(library))
+    monkeypatch.setattr(opened, "installed", lambda name: name == str(library))
     own("import library", path)
     assert str(path) not in opened.by[MODULE]
     own("import library; library.read(path)", path)

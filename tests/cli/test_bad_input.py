@@ -117,7 +117,7 @@ TRAIN = ["train", "-d", "fedgn", *ON_THE_LINE, "--rounds", "2"]
             [*TRAIN, "-s", "record.clients=[2,99]"],
             "record.clients: there is no client 99; the 10 clients are 0 to 9.",
         ),
-        (["train", "none.toml"], "none.toml does not exist."),
+        (["train", "none.toml"], "none.toml does not exist: expected the path of a file"),
         (
             ["attack", "nowhere"],
             "nowhere does not exist: expected a run folder, a folder that holds some, or a glob.",

@@ -130,7 +130,7 @@ def test_a_search_through_relus_keeps_to_the_declared_range():
     for given in ((-1, 1), (0, 1)):
         seen = Transcript(model, cross_entropy, shape=(2, 8, 8), lr=0.1, input_range=given)
         seen.add("update", [-0.1 * g for g in gradients], labels=y)
-        how = {"steps": 200, "restarts": 1, "total_variation": 0.0}
+        how = {"engine": "signed_adam", "steps": 200, "restarts": 1, "total_variation": 0.0}
         (found,) = seen.attack("gradient_inversion", message="update", **how)
         assert found.tensors["x"].min() >= given[0]
         assert found.tensors["x"].max() <= given[1]
