@@ -71,6 +71,16 @@ def test_weights_that_are_set_within_stages_are_kept_and_the_others_drawn():
     assert begun(fed.module, fed.own) == {"fresh": 8 + 90, "own": 512, "read": 0}
 
 
+def test_one_number_for_all_is_a_start_that_an_author_set_but_for_a_normalisations():
+    def staged(out):
+        body, norm, head = nn.Linear(64, 8), nn.GroupNorm(2, 8), nn.Linear(8, out)
+        body.bias.data.fill_(0.5)
+        norm.bias.data = torch.linspace(-1, 1, 8)
+        return Stages({"body": nn.Sequential(nn.Flatten(), body, norm), "head": head})
+
+    assert of(staged).own == {"body.1.bias", "body.2.bias"}
+
+
 def test_a_built_in_network_is_drawn_as_it_was():
     """As by hand: uniform numbers of the stream "init"."""
     task, kind = digits(), method("fedavg")

@@ -38,6 +38,13 @@ def data(*sizes):
     return TaskData(some, some, some, rows, counts, torch.arange(len(sizes)))
 
 
+def test_examples_of_one_input_with_several_targets_show_one_input():
+    x = torch.tensor([[1.0], [1.0], [2.0], [1.0]])
+    y, told = torch.zeros(4, dtype=torch.long), torch.arange(4)[:, None]
+    assert Examples(x, y, targets=told).shown.tolist() == [0, 0, 1, 2]
+    assert Examples(x, y).shown.tolist() == [0, 1, 2, 3]
+
+
 def rows_of(found, j):
     return [rows.tolist() for rows in found.rows(j)]
 

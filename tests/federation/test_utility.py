@@ -136,6 +136,14 @@ def test_over_seeds_units_are_averaged_first_and_the_spread_between_seeds_counts
     assert wide.high - wide.low > 3 * (e.high - e.low)
 
 
+def test_over_seeds_a_units_influence_is_not_clipped_but_a_share_is():
+    """A unit of AUROC is the area plus its influence, which lies beyond [0, 1]."""
+    near = {s: [1.4, 0.2, 0.8, 0.9 + 0.01 * s] for s in (0, 1)}
+    assert AUROC.pooled(near).value == pytest.approx(np.mean([np.mean(v) for v in near.values()]))
+    over = {s: [1.0 + 1e-12, 1.0, 0.0, 1.0] for s in (0, 1)}
+    assert ACCURACY.pooled(over).value == 0.75
+
+
 @pytest.mark.parametrize("name", ["fedhide", "fedavg"])
 def test_a_federation_is_scored_by_the_tasks_metric(name):
     fed = run(federation(name), 3)

@@ -174,6 +174,17 @@ def test_a_failed_unit_scores_the_blind_guess_and_is_counted(run: Path) -> None:
     assert (m.units["attack"][0].score, m.failed) == (0.0, 0)
 
 
+def test_a_guess_that_failed_gives_way_to_one_that_was_made_though_no_check_accepts_it(
+    run: Path,
+) -> None:
+    failed = measure("p_leak", ONES, LOW, ONES, failed=[0], accepted=[])
+    add_attack(run, "one", [failed], rung="transcript")
+    made = measure("p_leak", NONE, LOW, ONES, accepted=[])
+    add_attack(run, "two", [made], rung="method")
+    scores = [u.score for u in joined(run, "cascade").units["attack"]]
+    assert scores == [0.0] + [1.0] * (N - 1)
+
+
 def test_final_and_all_go_together_other_stages_and_probes_stay_apart(run: Path) -> None:
     add_attack(
         run,

@@ -53,6 +53,7 @@ def put(*keys, value):
         (put("utility", "better", value="down"), "utility.better is 'down'"),
         (put("utility", "meaning", "margin", value=0.9), "accuracy.margin is 0.9, but it is 0.02"),
         (put("stages", value={"untrained": 1, "final": 2}), "says stages is"),
+        (lambda meta: meta["stages"].pop("untrained"), "says stages is"),  # only an excerpt may
         (put("sent", 1, "messages", value=7), "messages is 7, but it is 30"),
         (put("sent", 0, "rounds", value=9), "rounds is 9, but it is 3"),
         (put("sent", value=[]), "its kinds is"),

@@ -52,3 +52,14 @@ def test_a_name_does_not_move_a_setting_in_the_tables(tmp_path: Path) -> None:
     found = group(find([tmp_path]))
     assert [s.index for s in found] == [0, 1, 2]
     assert [s.called for s in found] == ["z", "", "a"]
+
+
+def test_a_setting_tells_its_readers_what_it_rests_on_and_how_it_went(tmp_path: Path) -> None:
+    make_run(tmp_path)
+    make_run(tmp_path, seed=1, status="failed: MethodError: x")
+    told = group(find([tmp_path]))[0].model_dump()
+    assert told["seeds"] == (0,)
+    assert {"reference", "state", "why"} <= told.keys()
+    make_run(tmp_path / "other", status="failed: MethodError: x")
+    (failed,) = group(find([tmp_path / "other"]))
+    assert (failed.state, failed.why) == ("failed", "failed: MethodError: x")
