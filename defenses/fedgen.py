@@ -69,7 +69,7 @@ class FedGen(LocalEpochs):
         noise = me.rng.normal("noise", self.generated, self.noise)
         labels = one_hot(y, me.facts.classes, batch.x)
         x = _generator.made(me.inbox["generator"], labels, noise, me.facts)
-        return value + self.weight * torch.nn.functional.cross_entropy(net(x), y)
+        return value + self.weight * torch.nn.functional.cross_entropy(net.aside(x), y)
 
     def uplink(self, me: Client) -> Sent:
         """How many examples it has of each class, (K,) int64."""

@@ -112,7 +112,8 @@ class FedPCL(ClassPrototypes):
         own = labels == batch.y[:, None]
         same = owner[:, None] == owner
         apart = torch.where(same, alike[:, None, :], -torch.inf).logsumexp(2)
-        return value + ((apart - alike) * own).sum() / own.sum().clamp(min=1)
+        each = ((apart - alike) * own).sum(1) / own.sum(1).clamp(min=1)  # Eq. 8: over its clients
+        return value + each.mean()
 
     def features(self, me: Client, x: Tensor) -> Tensor:
         return unit(me.net(x))

@@ -60,9 +60,11 @@ class SCAFFOLD(Defense):
 
     def uplink(self, me: Client) -> Sent:
         """Its new variate, and by how much that differs from the old one."""
-        moved = self.local_steps(me.count) * self.lr * self.schedule(me.round)
+        # Whole numbers times a Python number would be of single precision, whatever the run's is.
+        moved = self.local_steps(me.count).double() * (self.lr * self.schedule(me.round))
         old, all_, x = me.state["variate"], me.inbox["variate"], me.inbox["model"]
-        new = {k: old[k] - all_[k] + (x[k] - me.trained[k]) / moved for k in old}
+        slope = {k: (x[k] - me.trained[k]) / moved.to(x[k].dtype) for k in old}
+        new = {k: old[k] - all_[k] + slope[k] for k in old}
         me.state["variate"] = new
         return {"variate": {"new": new, "change": {k: new[k] - old[k] for k in new}}}
 

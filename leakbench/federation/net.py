@@ -217,6 +217,17 @@ class Net:
         return called(self.module, self.weights, x, {"decode": True})
 
     @property
+    def aside(self) -> Net:
+        """The same network, of which no call moves the buffers (a BatchNorm's running statistics).
+
+        For examples that are nobody's data: a batch of them has statistics of its own, which are
+        not to stand for those that are averaged and evaluated.
+        """
+        buffers = {k for k, _ in self.module.named_buffers()}
+        weights = {k: v.clone() if k in buffers else v for k, v in self.weights.items()}
+        return Net(self.module, weights, self.low)
+
+    @property
     def lacking(self) -> list[str]:
         """The names of the network's tensors that are not among its weights, sorted."""
         return sorted({*_missing(_places(self.module), self.weights)})

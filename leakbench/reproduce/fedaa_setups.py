@@ -53,7 +53,7 @@ def cases(
     named = scales or {}
     out = []
     for fraction in fractions:
-        kept = {"scales": named[fraction]} if fraction in named else {}
+        kept: dict[str, Any] = {"scales": named[fraction]} if fraction in named else {}
         out += [
             Case(
                 at(m, fraction),

@@ -70,7 +70,7 @@ def _digits(clients: int, fraction: float) -> Setup:
 
 _CASES = (
     Case("FedAvg", "fedavg"),
-    Case("FedDecorr", "feddecorr"),
+    Case("FedDecorr", "feddecorr", {"variant": "released"}),
     Case("FedNTD", "fedntd"),
     Case("FedMix", "fedmix"),
     Case("FedData", "feddata"),

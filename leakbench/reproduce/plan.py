@@ -77,7 +77,7 @@ def plan(
         UsageError: the scale does not exist, or no data set of the recipe is there.
     """
     chosen = scale_of(recipe, scale)
-    cases = recipe.of(scale)
+    cases = [c for case in recipe.of(scale) for c in case.at(scale)]
     labels, columns = _wanted(cases, chosen.setups, only)
 
     def each(setup: Setup) -> tuple[int, ...]:
@@ -135,13 +135,14 @@ def _wanted(
     """Labels of cases and columns; a data set's name means all its columns."""
     labels, columns = dict[str, set[str]](), dict[str, set[str]]()
     for case in cases:
-        labels.setdefault(_bare(case.label), set()).add(case.label)
+        for name in filter(None, (case.label, case.of)):
+            labels.setdefault(_bare(name), set()).add(case.label)
     for setup in setups:
         for name in (setup.dataset, setup.column):
             columns.setdefault(_bare(name), set()).add(setup.column)
     for name in only:
         if _bare(name) not in labels and _bare(name) not in columns:
-            known = [*(c.label for c in cases), *(s.dataset for s in setups)]
+            known = [*dict.fromkeys(c.of or c.label for c in cases), *(s.dataset for s in setups)]
             raise UnknownName("case", name, [*known, *(s.column for s in setups if s.split)])
     return _named(labels, only), _named(columns, only)
 

@@ -8,7 +8,7 @@ A recipe with a ``study`` needs none: its numbers are of the data themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from leakbench.federation.precision import Dtype
@@ -32,6 +32,23 @@ class Case:
     ours: str = ""  # why it stands there although the paper has no such row; "" for the paper's
     scales: tuple[str, ...] = SCALES  # where it is run
     columns: tuple[str, ...] = ()  # and in which columns; in all where empty
+    # A parameter and the values of which the paper reports the best: each is a row of its own, and
+    # this row the best of them. At the smallest scale it is run with its own ``params`` alone.
+    sweep: tuple[str, tuple[float, ...]] | None = None
+    of: str = ""  # the case of whose sweep it is a value
+
+    def at(self, scale: str) -> tuple[Case, ...]:
+        """What is run of it at ``scale``: itself, or every value of its sweep."""
+        if self.sweep is None or scale == SCALES[0]:
+            return (self,)
+        name, values = self.sweep
+        return tuple(self._with(name, v) for v in values)
+
+    def _with(self, name: str, value: float) -> Case:
+        label = f"{self.label}, {name} = {value:g}"
+        params = {**self.params, name: value}
+        said = f"{name} = {value:g}, one of the values of which {self.label} is the best"
+        return replace(self, label=label, params=params, ours=said, sweep=None, of=self.label)
 
 
 @dataclass(frozen=True)

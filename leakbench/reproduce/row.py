@@ -26,6 +26,7 @@ COLUMNS = (
     *("value", "low", "high", "n", "unit", "std", "floor", "control", "chance"),
     *("flags", "seeds", "rounds", "engine", "device", "dtype", "commit", "runs", "differs", "note"),
 )
+UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
 
 
@@ -121,6 +122,11 @@ class Row(Part):
     def dead(self) -> bool:
         """Was a run that it comes from dead?"""
         return "dead_run" in self.flags
+
+    @property
+    def untuned(self) -> bool:
+        """Does its paper report the best of values of which not all were tried?"""
+        return UNTUNED in self.flags
 
     @property
     def unofficial(self) -> bool:

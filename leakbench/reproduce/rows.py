@@ -79,7 +79,7 @@ def table(
         for m in recipe.measures:
             metric = m.metric or parts(p.specs[0]).task.metric
             asks: Cells = {"measure": m.key, "metric": metric, "attack": m.attack}
-            asks |= {"attack_params": attacks.get(m.key), "claim": _claimed(m, p, metric)}
+            asks |= {"attack_params": attacks.get(m.key), "claim": claimed(m, p, metric)}
             out.append(filled(m, about.model_copy(update=asks)))
     return out
 
@@ -116,7 +116,7 @@ def _about(recipe: Recipe, scale: str, p: Planned) -> Row:
     )
 
 
-def _claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
+def claimed(m: Measure, p: Planned, metric: str) -> Claim | None:
     """The paper's number for the case on its data set, whatever we ran it on, or None."""
     if not m.printed or p.case.ours or not p.specs:
         return None

@@ -71,6 +71,9 @@ class Order(ABC):
                 marks |= row.flags
                 seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
+        untuned = [label for label in live if mine[label][0].untuned]
+        if untuned and verdict == HOLDS:
+            verdict, why = WITHIN, f"{why}, but {', '.join(untuned)} untuned"
         said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
         said += [_listed(live)] if live else []
         if dead:

@@ -95,7 +95,8 @@ def ours(row: Row, m: Measure) -> str:
     if row.ours is None:
         return NONE
     spread = f" ± {row.std:.3f}" if m.over and row.std is not None else ""
-    marks = ", dead run" * row.dead + ", unofficial data" * row.unofficial
+    marks = ", dead run" * row.dead + ", untuned" * row.untuned
+    marks += ", unofficial data" * row.unofficial
     return row.ours.text(spread) + marks
 
 

@@ -17,6 +17,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import row
 from leakbench.federation import Batch, Facts, Federation
+from leakbench.models.stages import Stages
 
 SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "width": 8, "dim": 8}
 
@@ -101,6 +102,26 @@ def test_fedgen_is_fedavg_until_it_begins():
     assert all(torch.equal(ours.model[k], plain.model[k]) for k in plain.model)
     later = run(made("fedgen", fraction=0.5, begin=1), 2)
     assert any(not torch.equal(later.model[k], plain.model[k]) for k in plain.model)
+
+
+def test_generated_inputs_move_no_running_statistics():
+    """What they weigh nothing for is FedAvg's model whole, its BatchNorm's buffers too."""
+    task = split_digits()
+
+    def model(name, **more):
+        class Normed(registry.load("defenses", name)):
+            def module(self, module, facts):
+                nn = torch.nn
+                body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh())
+                return Stages({"body": body, "head": nn.Linear(8, facts.dim)})
+
+        given = {**task.defaults(name), "fraction": 0.5, "batch": 500, **more}
+        normed = Normed.build(given, f"defense {name}")
+        return run(Federation(normed, task, task.load(), seed=1, dtype=torch.float64), 3).model
+
+    plain, ours = model("fedavg"), model("fedgen", begin=0, weight=0.0, generator_steps=1)
+    assert any("running_mean" in k for k in plain)
+    assert all(torch.allclose(ours[k], plain[k], atol=1e-12) for k in plain)
 
 
 def test_the_generator_learns_to_be_taken_for_its_labels():
@@ -190,7 +211,8 @@ def test_fedpcls_loss_is_equations_6_to_8():
     fed.clients(fed.method.prepare)
     me = fed.runner.me(fed.t, row(fed.holdings(fed.chosen), 0), fed.inbox)
     data = fed.data_of(0)()
-    batch = Batch(data.x[:5], data.y[:5])
+    some = torch.cat([(data.y == k).nonzero()[:2, 0] for k in data.y.unique()])
+    batch = Batch(data.x[some], data.y[some])
     r = torch.nn.functional.normalize(me.net(batch.x), dim=1)
     f, labels = me.inbox["features"], me.inbox["labels"].tolist()
     ends = torch.tensor(held).cumsum(0)
@@ -198,13 +220,17 @@ def test_fedpcls_loss_is_equations_6_to_8():
     means, known = bank(f, torch.tensor(labels), 10)
     assert known.all()
     unit = torch.nn.functional.normalize
-    general, personal = [], []
+    general, personal, many = [], [], set()
     for i, y in enumerate(batch.y.tolist()):
         general.append(-(r[i] @ unit(means, dim=1).T / 0.3).log_softmax(0)[y])
+        each = []
         for begin, end in itertools.pairwise(starts):
             if y in labels[begin:end]:
                 alike = (r[i] @ unit(f[begin:end], dim=1).T / 0.3).log_softmax(0)
-                personal.append(-alike[labels[begin:end].index(y)])
+                each.append(-alike[labels[begin:end].index(y)])
+        personal.append(torch.stack(each).mean())  # Eq. 8 is a mean of means
+        many.add(len(each))
+    assert len(many) > 1  # else a mean over all pairs would be the same
     by_hand = torch.stack(general).mean() + torch.stack(personal).mean()
     assert torch.allclose(fed.method.loss(me.net, batch, me), by_hand)
 

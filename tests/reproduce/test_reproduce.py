@@ -23,7 +23,17 @@ from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
 from leakbench.record.policy import Policy
-from leakbench.reproduce import catalogue, differs, kept, orders, plan, rows, statements, write
+from leakbench.reproduce import (
+    catalogue,
+    differs,
+    kept,
+    orders,
+    plan,
+    rows,
+    statements,
+    sweeps,
+    write,
+)
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
 from leakbench.reproduce.flea_accuracy import BEST
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
@@ -437,7 +447,8 @@ class TestRecipes:
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
         recipe = catalogue.find(name)
         planned = plan.plan(recipe, scale, data=False)
-        assert {p.case.label for p in planned} == {c.label for c in recipe.of(scale)}
+        values = [v.label for c in recipe.of(scale) for v in c.at(scale)]
+        assert {p.case.label for p in planned} == {*values}
         folders = [s.folder() for p in planned for s in p.specs]
         assert len(set(folders)) == len(folders)
         for p in planned:
@@ -509,7 +520,9 @@ class TestRecipes:
     @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
     def test_fleas_numbers_stand_beside_our_best_round_and_nowhere_else(self, scale):
         recipe = catalogue.find("flea-table1")
-        lines = rows.table(recipe, scale, plan.plan(recipe, scale, data=False), {})
+        planned = plan.plan(recipe, scale, data=False)
+        lines = rows.table(recipe, scale, planned, {})
+        lines = sweeps.with_best(recipe, scale, planned, lines)
         # Of Table 1, |D| = 100.
         some = {
             ("uci-har, Qua(2)", "FedAvg"): 0.6699,
@@ -567,7 +580,9 @@ class TestRecipes:
     )
     def test_the_papers_own_numbers_do_not_contradict_its_statements(self, name):
         recipe = catalogue.find(name)
-        lines = as_printed(rows.table(recipe, "full", plan.plan(recipe, "full", data=False), {}))
+        planned = plan.plan(recipe, "full", data=False)
+        lines = rows.table(recipe, "full", planned, {})
+        lines = as_printed(sweeps.with_best(recipe, "full", planned, lines))
         printed, own = (
             {m.key for m in recipe.measures if m.printed},
             {c.label for c in recipe.cases if c.ours},
@@ -630,6 +645,64 @@ def row(label, value, width=0.05, measure="p_leak", metric="p_leak", marks="", d
 
 def verdict(order, *lines):
     return order.judge(lines, "d")
+
+
+class TestSweeps:
+    """The best of the values that a paper tried; where they were not all tried, no praise."""
+
+    @pytest.fixture
+    def swept(self, monkeypatch):
+        best = Case("FedGN", "fedgn", {"sigma": 0.5}, sweep=("sigma", (0.0, 0.5)))
+        recipe = replace(TINY, cases=(TINY.cases[0], best), measures=(ACCURACY, P_LEAK))
+        monkeypatch.setitem(catalogue.RECIPES, TINY.name, recipe)
+        return recipe
+
+    def test_the_row_is_the_best_of_its_values_and_they_stand_beside_it(self, cli, swept, tmp_path):
+        assert cli(TINY.name, "--scale", "small", "-q")[0] == 0
+        lines = {
+            (r["label"], r["measure"]): r
+            for r in table(tmp_path / "results" / TINY.name / "small.csv")
+        }
+        values = {v: float(lines[f"FedGN, sigma = {v}", UTILITY]["value"]) for v in ("0", "0.5")}
+        best = max(values, key=values.get)
+        assert min(values.values()) < max(values.values())
+        for measure in (UTILITY, "p_leak"):  # of one run, not the best of each
+            taken = lines[f"FedGN, sigma = {best}", measure]
+            row = lines["FedGN", measure]
+            assert (row["value"], row["runs"]) == (taken["value"], taken["runs"])
+            assert "untuned" not in row["flags"]
+            assert f"chosen on the test set: {best}" in row["note"]
+        page = (tmp_path / "results" / TINY.name / "small.md").read_text(encoding="utf-8")
+        assert "| FedGN |" in page
+        assert "| FedGN, sigma = 0.5 |" in page
+
+    def test_a_value_that_was_not_tried_leaves_it_untuned(self, cli, swept, tmp_path):
+        only = ("--only", "FedGN, sigma = 0.5", "--only", "FedAwS")
+        assert cli(TINY.name, "--scale", "small", "-q", *only)[0] == 0
+        lines = table(tmp_path / "results" / TINY.name / "small.csv")
+        (row,) = (r for r in lines if (r["label"], r["measure"]) == ("FedGN", UTILITY))
+        assert "untuned" in row["flags"]
+        assert "not tried: FedGN, sigma = 0" in row["note"]
+        assert cli(TINY.name, "--scale", "small", "-q", "--only", "FedGN")[0] == 0
+        lines = table(tmp_path / "results" / TINY.name / "small.csv")
+        assert not [r for r in lines if "untuned" in r["flags"]]
+
+    def test_at_the_smallest_scale_one_value_stands_for_all_and_is_untuned(
+        self, cli, swept, tmp_path
+    ):
+        assert cli(TINY.name, "--scale", "smoke", "-q")[0] == 0
+        lines = table(tmp_path / "results" / TINY.name / "smoke.csv")
+        marked = {r["label"]: "untuned" in r["flags"] for r in lines}
+        assert marked == {"FedAwS": False, "FedGN": True}
+
+    def test_nothing_is_said_to_hold_over_what_was_not_tuned(self):
+        order = orders.Less("x", "p_leak", pairs=(("a", "b"),))
+        assert verdict(order, row("a", 0.1), row("b", 0.9)).verdict == statements.HOLDS
+        found = verdict(order, row("a", 0.1, marks="untuned"), row("b", 0.9))
+        assert found.verdict == statements.WITHIN
+        assert "a untuned" in found.sentence
+        found = verdict(order, row("a", 0.9, marks="untuned"), row("b", 0.1))
+        assert found.verdict == statements.FAILS
 
 
 @pytest.mark.skipif("fedmetric" not in registry.names("defenses"), reason="the method is not there")

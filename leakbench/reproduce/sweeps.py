@@ -1,0 +1,93 @@
+"""The best of the values that a paper tried: the row that it prints, and how that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from leakbench.reproduce.plan import Planned
+from leakbench.reproduce.recipe import Case, Recipe
+from leakbench.reproduce.row import UNTUNED, Row
+from leakbench.reproduce.rows import Cells, claimed
+from leakbench.results import claims
+
+
+def with_best(
+    recipe: Recipe, scale: str, planned: Sequence[Planned], rows: Sequence[Row]
+) -> list[Row]:
+    """``rows``, and before the values of each sweep the row that stands for the best of them.
+
+    Chosen by the first measure, on the test set, as the paper chose: that flatters it, so it speaks
+    against whoever is said to beat it. Where not all its values have a number it is ``untuned``.
+    """
+    swept = {v.label: c for c in recipe.of(scale) if c.sweep for v in c.at(scale)}
+    of = {p.key: p for p in planned}
+    out, done = list[Row](), set[tuple[str, str]]()
+    for r in rows:
+        case = swept.get(r.label)
+        if case is None:
+            out.append(r)
+        elif case.label == r.label:  # its own value alone
+            out.append(r.model_copy(update={"flags": r.flags | {UNTUNED} if r.ours else r.flags}))
+        else:
+            mine = [x for x in rows if x.dataset == r.dataset and swept.get(x.label) is case]
+            if (case.label, r.dataset) not in done:
+                out += _best(recipe, case, mine, replace(of[r.label, r.dataset], case=case))
+            done.add((case.label, r.dataset))
+            out.append(r)
+    return out
+
+
+def taken(
+    recipe: Recipe, scale: str, rows: Sequence[Row]
+) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """The (label, column) of each row that is the best of some, and that of the value taken."""
+    out = []
+    for case in (c for c in recipe.of(scale) if c.sweep and len(c.at(scale)) > 1):
+        values = {v.label for v in case.at(scale)}
+        for column in dict.fromkeys(r.dataset for r in rows if r.label in values):
+            mine = [r for r in rows if r.dataset == column and r.label in values]
+            out.append(((case.label, column), (best(recipe, mine), column)))
+    return out
+
+
+def best(recipe: Recipe, rows: Sequence[Row]) -> str:
+    """The label of the value whose first measure is the best; of dead runs only where all are.
+
+    "" where none has a number.
+    """
+    first = recipe.measures[0].key
+    found = [r for r in rows if r.measure == first and r.ours]
+    alive = [r for r in found if not r.dead] or found
+    return max(alive, key=_worth).label if alive else ""
+
+
+def _best(recipe: Recipe, case: Case, rows: Sequence[Row], planned: Planned) -> list[Row]:
+    """The row of ``case`` for each measure; ``rows``: of its values on one data set."""
+    name, values = case.sweep or ("", ())
+    taken, first = best(recipe, rows), recipe.measures[0].key
+    lacking = {r.label for r in rows if r.measure == first and not r.ours}
+    said = f"best of {name} = {', '.join(f'{v:g}' for v in values)}, chosen on the test set"
+    out = []
+    for r in (r for r in rows if r.label == (taken or rows[0].label)):
+        claim = claims.beside(
+            claimed(next(m for m in recipe.measures if m.key == r.measure), planned, r.metric),
+            unofficial="unofficial_data" in r.flags,
+        )
+        marks, notes = r.flags, [r.note] if r.note else []
+        if taken:
+            marks |= {UNTUNED} if lacking else set()
+            notes[:0] = [f"not tried: {'; '.join(sorted(lacking))}"] if lacking else []
+            notes[:0] = [f"{said}: {r.params[name]:g}"]
+        about: Cells = {"label": case.label, "claim": claim, "flags": marks}
+        about["note"] = "; ".join(notes)
+        # What is first among a value's differences is that the paper has no such row.
+        out.append(r.model_copy(update={**about, "differs": r.differs[1:]}))
+    return out
+
+
+def _worth(r: Row) -> float:
+    m = r.ours
+    if m is None:
+        return float("-inf")
+    return -m.value if m.meaning is not None and m.meaning.direction == "down" else m.value
