@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,13 +12,17 @@ from helpers.small_runs import again, build, obstacle, trained
 
 from defenses import _generator
 from defenses._class_prototypes import bank, class_means
+from defenses.ccvr import gaussian
 from leakbench import api
 from leakbench.base import registry
 from leakbench.base.errors import UsageError
 from leakbench.base.streams import shared
 from leakbench.base.tree import row
 from leakbench.federation import Batch, Facts, Federation
+from leakbench.federation.evaluate import utility_scores
 from leakbench.models.stages import Stages
+from leakbench.record.folders import load
+from leakbench.results.tables import collect
 
 SPLIT = {"split": "qua", "split_param": 3.0, "clients": 10, "model": "mlp", "width": 8, "dim": 8}
 
@@ -76,6 +81,62 @@ def test_ccvrs_features_are_attacked_where_they_are_sent(tmp_path):
     found = trained(tmp_path, "ccvr", rounds=10)
     rows = api.attack(found, "decoder", network="linear").rows
     assert {r["stage"] for r in rows} == {"after"}
+
+
+def test_ccvrs_statistics_are_each_classs_and_are_put_together_as_those_of_all_examples():
+    """Luo et al., Eq. 3 and 4: as if the server had everybody's features."""
+    fed = made("ccvr", fraction=1.0, shares="statistics", calibration_epochs=0)
+    run(fed, 1)
+    sent = fed.received
+    through, labels = [], []
+    for i in range(fed.facts.clients):
+        batch = fed.data_of(i)()
+        f = torch.func.functional_call(fed.module, fed.model, (batch.x,), {"stop": "second"})
+        for j, k in enumerate(sent["labels"][i].tolist()):
+            mine = f[batch.y == k]
+            assert torch.allclose(sent["features"][i][j], mine.mean(0))
+            spread = mine.T.cov() if len(mine) > 1 else torch.zeros(f.shape[1]).double()
+            assert torch.allclose(sent["statistics"]["covariance"][i][j], spread)
+            assert sent["statistics"]["count"][i][j] == len(mine)
+        through.append(f)
+        labels.append(batch.y)
+    means, y = torch.cat(list(sent["features"])), torch.cat(list(sent["labels"]))
+    told = [torch.cat(list(sent["statistics"][k])) for k in ("covariance", "count")]
+    every, whose = torch.cat(through), torch.cat(labels)
+    for k in range(10):
+        mean, spread = gaussian(means[y == k], *(v[y == k] for v in told))
+        assert torch.allclose(mean, every[whose == k].mean(0))
+        assert torch.allclose(spread, every[whose == k].T.cov())
+
+
+def test_ccvrs_draws_have_the_gaussians_moments_and_calibrate(tmp_path):
+    fed = made("ccvr", fraction=1.0, shares="statistics", virtual=40_000, calibration_epochs=0)
+    run(fed, 2)
+    means, y = (torch.cat(list(fed.received[k])) for k in ("features", "labels"))
+    told = [torch.cat(list(fed.received["statistics"][k])) for k in ("covariance", "count")]
+    server = SimpleNamespace(inbox=fed.received, rng=shared(0, "test", torch.float64))
+    f, of = fed.method._drawn(server, means, y)
+    for k in range(10):
+        mean, spread = gaussian(means[y == k], *(v[y == k] for v in told))
+        near = spread.diagonal().mean().sqrt()
+        assert float((f[of == k].mean(0) - mean).abs().max() / near) < 0.1
+        assert float((f[of == k].T.cov() - spread).abs().max() / near**2) < 0.2
+    plain, ours = (
+        run(made("ccvr", fraction=1.0, shares="statistics", calibration_epochs=n), 4)
+        for n in (0, 20)
+    )
+    scores = [float(utility_scores(fed).mean()) for fed in (plain, ours)]
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_what_is_rebuilt_from_ccvrs_means_is_not_measured_and_so_not_called_safe(tmp_path):
+    """A mean of several is no example; that no number is there is said with the reason."""
+    found = trained(tmp_path, "ccvr", rounds=10, params={"shares": "statistics"})
+    assert found.meta["hides"] is True
+    assert api.attack(found, "decoder", network="linear").rows == []
+    lines = collect([load(found.path)]).missing
+    said = {x.reason for x in lines if x.attack == "decoder"}
+    assert any("is no example of client" in reason for reason in said)
 
 
 # FedGen -------------------------------------------------------------------------------------------
@@ -266,7 +327,5 @@ def test_fedpcl_needs_a_linear_end():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ccvr", "fedgen", "fedproto", "fedpcl"])
 def test_they_learn(name):
-    from leakbench.federation.evaluate import utility_scores
-
     fed = run(made(name, **({"begin": 4} if name == "fedgen" else {})), 12)
     assert utility_scores(fed).mean() > 0.2  # chance: 0.1
