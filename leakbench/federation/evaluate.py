@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from leakbench.base.errors import MethodError
+from leakbench.base.errors import LeakbenchError, MethodError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row
 from leakbench.federation.defense import Defense
@@ -68,6 +68,19 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     metric, found = METRICS[fed.task.metric], answers or _answers(fed)
     scores = [metric.scores(one, fed.data, found.own) for one in found.each]
     return torch.stack(scores).mean(0)
+
+
+def untaught(fed: Federation) -> dict[str, float]:
+    """What there is to be had without any training, by how (``UtilityMetric.untaught``).
+
+    ``untrained``: by the network as it begins, of a federation before round 0; not where its method
+    needs a round before it can answer.
+    """
+    found = METRICS[fed.task.metric].untaught(fed.data)
+    try:
+        return {**found, "untrained": float(utility_scores(fed).double().mean())}
+    except LeakbenchError:
+        return found
 
 
 def _answers(fed: Federation) -> Answers:

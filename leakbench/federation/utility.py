@@ -61,6 +61,14 @@ class UtilityMetric(Spec):
     def chance(self, classes: int) -> float:
         """What the metric gives to someone who guesses, of a task of so many classes."""
 
+    def untaught(self, data: TaskData) -> dict[str, float]:
+        """What there is to be had on the test set without any training, by how.
+
+        ``constant``: by the best answer that is the same for all inputs. ``raw``: by comparing the
+        inputs themselves. A trained model that is not beyond these has learnt nothing.
+        """
+        return {}
+
     @property
     def share(self) -> bool:
         """Does a unit score 0 or 1 (ties between), so that the mean counts successes?"""

@@ -27,6 +27,8 @@ def described(
     spec: RunSpec, made: Parts, fed: Federation, device: str, origin: Mapping[str, Any]
 ) -> dict[str, Any]:
     """run.json before the first round, without its status; ``origin``: of ``origin.facts``."""
+    from leakbench.federation.evaluate import untaught  # with torch
+
     task, facts = made.task, fed.facts
     return {
         "schema": SEALED_SCHEMA,
@@ -43,6 +45,7 @@ def described(
             "better": task.better,
             "chance": task.chance,
             "meaning": METRICS[task.metric].meaning.parameters(),
+            "untaught": {k: round(v, 6) for k, v in untaught(fed).items()},
         },
         "facts": told(facts),
         "stages": spec.record.stages(spec.rounds),

@@ -53,6 +53,7 @@ class _Utility(Shape):
     better: Literal["up", "down"]
     chance: float
     meaning: Values = {}
+    untaught: dict[Name, float] = {}
 
 
 class _Sound(Closed):

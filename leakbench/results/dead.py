@@ -11,6 +11,12 @@ from leakbench.record.folders import Run
 from leakbench.statistics.intervals import Estimate
 
 COLLAPSED_COSINE, COLLAPSED_RATIO = 0.99, 0.01
+# What a run has to be beyond, as run.json names it, in words.
+UNTAUGHT = {
+    "constant": "the best answer that is the same for all inputs",
+    "raw": "comparing the inputs themselves",
+    "untrained": "the untrained network",
+}
 RUNAWAY = 10  # times the loss of the first round
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
@@ -21,16 +27,19 @@ def why_dead(run: Run, meaning: Meaning, final: Estimate) -> str:
     Args:
         run: a complete run.
         meaning: of its utility.
-        final: its utility after training: not beyond chance is dead.
+        final: its utility after training: dead is what is not beyond chance, or not beyond what
+            there is without training (``UtilityMetric.untaught``, and the untrained network).
 
     Raises:
         BrokenFile: its diagnostics are missing, changed or damaged.
     """
-    chance = float(run.meta["utility"]["chance"])
+    about = run.meta["utility"]
     end = final.low if meaning.direction == "up" else final.high
-    if not meaning.worse(end, chance):
-        value = meaning.text(final.value)
-        return f"{meaning.heading} {value} is not beyond chance ({meaning.text(chance)})"
+    known = {"chance": float(about["chance"]), **about.get("untaught", {})}
+    for what, value in known.items():
+        if not meaning.worse(end, value):
+            told = f"{UNTAUGHT.get(what, what)} ({meaning.text(value)})"
+            return f"{meaning.heading} {meaning.text(final.value)} is not beyond {told}"
     distance = str(run.meta.get("distance", ""))
     last = _last(run, DIAGNOSTIC.get(distance, ""))
     if distance == "cosine" and last is not None and last > COLLAPSED_COSINE:

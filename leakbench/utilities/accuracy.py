@@ -10,6 +10,8 @@ from leakbench.utilities._of_classes import OfClasses
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leakbench.federation import TaskData
+
 
 class Accuracy(OfClasses):
     """1 where the best-fitting class is the right one, ties shared."""
@@ -30,6 +32,10 @@ class Accuracy(OfClasses):
     def score(self, fits: Tensor, right: Tensor) -> Tensor:
         best = fits >= fits.max(1, keepdim=True).values
         return (best & right).sum(1).double() / best.sum(1)
+
+    def untaught(self, data: TaskData) -> dict[str, float]:
+        """The share of the test set's most frequent class."""
+        return {"constant": int(data.test.y.bincount().max()) / len(data.test)}
 
     def chance(self, classes: int) -> float:
         return 1 / classes

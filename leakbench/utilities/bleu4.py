@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, takewhile
+from statistics import fmean as mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leakbench.base import Meaning, UsageError, tokens, torch
@@ -9,6 +13,8 @@ from leakbench.federation import Client, Defense, Net, TaskData, UtilityMetric
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+TRIED = 200  # captions as the one for all images
 
 
 class Bleu4(UtilityMetric):
@@ -64,18 +70,48 @@ class Bleu4(UtilityMetric):
         spread = (len(parts) - 1) * (without.mean() - without)
         return (_value(bleu, whole) + spread).to(answer.device)
 
-    def chance(self, classes: int) -> float:
-        """0: who says words at random gets no four of them right.
+    def untaught(self, data: TaskData) -> dict[str, float]:
+        """Of the best beginning of a test reference, said of every image.
 
-        One frequent caption said of every image gets a few percent.
+        Tried are the ``TRIED`` whose sequences of four words most images have, so it may be a
+        little less than the best.
         """
+        if data.test.targets is None:
+            return {}
+        groups = data.test.targets.tolist()
+        references = [_all_true(group) for group in groups]
+        most = max(map(len, references))
+        columns = [[r[i] if i < len(r) else "" for r in references] for i in range(most)]
+        seen = Counter(four for r in references for four in {f for text in r for f in _fours(text)})
+        said = {begun for text in chain(*references) for begun in _beginnings(text)}
+        usual = sorted(said, key=lambda text: (-mean(seen[f] for f in _fours(text)), text))
+        bleu = _bleu(columns)
+        scores = [bleu.corpus_score([t] * len(groups), None).score for t in usual[:TRIED]]
+        return {"constant": max(scores, default=0.0) / 100}
+
+    def chance(self, classes: int) -> float:
+        """0: who says words at random gets no four of them right."""
         return 0.0
 
 
-def _bleu() -> Any:
+def _bleu(references: Sequence[Sequence[str]] | None = None) -> Any:
+    """sacrebleu's; ``references``: a list for each of an image's, whose counts it keeps."""
     from sacrebleu.metrics import BLEU
 
-    return BLEU(tokenize="none", smooth_method="none", effective_order=True, force=True)
+    how = {"tokenize": "none", "smooth_method": "none", "effective_order": True, "force": True}
+    return BLEU(**how, references=references)
+
+
+def _fours(text: str) -> list[tuple[str, ...]]:
+    """Its sequences of four words."""
+    words = text.split()
+    return [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+
+
+def _beginnings(text: str) -> list[str]:
+    """Of four words or more; unknown words, which nobody can say, end it."""
+    words = list(takewhile(lambda word: not word.startswith("<"), text.split()))
+    return [" ".join(words[:n]) for n in range(4, len(words) + 1)]
 
 
 def _words(caption: list[int], whose: str) -> str:

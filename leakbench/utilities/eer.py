@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from leakbench.base import Meaning, UsageError, torch
 from leakbench.federation import Client, Defense, Net, TaskData, UtilityMetric
@@ -10,7 +10,9 @@ from leakbench.federation import Client, Defense, Net, TaskData, UtilityMetric
 if TYPE_CHECKING:
     from torch import Tensor
 
+_Moments: TypeAlias = "tuple[Tensor, Tensor]"
 CHUNK = 100_000  # pairs at a time
+INPUTS = 250  # at a time
 
 
 class Eer(UtilityMetric):
@@ -61,14 +63,8 @@ class Eer(UtilityMetric):
         Raises:
             UsageError: the task has no pairs, or none of one identity, or none of two.
         """
-        pairs = data.pairs
-        same = None if pairs is None else pairs[:, 2] == 1
-        if pairs is None or same is None or bool(same.all()) or not bool(same.any()):
-            raise UsageError(
-                "task.utility = 'eer' compares pairs of test inputs, some of one identity and some"
-                " of two, but the task has no such pairs. Take another utility metric."
-            )
-        alike = similarity(answer, pairs)
+        pairs = _pairs(data)
+        same, alike = pairs[:, 2] == 1, similarity(answer, pairs)
         people, whose = torch.unique(data.test.y[pairs[:, :2]], return_inverse=True)
         order = alike.argsort(descending=True, stable=True)
         alike, same, whose = alike[order], same[order], whose[order]
@@ -81,8 +77,42 @@ class Eer(UtilityMetric):
         influence = torch.tensor(without, dtype=torch.float64)
         return value - (len(people) - 1) * (influence - influence.mean())
 
+    def untaught(self, data: TaskData) -> dict[str, float]:
+        """Of the inputs themselves, the better of their distance and their cosine."""
+        pairs, test = _pairs(data), data.test
+        start = 1 + (test.stored.dim() > data.train.stored.dim())  # behind the crops
+        rows = torch.split(torch.arange(len(test), device=test.y.device), INPUTS)
+        plain, long = list[_Moments](), list[_Moments]()
+        for some in rows:
+            x = test.images(some).double().flatten(start)
+            plain.append(_moments(x))
+            long.append(_moments(torch.nn.functional.normalize(x, dim=-1)))
+        same = pairs[:, 2] == 1
+        found = []
+        for parts in (plain, long):
+            centre, square = (torch.cat([part[i] for part in parts]) for i in (0, 1))
+            order = _alike(centre, square, pairs).sort(descending=True, stable=True)
+            found.append(equal_error(order.values, same[order.indices]))
+        return {"raw": min(found)}
+
     def chance(self, classes: int) -> float:
         return 0.5
+
+
+def _pairs(data: TaskData) -> Tensor:
+    """The task's pairs (P, 3).
+
+    Raises:
+        UsageError: there are none, or none of one identity, or none of two.
+    """
+    pairs = data.pairs
+    same = None if pairs is None else pairs[:, 2] == 1
+    if pairs is None or same is None or bool(same.all()) or not bool(same.any()):
+        raise UsageError(
+            "task.utility = 'eer' compares pairs of test inputs, some of one identity and some"
+            " of two, but the task has no such pairs. Take another utility metric."
+        )
+    return pairs
 
 
 def similarity(found: Tensor, pairs: Tensor) -> Tensor:
@@ -90,8 +120,16 @@ def similarity(found: Tensor, pairs: Tensor) -> Tensor:
 
     ``found``: (n, d), or (n, crops, d): then its mean over all pairs of crops.
     """
+    return _alike(*_moments(found), pairs)
+
+
+def _moments(found: Tensor) -> _Moments:
+    """The mean over the crops of each input, (n, d), and the mean of its crops' squares, (n,)."""
     crops = found.double() if found.dim() == 3 else found.double()[:, None]
-    centre, square = crops.mean(1), crops.square().sum(-1).mean(1)
+    return crops.mean(1), crops.square().sum(-1).mean(1)
+
+
+def _alike(centre: Tensor, square: Tensor, pairs: Tensor) -> Tensor:
     out = []
     for part in torch.split(pairs, CHUNK):
         i, j = part[:, 0], part[:, 1]

@@ -137,3 +137,24 @@ def test_intervals_cover_the_populations_bleu():
         e = BLEU4.estimate(BLEU4.scores(tokens(said), data(references), None).tolist())
         held += e.low <= truth <= e.high
     assert 134 <= held <= 150  # fewer than 134 of 150 at 95 %: once in 1,000
+
+
+def test_the_best_one_caption_for_all_images_is_the_least_that_counts():
+    rng = np.random.default_rng(3)
+    usual = [5, 6, 7, 8, 9]
+    references = [
+        [[*usual[: int(rng.integers(4, 6))], *rng.integers(5, 30, 2).tolist()], [11, 12, 13, 14]]
+        for _ in range(12)
+    ]
+    found = BLEU4.untaught(data(references))["constant"]
+    said = {tuple(r[:n]) for group in references for r in group for n in range(4, len(r) + 1)}
+    every = [by_hand([list(s)] * len(references), references) for s in said]
+    assert found == pytest.approx(max(every), abs=1e-9)
+    assert found > 0.2
+    answer = tokens([max(said, key=lambda s: by_hand([list(s)] * 12, references))] * 12)
+    assert float(BLEU4.scores(answer, data(references), None).mean()) == pytest.approx(found)
+
+
+def test_an_unknown_word_can_stand_in_no_caption_for_all():
+    references = [[[UNKNOWN, 5, 6, 7, 8]], [[5, 6, 7, UNKNOWN, 8]]]
+    assert BLEU4.untaught(data(references)) == {"constant": 0.0}

@@ -5,18 +5,23 @@ metrics' spread.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from helpers.federations import federation, method, run
+from helpers.run_folders import edited
+from helpers.small_runs import trained
 from sklearn.metrics import roc_auc_score
 
 from leakbench import api
 from leakbench.base.errors import MethodError, UsageError
 from leakbench.federation.evaluate import utility_scores
+from leakbench.federation.task_data import Examples
 from leakbench.federation.utility import METRICS
 from leakbench.record import columns, rounds
+from leakbench.verifying import final
 
 ACCURACY, AUROC = METRICS["accuracy"], METRICS["auroc"]
 
@@ -142,6 +147,26 @@ def test_over_seeds_a_units_influence_is_not_clipped_but_a_share_is():
     assert AUROC.pooled(near).value == pytest.approx(np.mean([np.mean(v) for v in near.values()]))
     over = {s: [1.0 + 1e-12, 1.0, 0.0, 1.0] for s in (0, 1)}
     assert ACCURACY.pooled(over).value == 0.75
+
+
+def test_the_best_constant_answer_is_the_most_frequent_class():
+    y = torch.tensor([0, 1, 1, 2, 1, 0])
+    found = ACCURACY.untaught(SimpleNamespace(test=Examples(torch.zeros(6, 1), y)))
+    assert found == {"constant": 0.5}
+    every = [torch.eye(3)[k].expand(6, 3) for k in range(3)]
+    right = y[:, None] == torch.arange(3)
+    assert max(float(ACCURACY.score(one, right).mean()) for one in every) == found["constant"]
+
+
+def test_a_run_says_what_there_is_without_training_and_verify_derives_it(tmp_path):
+    """A forger who lowers it, so that a dead run lives, is noticed."""
+    made = trained(tmp_path, rounds=3)
+    said = made.meta["utility"]["untaught"]
+    fed = final.federation(made)
+    assert said["untrained"] == pytest.approx(float(utility_scores(fed).mean()), abs=1e-6)
+    edited(made.path / "run.json", lambda m: m["utility"]["untaught"].update(untrained=0.0))
+    wrong = [f for f in api.verify(made.path) if f.outcome == "differs"]
+    assert [(f.part, f.what) for f in wrong] == [("run.json", "utility")]
 
 
 @pytest.mark.parametrize("name", ["fedhide", "fedavg"])
@@ -285,7 +310,9 @@ def test_a_run_on_auroc_is_reported_as_such(tmp_path):
     ]
     meaning = AUROC.meaning.parameters()
     said = {"metric": "auroc", "better": "up", "chance": 0.5, "meaning": meaning}
-    assert runs[0].meta["utility"] == said
+    told = runs[0].meta["utility"]
+    assert {**told, "untaught": {}} == {**said, "untaught": {}}
+    assert 0 < told["untaught"]["untrained"] < 1
     api.attack(runs[0], "prototype_leakage", device="cpu")
     from leakbench.record.folders import read_table
 

@@ -373,6 +373,23 @@ def test_a_run_is_dead_at_chance_or_where_its_prototypes_collapsed(low, distance
     assert why_dead(run, error, at_chance)
 
 
+@pytest.mark.parametrize("what", ["constant", "raw", "untrained"])
+def test_a_run_is_dead_where_no_training_gets_as_far(what):
+    """An untrained net, one answer for all, the inputs themselves: whichever is the best."""
+    about = {"chance": 0.1, "untaught": {what: 0.25}}
+    run = SimpleNamespace(meta={"utility": about, "distance": ""}, table=lambda *_: [])
+    up = gained(BASE, 0.2).meaning
+    for low, dead in ((0.25, True), (0.26, False)):
+        assert (
+            bool(why_dead(run, up, Estimate(0.3, low, 0.35, 100, "test unit", "student"))) == dead
+        )
+    error = gained(BASE, 0.2, "eer").meaning
+    about["chance"] = 0.5
+    for high, dead in ((0.25, True), (0.24, False)):
+        final = Estimate(0.2, 0.1, high, 100, "test unit", "student")
+        assert bool(why_dead(run, error, final)) == dead
+
+
 def test_names_of_settings_are_told_apart_and_short():
     def of(task="t", wrappers=(), **params):
         return Configuration(

@@ -189,3 +189,22 @@ def test_the_interval_holds_the_true_eer_about_as_often_as_it_says():
         e = EER.estimate(EER.scores(found, data(y, pairs), None).tolist())
         held += e.low <= true <= e.high
     assert held / 120 > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 120)
+
+
+@pytest.mark.parametrize("crops", [1, 3])
+def test_what_the_inputs_themselves_get_is_the_better_of_distance_and_cosine(crops):
+    rng = shared(1, "test")
+    _, y, pairs = drawn(8, 4)
+    centres = rng.normal("people", 8, 1, 6, 5).repeat_interleave(4, 0)
+    x = centres + 1.5 * rng.normal("x", 32, crops, 6, 5)
+    stored = x[:, 0] if crops == 1 else x
+    train = Examples(torch.zeros(2, 6, 5), y[:2])
+    rows, counts = torch.zeros(2, 1, dtype=torch.int64), torch.ones(2, dtype=torch.int64)
+    found = TaskData(train, Examples(stored, y), train, rows, counts, y[:2], pairs=pairs)
+    flat, same = x.flatten(2).double(), pairs[:, 2] == 1
+    expected = []
+    for v in (flat, torch.nn.functional.normalize(flat, dim=-1)):
+        apart = (v[pairs[:, 0]][:, :, None] - v[pairs[:, 1]][:, None]).square().sum(-1)
+        expected.append(by_sklearn(-apart.mean((1, 2)), same))
+    assert EER.untaught(found)["raw"] == pytest.approx(min(expected), abs=1e-6)
+    assert 0.01 < min(expected) < 0.49
