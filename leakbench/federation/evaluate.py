@@ -61,13 +61,9 @@ def evaluated(rounds: int, times: int) -> set[int]:
 
 @torch.no_grad()
 def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
-    """(test units,) of the task's metric, whose mean is its value.
-
-    Where clients keep parts of the model: the mean over clients of what each scores with its own.
-    """
-    metric, found = METRICS[fed.task.metric], answers or _answers(fed)
-    scores = [metric.scores(one, fed.data, found.own) for one in found.each]
-    return torch.stack(scores).mean(0)
+    """(test units,) of the task's metric, whose mean is its value."""
+    found = answers or _answers(fed)
+    return METRICS[fed.task.metric].together(found.each, fed.data, found.own)
 
 
 def untaught(fed: Federation) -> dict[str, float]:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from leakbench.base import registry
+from leakbench.base.lazy import torch
 from leakbench.base.meaning import Meaning
 from leakbench.base.spec import Spec
 from leakbench.statistics.intervals import Estimate, Seed, estimate, pool
@@ -56,6 +57,14 @@ class UtilityMetric(Spec):
             own: (C,) int64, the class that each column of ``answer`` (n, C) stands for, where the
                 columns are clients; None where one model answered.
         """
+
+    def together(self, each: Tensor, data: TaskData, own: Tensor | None) -> Tensor:
+        """(units,) float64 of what several models said, ``each`` (models, n, ...).
+
+        One for all clients, or one of each client where these keep parts of the model: the mean
+        over them.
+        """
+        return torch.stack([self.scores(one, data, own) for one in each]).mean(0)
 
     @abstractmethod
     def chance(self, classes: int) -> float:

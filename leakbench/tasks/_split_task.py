@@ -45,6 +45,8 @@ LAYERS = {
     "cnn": "conv1",
     **dict.fromkeys(("resnet8", "resnet18", "resnet32", "fast_resnet34", "mobilefacenet"), "stem"),
 }
+# Whose papers have all clients in every round.
+EVERYBODY = ("fedproto", "fedpcl")
 SPLIT = (
     "class: a class per client; qua: q classes each; dir: Dirichlet; iid; shards: of the"
     " class-sorted set"
@@ -97,6 +99,8 @@ class SplitTask(Task):
             values = {**self.local, **values}
         if method == "scaffold" and "adam" in values.get("optimizer", ""):  # no gradients
             values |= {"optimizer": "sgd", "lr": SGD_RATE}
+        if method in EVERYBODY:
+            values.pop("fraction", None)
         if method == "feddata":
             values = {**self._own_and_shared(values.pop("batch")), **values}
         if method == "flea":
