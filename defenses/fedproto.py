@@ -22,8 +22,8 @@ class FedProto(ClassPrototypes):
     the mean of the newest prototypes of all clients that have sent one of it (Eq. 6, all alike, as
     their code has it; classes without one add nothing). No tensor of a network leaves its client.
     An input is given the class of the nearest global prototype among those that the client received
-    last. Utility is on the whole test set, the mean over clients; the paper tests every client on
-    its own classes.
+    last. The paper tests every client on its own classes: that is the utility ``own_classes``; on
+    the whole test set a client gets at most the share of classes that it holds.
 
     Ours: all clients start from the same weights. A client's prototypes stay in the bank until it
     sends new ones.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, takewhile
-from statistics import fmean as mean
+from itertools import chain, takewhile, zip_longest
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leakbench.base import Meaning, UsageError, tokens, torch
@@ -78,16 +78,13 @@ class Bleu4(UtilityMetric):
         """
         if data.test.targets is None:
             return {}
-        groups = data.test.targets.tolist()
-        references = [_all_true(group) for group in groups]
-        most = max(map(len, references))
-        columns = [[r[i] if i < len(r) else "" for r in references] for i in range(most)]
-        seen = Counter(four for r in references for four in {f for text in r for f in _fours(text)})
-        said = {begun for text in chain(*references) for begun in _beginnings(text)}
-        usual = sorted(said, key=lambda text: (-mean(seen[f] for f in _fours(text)), text))
-        bleu = _bleu(columns)
-        scores = [bleu.corpus_score([t] * len(groups), None).score for t in usual[:TRIED]]
-        return {"constant": max(scores, default=0.0) / 100}
+        references = list(map(_all_true, data.test.targets.tolist()))
+        bleu = _bleu(list(zip_longest(*references, fillvalue="")))
+        seen = Counter(chain(*map(_fours_of, references)))
+        said = set(chain(*map(_beginnings, chain(*references))))
+        usual = sorted(said, key=lambda text: (-fmean(map(seen.__getitem__, _fours(text))), text))
+        each = [[text] * len(references) for text in usual[:TRIED]]
+        return {"constant": max((bleu.corpus_score(e, None).score for e in each), default=0) / 100}
 
     def chance(self, classes: int) -> float:
         """0: who says words at random gets no four of them right."""
@@ -106,6 +103,11 @@ def _fours(text: str) -> list[tuple[str, ...]]:
     """Its sequences of four words."""
     words = text.split()
     return [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+
+
+def _fours_of(references: Sequence[str]) -> set[tuple[str, ...]]:
+    """Those of an image's captions, each once."""
+    return set(chain(*map(_fours, references)))
 
 
 def _beginnings(text: str) -> list[str]:

@@ -90,7 +90,7 @@ class Eer(UtilityMetric):
         same = pairs[:, 2] == 1
         found = []
         for parts in (plain, long):
-            centre, square = (torch.cat([part[i] for part in parts]) for i in (0, 1))
+            centre, square = map(torch.cat, zip(*parts, strict=True))
             order = _alike(centre, square, pairs).sort(descending=True, stable=True)
             found.append(equal_error(order.values, same[order.indices]))
         return {"raw": min(found)}

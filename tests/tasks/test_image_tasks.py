@@ -420,6 +420,7 @@ class TestIslands:
         )
         utility = dict(run.meta["utility"])
         assert utility.pop("meaning") == METRICS["accuracy"].meaning.parameters()
+        assert utility.pop("untaught")["constant"] == 0.1
         assert utility == {"metric": "accuracy", "better": "up", "chance": 0.1}
 
 
