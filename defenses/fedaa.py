@@ -178,7 +178,7 @@ class FedAA(ElevenEpochs):
         value = self.loss(net, batch, me)
         if "identifier" not in me.inbox:
             return value
-        logit = _identifier.logit(me.inbox["identifier"], net.features(batch.x))
+        logit = _identifier.logit(me.inbox["identifier"], net.aside.features(batch.x))
         return value + self.eta3 * batch.mean(torch.nn.functional.softplus(logit))
 
     def uplink(self, me: Client) -> Sent:

@@ -39,7 +39,8 @@ class FedBR(SharedSet):
     Ours: both move in the same step, P's gradient turned round; the authors move P first, then the
     rest. FLea's code has 32 means in all, of ten clients that send more; here every client sends
     32 / clients of them, rounded up, of groups drawn at random, and all that is sent is used.
-    Clients with fewer than ``size`` examples share nothing. Weights are those of FLea's code: mu
+    Clients with fewer than ``size`` examples share nothing. Pseudo data move BatchNorm's running
+    statistics, too, as every pass of a training does. Weights are those of FLea's code: mu
     0.5, lam 0.8 (the authors' 1), gamma 1, tau 2. The authors' code adds FedDecorr's term and
     trains on mix-up, FLea's does not, nor does this.
 

@@ -165,24 +165,35 @@ def test_fedgen_is_fedavg_until_it_begins():
     assert any(not torch.equal(later.model[k], plain.model[k]) for k in plain.model)
 
 
+def normed(name, rounds, **more):
+    """The model of a method on a network with BatchNorm, its buffers too."""
+
+    class Normed(registry.load("defenses", name)):
+        def module(self, module, facts):
+            nn = torch.nn
+            body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh())
+            return Stages({"body": body, "head": nn.Linear(8, facts.dim)})
+
+    task = split_digits()
+    given = {**task.defaults(name), "fraction": 0.5, "batch": 500, **more}
+    method = Normed.build(given, f"defense {name}")
+    return run(Federation(method, task, task.load(), seed=1, dtype=torch.float64), rounds).model
+
+
 def test_generated_inputs_move_no_running_statistics():
     """What they weigh nothing for is FedAvg's model whole, its BatchNorm's buffers too."""
-    task = split_digits()
-
-    def model(name, **more):
-        class Normed(registry.load("defenses", name)):
-            def module(self, module, facts):
-                nn = torch.nn
-                body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh())
-                return Stages({"body": body, "head": nn.Linear(8, facts.dim)})
-
-        given = {**task.defaults(name), "fraction": 0.5, "batch": 500, **more}
-        normed = Normed.build(given, f"defense {name}")
-        return run(Federation(normed, task, task.load(), seed=1, dtype=torch.float64), 3).model
-
-    plain, ours = model("fedavg"), model("fedgen", begin=0, weight=0.0, generator_steps=1)
+    plain = normed("fedavg", 3)
+    ours = normed("fedgen", 3, begin=0, weight=0.0, generator_steps=1)
     assert any("running_mean" in k for k in plain)
     assert all(torch.allclose(ours[k], plain[k], atol=1e-12) for k in plain)
+
+
+def test_fedaas_second_look_at_a_batch_moves_no_running_statistics():
+    """Eq. 7 passes it again for the identifier: that weighs nothing, so nothing may differ."""
+    small = {"examples": 2, "hidden": 4, "epochs": 1, "eta3": 0.0}
+    plain, ours = (normed("fedaa", 2, identifier=i, **small) for i in (False, True))
+    assert any("running_mean" in k for k in plain)
+    assert all(torch.allclose(ours[k], plain[k], atol=1e-9) for k in plain)
 
 
 def test_the_generator_learns_to_be_taken_for_its_labels():
