@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from leakbench.reproduce.plan import Planned
-from leakbench.reproduce.recipe import Case, Recipe
+from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import UNTUNED, Row
 from leakbench.reproduce.rows import Cells, claimed
 from leakbench.results import claims
@@ -30,9 +30,10 @@ def with_best(
         elif case.label == r.label:  # its own value alone
             out.append(r.model_copy(update={"flags": r.flags | {UNTUNED} if r.ours else r.flags}))
         else:
-            mine = [x for x in rows if x.dataset == r.dataset and swept.get(x.label) is case]
             if (case.label, r.dataset) not in done:
-                out += _best(recipe, case, mine, replace(of[r.label, r.dataset], case=case))
+                mine = [x for x in rows if x.dataset == r.dataset and swept.get(x.label) is case]
+                values = {v.label for v in case.at(scale)}
+                out += _best(recipe, mine, values, replace(of[r.label, r.dataset], case=case))
             done.add((case.label, r.dataset))
             out.append(r)
     return out
@@ -62,11 +63,15 @@ def best(recipe: Recipe, rows: Sequence[Row]) -> str:
     return max(alive, key=_worth).label if alive else ""
 
 
-def _best(recipe: Recipe, case: Case, rows: Sequence[Row], planned: Planned) -> list[Row]:
-    """The row of ``case`` for each measure; ``rows``: of its values on one data set."""
+def _best(recipe: Recipe, rows: Sequence[Row], tried: Set[str], planned: Planned) -> list[Row]:
+    """The row of ``planned``'s case for each measure; ``rows``: of its values on one data set.
+
+    ``tried``: the labels of all its values, of which a table of before may lack some.
+    """
+    case, first = planned.case, recipe.measures[0].key
     name, values = case.sweep or ("", ())
-    taken, first = best(recipe, rows), recipe.measures[0].key
-    lacking = {r.label for r in rows if r.measure == first and not r.ours}
+    taken = best(recipe, rows)
+    lacking = tried - {r.label for r in rows if r.measure == first and r.ours}
     said = f"best of {name} = {', '.join(f'{v:g}' for v in values)}, chosen on the test set"
     out = []
     for r in (r for r in rows if r.label == (taken or rows[0].label)):
