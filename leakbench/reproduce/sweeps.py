@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from leakbench.reproduce.plan import Planned
-from leakbench.reproduce.recipe import Recipe
+from leakbench.reproduce.recipe import SCALES, Recipe
 from leakbench.reproduce.row import UNTUNED, Row
 from leakbench.reproduce.rows import Cells, claimed
 from leakbench.results import claims
@@ -36,6 +36,17 @@ def with_best(
                 out += _best(recipe, mine, values, replace(of[r.label, r.dataset], case=case))
             done.add((case.label, r.dataset))
             out.append(r)
+    return out
+
+
+def marked(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
+    """``rows`` of a table of whenever: those that are ``untuned`` by what the recipe has today."""
+    there = {(r.label, r.dataset) for r in rows if r.ours}
+    swept = {c.label: {v.label for v in c.at(SCALES[-1])} for c in recipe.cases if c.sweep}
+    out = []
+    for r in rows:
+        tried = all((v, r.dataset) in there for v in swept.get(r.label, ()))
+        out.append(r if tried else r.model_copy(update={"flags": r.flags | {UNTUNED}}))
     return out
 
 

@@ -695,6 +695,13 @@ class TestSweeps:
         marked = {r["label"]: "untuned" in r["flags"] for r in lines}
         assert marked == {"FedAwS": False, "FedGN": True}
 
+    def test_a_table_of_before_the_sweep_is_untuned_when_its_page_is_written(self, swept):
+        old = [row("FedAwS", 0.5), row("FedGN", 0.5)]
+        assert [r.untuned for r in sweeps.marked(swept, old)] == [False, True]
+        values = [row(f"FedGN, sigma = {v}", 0.5) for v in ("0", "0.5")]
+        assert not any(r.untuned for r in sweeps.marked(swept, [*old, *values]))
+        assert sweeps.marked(swept, [*old, values[0]])[1].untuned
+
     def test_nothing_is_said_to_hold_over_what_was_not_tuned(self):
         order = orders.Less("x", "p_leak", pairs=(("a", "b"),))
         assert verdict(order, row("a", 0.1), row("b", 0.9)).verdict == statements.HOLDS
