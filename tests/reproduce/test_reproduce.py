@@ -720,7 +720,7 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     from leakbench.reproduce import fedmetric
 
     few = replace(
-        fedmetric.MNIST_SMOKE.otherwise, rounds=4, task_params={**TASK, "utility": "auroc"}
+        fedmetric.MNIST_SMOKE.otherwise, rounds=40, task_params={**TASK, "utility": "auroc"}
     )
     cases = (
         fedmetric.POS,
