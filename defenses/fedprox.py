@@ -27,6 +27,7 @@ class FedProx(Defense):
     steps: int = Field(3, ge=0, description="local steps; 0: by epochs")
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
-        received = {k: v for k, v in me.inbox["model"].items() if v.is_floating_point()}
+        model = me.inbox["model"]
+        received = {k: model[k] for k, _ in net.module.named_parameters() if k in model}
         moved = sum((net.weights[k] - v).square().sum() for k, v in received.items())
         return super().loss(net, batch, me) + self.mu / 2 * moved

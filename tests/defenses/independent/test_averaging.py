@@ -1,0 +1,113 @@
+"""FedAvg and what changes its local loss or its average, each beside a few lines from its paper."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from helpers.by_hand import NETS, Loop, compare, features
+from torch.nn import functional as F
+
+EPOCHS = {"fraction": 0.6, "average": "weighted", "batch": 8, "steps": 0, "epochs": 2}
+SGD = {**EPOCHS, "optimizer": "sgd", "lr": 0.1}
+ADAM = {**EPOCHS, "optimizer": "adam", "lr": 0.01, "decay": 0.9}
+nets = pytest.mark.parametrize("net", NETS)
+
+
+@nets
+@pytest.mark.parametrize("params", [{"batch": 8}, SGD, ADAM, {"batch": 8, "steps": 3}])
+def test_fedavg(net, params):
+    compare(Loop, "fedavg", NETS[net], **params)
+
+
+class FedProx(Loop):
+    """Li et al. 2020, Eq. 2: + mu/2 |w - w_t|^2 over the weights."""
+
+    def loss(self, net, x, y, c):
+        away = sum((v - self.model[k]).square().sum() for k, v in net.named_parameters())
+        return super().loss(net, x, y, c) + self.p.mu / 2 * away
+
+
+@nets
+@pytest.mark.parametrize("params", [SGD, ADAM])
+def test_fedprox(net, params):
+    compare(FedProx, "fedprox", NETS[net], **{**params, "mu": 0.3})
+
+
+class FedBN(Loop):
+    """Li et al. 2021, Algorithm 1: normalisation layers are each client's own, statistics too."""
+
+    def __init__(self, fed):
+        super().__init__(fed)
+        norms = [k for k, m in self.arch.named_modules() if isinstance(m, torch.nn.BatchNorm1d)]
+        assert len(norms) == 2
+        mine = {k for k in self.arch.state_dict() if k.rpartition(".")[0] in norms}
+        assert mine == self.kept[0].keys()
+
+
+@nets
+def test_fedbn(net):
+    compare(FedBN, "fedbn", NETS[net], **SGD)
+
+
+class MOON(Loop):
+    """Li et al. 2021, Eq. 3 and 4; both other models in evaluation mode, as in the authors' code."""
+
+    def start(self, c):
+        self.state[c]["previous"] = dict(self.model)
+
+    def loss(self, net, x, y, c):
+        received, previous = self.net(), self.net(self.state[c]["previous"])
+        z = features(net, x)
+        with torch.no_grad():
+            of = [features(other, x) for other in (received, previous)]
+        near, far = (torch.exp(F.cosine_similarity(z, v) / self.p.temperature) for v in of)
+        return F.cross_entropy(net.head(z), y) + self.p.mu * -(near / (near + far)).log().mean()
+
+    def uplink(self, c):
+        self.state[c] = {"previous": copy.copy(self.locals[c])}
+        return {}
+
+
+@nets
+def test_moon(net):
+    compare(MOON, "moon", NETS[net], **{**SGD, "mu": 2.0})
+
+
+class SCAFFOLD(Loop):
+    """Karimireddy et al. 2020, Algorithm 1 with option II."""
+
+    def start(self, c):
+        self.state[c]["variate"] = {k: 0 * v for k, v in self.arch.named_parameters()}
+        self.state[c]["variate"] = {k: v.detach() for k, v in self.state[c]["variate"].items()}
+        self.c = self.state[c]["variate"]
+
+    def tells(self):
+        return {"variate": self.c}
+
+    def slopes(self, name, net, x, y, c, own):
+        value, grads = super().slopes(name, net, x, y, c, own)
+        turn = {k: self.c[k] - v for k, v in self.state[c]["variate"].items()}
+        # What these are the slopes of: the loss and <c - c_i, y - x>.
+        bent = sum((turn[k] * (v - self.model[k])).sum() for k, v in net.named_parameters())
+        return value + bent, [g + turn[k] for k, g in zip(turn, grads, strict=True)]  # line 10
+
+    def uplink(self, c):
+        p, old = self.p, self.state[c]["variate"]
+        k_eta = len(self.heard.rows[self.t, "loss", c]) * p.lr * p.decay ** (self.t - 1)
+        moved = {k: self.model[k] - self.locals[c][k] for k in old}
+        new = {k: old[k] - self.c[k] + moved[k] / k_eta for k in old}  # line 12
+        self.state[c] = {"variate": new}
+        return {"variate": {"new": new, "change": {k: new[k] - old[k] for k in new}}}
+
+    def aggregate(self):
+        super().aggregate()
+        changes = [self.came[c]["variate"]["change"] for c in self.who]
+        self.c = {k: v + sum(d[k] for d in changes) / self.n for k, v in self.c.items()}  # line 17
+
+
+@nets
+@pytest.mark.parametrize("params", [{**SGD, "decay": 0.9}, {"batch": 8, "fraction": 0.6}])
+def test_scaffold(net, params):
+    compare(SCAFFOLD, "scaffold", NETS[net], **params)
