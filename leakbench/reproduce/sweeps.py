@@ -42,10 +42,10 @@ def with_best(
 def marked(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
     """``rows`` of a table of whenever: those that are ``untuned`` by what the recipe has today."""
     there = {(r.label, r.dataset) for r in rows if r.ours}
-    swept = {c.label: {v.label for v in c.at(SCALES[-1])} for c in recipe.cases if c.sweep}
+    swept = {c.label: c.at(SCALES[-1]) for c in recipe.cases if c.sweep}
     out = []
     for r in rows:
-        tried = all((v, r.dataset) in there for v in swept.get(r.label, ()))
+        tried = all((v.label, r.dataset) in there for v in swept.get(r.label, ()))
         out.append(r if tried else r.model_copy(update={"flags": r.flags | {UNTUNED}}))
     return out
 

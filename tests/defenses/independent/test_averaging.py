@@ -52,7 +52,7 @@ def test_fedbn(net):
 
 
 class MOON(Loop):
-    """Li et al. 2021, Eq. 3 and 4; both other models in evaluation mode, as in the authors' code."""
+    """Li et al. 2021, Eq. 3 and 4; both other models in evaluation mode, as in their code."""
 
     def start(self, c):
         self.state[c]["previous"] = dict(self.model)
