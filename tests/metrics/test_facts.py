@@ -19,7 +19,7 @@ from leakbench.metrics.prototypes import RECOVERED, RECOVERY_PRECISION
 
 BEFORE = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 # What was not known yet when these facts stood in tables.
-SINCE = {"image_found", "word_precision", "word_recall", "features_within"}
+SINCE = {"image_found", "word_precision", "word_recall", "features_within", "own_classes"}
 OF_ATTACKS = [
     pytest.param(m, id=f"{name}-{m.name}")
     for name in registry.names("attacks")
