@@ -14,6 +14,7 @@ from leakbench.base.errors import LeakbenchError, MethodError
 from leakbench.base.streams import shared
 from leakbench.base.tree import Tree, each_row, row
 from leakbench.federation.defense import Defense
+from leakbench.federation.objective import class_logits
 from leakbench.federation.parties import weighted_mean
 from leakbench.federation.utility import METRICS
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from leakbench.federation.federation import Federation
 
 CHUNK = 250  # test inputs at a time
+EXAMPLES = 1000  # at most, of the clients' own, that ``global_loss`` is the mean over
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,35 @@ def utility_scores(fed: Federation, answers: Answers | None = None) -> Tensor:
     """(test units,) of the task's metric, whose mean is its value."""
     found = answers or _answers(fed)
     return METRICS[fed.task.metric].together(found.each, fed.data, found.own)
+
+
+@torch.no_grad()
+def global_loss(fed: Federation) -> float | None:
+    """Cross-entropy of the global model on the clients' training examples, whatever they minimise.
+
+    Where clients keep parts, each has its own for its own examples. The mean over clients, of at
+    most ``EXAMPLES`` in all, of each equally many, evenly spaced. None where there are no class
+    logits: of captions, of embeddings, of methods that answer in a way of their own.
+    """
+    method = fed.method
+    if method.outputs != "logits" or type(method).predict is not Defense.predict:
+        return None
+    data = fed.data
+    if data.train.targets is not None:
+        return None
+    each, asked, losses = fed.tables(), _spaced(len(data.sizes), EXAMPLES), []
+    for client in asked:
+        mine = data.rows[client][_spaced(data.sizes[client], max(1, EXAMPLES // len(asked)))]
+        me = fed.outside(row(each, client))
+        said = class_logits(method.predict(me.net, data.train.images(mine), me))
+        losses.append(torch.nn.functional.cross_entropy(said.double(), data.train.y[mine]))
+    return float(torch.stack(losses).mean())
+
+
+def _spaced(count: int, most: int) -> list[int]:
+    """At most ``most`` of ``count`` numbers, evenly spaced."""
+    some = min(count, most)
+    return [i * count // some for i in range(some)]
 
 
 def untaught(fed: Federation) -> dict[str, float]:
@@ -154,12 +185,14 @@ def diagnose_loss(fed: Federation) -> float:
 def diagnose(fed: Federation, answers: Answers | None = None) -> dict[str, float]:
     """Diagnostics after a round: {name: value}.
 
-    Training loss, norm of the mean update, how far apart the local models and how alike the true
-    prototypes are. ``local_variance``: mean over the trained parameters of the variance over the
-    round's clients, before averaging (FedAA, Figure 5); of a second training in a round,
-    ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
+    Training loss, the global model's, norm of the mean update, how far apart the local models and
+    how alike the true prototypes are. ``local_variance``: mean over the trained parameters of the
+    variance over the round's clients, before averaging (FedAA, Figure 5); of a second training in a
+    round, ``local_variance_<its name>``. Not of rounds of one SGD step, which may be fused.
     """
     out = {} if fed.losses is None else {"loss": diagnose_loss(fed)}
+    if (of_all := global_loss(fed)) is not None:
+        out["global_loss"] = of_all
     for i, (training, variance) in enumerate(fed.variances.items()):
         name = f"local_variance_{training.removesuffix('_loss')}" if i else "local_variance"
         out[name] = float(variance)

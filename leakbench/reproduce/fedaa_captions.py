@@ -8,7 +8,7 @@ from typing import Any
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.fedaa import beats
-from leakbench.reproduce.fedaa_setups import CIFAR10, DIGITS, RECORD, at
+from leakbench.reproduce.fedaa_setups import CIFAR10, DIGITS, RECORD, SWEEPS, at
 from leakbench.reproduce.recipe import Case, Measure, Params, Recipe, Scale, Setup
 
 # What a user would change to make it smaller or larger.
@@ -44,7 +44,10 @@ CHOICES = (
         " server's work, two in all, so it trains twice as long. The row Neither shows what that"
         " alone gives."
     ),
-    "FedProx's µ is 0.01; MOON's is 5, with temperature 0.5.",
+    (
+        "FedProx's µ is the best of 0.001, 0.01, 0.1 and 1, MOON's of 0.1, 1, 5 and 10, as their"
+        " own papers have it, with temperature 0.5; at `smoke` it is 0.01 and 5, untuned."
+    ),
     "BLEU-4 is the corpus's, unsmoothed, over five references; captions are decoded greedily.",
     "FedBN's BLEU-4 is the mean over clients, each with its own normalisation layers.",
     (
@@ -63,6 +66,7 @@ def _cases(
             defense, params = METHODS[m]
             ours = TWICE if m == "Neither" else ""
             kept: dict[str, Any] = {"scales": scales[c]} if c in scales else {}
+            kept["sweep"] = SWEEPS.get(m)
             out.append(Case(at(m, c), defense, {**params, "fraction": c}, ours, **kept))
     return tuple(out)
 

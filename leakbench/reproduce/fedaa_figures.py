@@ -60,7 +60,7 @@ def variance(
 def loss(
     recipe: Recipe, scale: str, rows: Sequence[Row], settings: Settings, folder: Path
 ) -> list[Path]:
-    """Figure 4: what the round's clients minimise, over rounds."""
+    """Figure 4: the global model's loss on the clients' data, over rounds."""
 
     def draw(axes: Any, method: str, place: int, setting: Setting) -> None:
         band(axes, [fedaa_loss.losses(r) for r in setting.runs], place, method, _line(method))

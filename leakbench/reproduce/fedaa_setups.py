@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakbench.record.policy import Policy
-from leakbench.reproduce.recipe import Case, Params, Setup
+from leakbench.reproduce.recipe import SCALES, Case, Params, Setup
 
 # What a user would change to make it smaller or larger.
 SMOKE_ROUNDS, SMOKE_MOBILE_ROUNDS, SMOKE_MOBILE_LR = 30, 20, 0.02
@@ -31,6 +31,13 @@ METHODS: dict[str, tuple[str, Params]] = {
     "Non-F": ("fedaa", {"fine_tune": False}),
     "Neither": ("fedaa", {"identifier": False, "fine_tune": False}),
     "FedProxAA": ("fedaa", {"local": "fedprox", "mu": 0.01}),
+}
+# Which of these the paper took it does not say; each is what the method's own paper tried.
+_PROXIMAL = ("mu", (0.001, 0.01, 0.1, 1.0))
+SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "FedProx": _PROXIMAL,
+    "FedProxAA": _PROXIMAL,
+    "MOON": ("mu", (0.1, 1.0, 5.0, 10.0)),
 }
 COMPARED = ("FedAvg", "FedProx", "FedBN", "MOON", "FedAA")
 ABLATED = ("Non-I", "Non-F")
@@ -60,6 +67,8 @@ def cases(
                 METHODS[m][0],
                 {**METHODS[m][1], "fraction": fraction},
                 ours,
+                sweep=SWEEPS.get(m),
+                swept=SCALES,
                 **kept,
             )
             for m in methods
@@ -95,7 +104,6 @@ class _Images:
     small: Params  # what makes it small, in parameters of the task
     words: tuple[str, ...]  # and the same in words
     small_rounds: int = SMALL_ROUNDS
-    mu: float = 5.0  # MOON's, the best one of its own paper on this set
 
     @property
     def full(self) -> Setup:
@@ -119,9 +127,8 @@ class _Images:
             f"{classes * task['aux_per_class']:,} of the {self.official:,} test images kept as"
             " auxiliary data"
         )
-        each = {**training, "moon": {**training["moon"], "mu": self.mu}}
         return Setup(
-            self.dataset, self.task, rounds, task, each, (said, *differs), needs=self.dataset
+            self.dataset, self.task, rounds, task, training, (said, *differs), needs=self.dataset
         )
 
 
@@ -141,7 +148,7 @@ _ISLANDS = {"evaluations": SMALL_ISLANDS_ROUNDS, "per_client": SMALL_ISLANDS_IMA
 # Data islands: ten clients. Mobile terminals: a hundred.
 CIFAR10 = _Images("cifar10", "cifar10", 10_000, 100, _ACCURACY, _ISLANDS, (), SMALL_ISLANDS_ROUNDS)
 CIFAR100 = _Images(
-    "cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS, mu=1.0
+    "cifar100", "cifar100-islands", 1_000, 20, {}, _ISLANDS, (_LESS,), SMALL_ISLANDS_ROUNDS
 )
 _TEN = {"evaluations": 10}
 CIFAR10_MOBILE = _Images(
@@ -155,7 +162,6 @@ CIFAR100_MOBILE = _Images(
     {"flip": False, "rotation": 0.0},
     {"per_client": SMALL_IMAGES, "aux_per_class": 50, **_TEN},
     _FEW,
-    mu=1.0,
 )
 
 

@@ -33,13 +33,14 @@ class Case:
     scales: tuple[str, ...] = SCALES  # where it is run
     columns: tuple[str, ...] = ()  # and in which columns; in all where empty
     # A parameter and the values of which the paper reports the best: each is a row of its own, and
-    # this row the best of them. At the smallest scale it is run with its own ``params`` alone.
+    # this row the best of them, at the scales of ``swept``; elsewhere its own ``params`` are all.
     sweep: tuple[str, tuple[float, ...]] | None = None
+    swept: tuple[str, ...] = SCALES[1:]
     of: str = ""  # the case of whose sweep it is a value
 
     def at(self, scale: str) -> tuple[Case, ...]:
         """What is run of it at ``scale``: itself, or every value of its sweep."""
-        if self.sweep is None or scale == SCALES[0]:
+        if self.sweep is None or scale not in self.swept:
             return (self,)
         name, values = self.sweep
         return tuple(self._with(name, v) for v in values)

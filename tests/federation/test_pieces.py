@@ -325,7 +325,7 @@ def test_diagnostics_by_hand():
         received={"update": sent},
         share=torch.tensor([0.25, 0.75]),
         secrets=lambda: {"prototype": true},
-        method=SimpleNamespace(distance="cosine"),
+        method=SimpleNamespace(distance="cosine", outputs="embedding"),
     )
     told = diagnose(fed)
     # Cosines 0, 1 / sqrt 2, 1 / sqrt 2; the mean update is (0.5, 3) and 2.

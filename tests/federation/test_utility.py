@@ -10,14 +10,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers.federations import federation, method, run
+from helpers.federations import federation, first_digits, method, run, uneven
 from helpers.run_folders import edited
 from helpers.small_runs import trained
 from sklearn.metrics import roc_auc_score
 
 from leakbench import api
 from leakbench.base.errors import MethodError, UsageError
-from leakbench.federation.evaluate import utility_scores
+from leakbench.base.tree import row
+from leakbench.federation import evaluate
+from leakbench.federation.evaluate import diagnose, global_loss, utility_scores
 from leakbench.federation.task_data import Examples
 from leakbench.federation.utility import METRICS
 from leakbench.record import columns, rounds
@@ -324,3 +326,37 @@ def test_a_run_on_auroc_is_reported_as_such(tmp_path):
     assert (final["metric"], final["chance"], final["n"]) == ("auroc", 0.5, 400)
     assert final["value"] == pytest.approx(np.mean(values), abs=1e-6)
     assert 0 <= final["low"] <= min(values) <= max(values) <= final["high"] <= 1
+
+
+def by_hand(fed, client, places):
+    """Mean cross-entropy of what one client would answer about some of its own examples."""
+    me = fed.outside(row(fed.tables(), client))
+    mine = fed.data.rows[client][places]
+    chances = me.net(fed.data.train.images(mine)).softmax(-1)
+    return -chances[torch.arange(len(mine)), fed.data.train.y[mine]].log().mean().item()
+
+
+class TestGlobalLoss:
+    def test_every_client_counts_alike_and_with_its_own_examples(self, monkeypatch):
+        fed = run(federation("fedavg", data=uneven(first_digits(3)[1], (7, 30, 12)), clients=3), 2)
+        whole = [by_hand(fed, c, slice(n)) for c, n in enumerate((7, 30, 12))]
+        assert global_loss(fed) == pytest.approx(sum(whole) / 3, rel=1e-12)
+        monkeypatch.setattr(evaluate, "EXAMPLES", 12)
+        places = ([0, 1, 3, 5], [0, 7, 15, 22], [0, 3, 6, 9])  # of each four, evenly spaced
+        some = [by_hand(fed, c, list(p)) for c, p in enumerate(places)]
+        assert global_loss(fed) == pytest.approx(sum(some) / 3, rel=1e-12)
+        monkeypatch.setattr(evaluate, "EXAMPLES", 2)
+        first = [by_hand(fed, c, [0]) for c in (0, 1)]
+        assert global_loss(fed) == pytest.approx(sum(first) / 2, rel=1e-12)
+
+    def test_it_is_not_what_a_method_minimises(self):
+        fed = run(federation("fedprox", clients=3, mu=10.0), 2)
+        bare = [by_hand(fed, c, slice(n)) for c, n in enumerate(fed.data.sizes)]
+        assert global_loss(fed) == pytest.approx(sum(bare) / 3, rel=1e-12)
+        assert diagnose(fed)["global_loss"] == global_loss(fed) != diagnose(fed)["loss"]
+
+    @pytest.mark.parametrize("name", ["fedhide", "fedproto"])
+    def test_there_is_none_without_logits(self, name):
+        fed = run(federation(name), 1)
+        assert global_loss(fed) is None
+        assert "global_loss" not in diagnose(fed)

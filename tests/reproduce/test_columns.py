@@ -185,7 +185,7 @@ class Diary:
 
 
 def test_the_loss_is_the_mean_of_the_last_ten_evaluations():
-    run = Diary(*((t, "loss", float(t)) for t in range(12, 0, -1)), (3, "update_norm", 9.0))
+    run = Diary(*((t, "global_loss", float(t)) for t in range(12, 0, -1)), (3, "loss", 9.0))
     assert fedaa_loss.late(run) == [sum(range(3, 13)) / 10]
     with pytest.raises(fedaa_loss.NotMeasured):
         fedaa_loss.late(Diary((1, "update_norm", 2.0)))
