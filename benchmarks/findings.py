@@ -21,7 +21,8 @@ from leakbench.base import registry
 from leakbench.base.files import read_csv
 from leakbench.base.spec import canonical
 from leakbench.record.columns import TABLES as TABLES_OF_REPORTS
-from leakbench.reproduce import row
+from leakbench.reproduce import marks
+from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.findings import ATTACKERS, METRICS
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.reproduce.rows import NOT_ASKED
@@ -99,7 +100,7 @@ def page(results: Path) -> str:
     for name, scale in TABLES:
         path = results / name / f"{scale}.csv"
         if path.is_file():
-            tables[name, scale] = row.read(path)
+            tables[name, scale] = marks.read(RECIPES.get(name), path)
     out = [HEAD, *summary(tables), *of_excerpts(results / "excerpts.csv")]
     for (name, scale), rows in tables.items():
         out += section(name, scale, rows)
@@ -171,9 +172,10 @@ def summary(tables: Tables) -> list[str]:
             best = strongest([r for r in mine if r.metric == "p_leak" and r.ours])
             claimed, papers = beside(mine)
             if best or papers:
-                dead = " (dead run)" if any(r.dead for r in mine) else ""
+                ill = " (dead run)" if any(r.dead for r in mine) else ""
+                ill += " (undertrained)" if any(r.undertrained for r in mine) else ""
                 data = " and ".join(dict.fromkeys(r.task for r in mine))
-                cells = [key[1] + dead, f"`{name}`, {scale}, {data}"]
+                cells = [key[1] + ill, f"`{name}`, {scale}, {data}"]
                 cells += ["-" if claimed is None else f"{claimed.value:.3f}"]
                 cells += [_text(papers) if papers else "-"]
                 cells += [least(best, mine) + _text(best) if best else "not run"]
@@ -259,6 +261,8 @@ def sentences(rows: Sequence[Row], named: Sequence[Row]) -> list[str]:
         out.append(f"The strongest attacker run for this table ({how}) {share}.")
     if any(r.dead for r in rows):
         out.append("The run is dead: it does no better than chance, so its numbers say little.")
+    if any(r.undertrained for r in rows):
+        out.append("It is undertrained: its utility still rose steeply, or it had barely begun.")
     return out
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.reproduce import cards, fitting, row
+from leakbench.reproduce import cards, fitting
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 def main(words: Sequence[str]) -> int:
     """Write the table."""
     results = Path(words[0]) if words else ROOT / "results"
-    rows = [r for path in cards.tables(results) for r in row.read(path)]
+    rows = cards.read(results)
     known = {way: fitting.attacks(*way) for way in fitting.ways(rows)}
     fitting.write(results / cards.FITTING, known)
     return 0

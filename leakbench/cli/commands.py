@@ -39,6 +39,7 @@ def train(
     from leakbench.record.sending import Sending
     from leakbench.results import utility
     from leakbench.results.dead import why_diverged
+    from leakbench.scoring import flags
 
     device = executor.device(device)
     provenance.known(device)
@@ -72,7 +73,7 @@ def train(
         about = {"run": str(run.path), "engine": run.meta["engine"], "metric": found.meaning.name}
         numbers = {k: getattr(last, k) for k in ("value", "low", "high")}
         numbers |= {"chance": run.meta["utility"]["chance"]}
-        rows.append({**about, **numbers, "flags": "dead_run" if found.dead else ""})
+        rows.append({**about, **numbers, "flags": flags.join(found.flags)})
         why = f"is dead: {found.dead}" if found.dead else ""
         if diverged := why_diverged(run):
             why = f"{why}; it diverged: {diverged}" if why else f"diverged: {diverged}"
@@ -80,6 +81,12 @@ def train(
             console.warn(
                 f"leakbench: {run.id} {why}. What it leaks says nothing of the method; train it"
                 f" {'with a lower lr' if diverged else 'longer, or with another lr'}."
+            )
+        elif found.rise is not None and flags.UNDERTRAINED in found.flags:
+            console.warn(
+                f"leakbench: {run.id} is undertrained: {found.rise:.0%} of all that it gained came"
+                " in the last quarter of its rounds. Its numbers are those of a model that still"
+                " learns fast; train it longer."
             )
         uplink = [s for s in run.meta["sent"] if s["sender"] == "client"]
         uncovered = [s["kind"] for s in uplink if not s["covered"]]

@@ -96,7 +96,7 @@ def run(
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    from leakbench.reproduce import figures, kept, make, rows, sweeps, write  # with torch
+    from leakbench.reproduce import figures, kept, make, marks, rows, sweeps, write  # with torch
 
     where = provenance.device(device) if executor.here else device
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
@@ -110,7 +110,7 @@ def run(
     with console.busy("reading runs and writing the table"):
         lines = rows.table(recipe, scale, planned, found)
         lines = kept.joined(lines, before, planned, runs)
-        lines = sweeps.with_best(recipe, scale, planned, lines)
+        lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
         if settled := [r for r in lines if kept.KEPT in r.note]:
             console.warn(kept.told(settled, recipe))
         datasets = list(dict.fromkeys(p.setup.column for p in planned))

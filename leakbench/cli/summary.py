@@ -32,6 +32,7 @@ NOTES = {
     "control_failed": "control near the blind guess",
     "no_control": "no control",
     "dead_run": "dead run",
+    "undertrained": "undertrained",
     "stale_run": "trained by other code than is installed",
     "stale_attack": "attacked by other code than is installed",
     "mixed_code": "made by more than one code",

@@ -77,10 +77,10 @@ OBJECTS = _names("defense_params wrappers attack_params")  # as canonical JSON
 STAGES = _names("untrained early middle final before after all curve")
 FLAGS = _names(
     """
-    control_failed dead_run one_seed few_seeds few_units failed_units oracle_prototypes
-    oracle_labels probe loss_did_not_fall gradient_vanished below_class_mean restarts_disagree
-    other_engine stand_in_data unofficial_data mixed_code stale_run stale_attack isolated submitted
-    no_control
+    control_failed dead_run undertrained curve_unknown one_seed few_seeds few_units failed_units
+    oracle_prototypes oracle_labels probe loss_did_not_fall gradient_vanished below_class_mean
+    restarts_disagree other_engine stand_in_data unofficial_data mixed_code stale_run stale_attack
+    isolated submitted no_control
     """
 )
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leakbench.reproduce import fitting, row
+from leakbench.reproduce import fitting, marks
+from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.fitting import Fits
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.strongest import Rivals, number, rivals, share, spelled, worst
@@ -47,8 +48,10 @@ whatever the measure has, with a 95 % interval, and *not run* where nobody did m
 an attack that finds nothing there, either, acquits nobody. *digits for cifar100* is our digits
 where the paper has CIFAR-100: its number there speaks of its own data. *Not tried* names attacks
 that declare this measure and fit what is sent, or other settings that have a number in another
-table. *To know* are the [flags](../formats.md#flags) of these rows. No row is at the paper's scale;
-each table says what differs. What was tried is a lower bound: others may find more.
+table. *Rounds* is how long it was trained, *to know* are the [flags](../formats.md#flags) of these
+rows, as they are computed today: a row made before there was a flag has it all the same. No row is
+at the paper's scale; each table says what differs. What was tried is a lower bound: others may find
+more.
 """
 INDEX = """\
 Made by `python benchmarks/cards.py` from the tables in `results/`; a test holds it against them.
@@ -61,10 +64,12 @@ its interval lies beyond the blind guess's number. *The paper's own alone*: nobo
 paper does. A dead run learnt nothing, so what it leaks says nothing. *Not tried* names attacks that
 declare this measure and fit what the method sends, told from two rounds of it on `digits`, or other
 settings that have a number in another table; on some of these cases they have one, on other
-records, in the [findings](../findings.md). *To know* are the [flags](../formats.md#flags) of the
-number: a probe is a message that nobody sends, oracles were told the truth. Where several tables
-have a case, the one that speaks worst of it stands here. None is at the papers' scale, and
-data that stand in for a paper's say nothing of its numbers.
+records, in the [findings](../findings.md). *Rounds* is how long it was trained. *To know* are the
+[flags](../formats.md#flags) of the number, as they are computed today: a probe is a message that
+nobody sends, oracles were told the truth, and an undertrained model still learnt fast when it was
+attacked, or had barely begun. Where several tables have a case, the one that speaks worst of it
+stands here. None is at the papers' scale, and data that stand in for a paper's say nothing of its
+numbers.
 
 Tables that move one parameter by steps stand on their paper's card only: SWEPT.
 """
@@ -79,13 +84,22 @@ def pages(results: Path) -> dict[str, str]:
     Raises:
         BrokenFile: a table is damaged.
     """
-    rows = [r for path in tables(results) for r in row.read(path)]
+    rows = read(results)
     known = fitting.read(results / FITTING)
     out = {"index.md": index(rows, known)}
     for paper in TITLES:
         mine = [r for r in rows if paper_of(r.recipe) == paper]
         out[f"{paper}.md"] = card(paper, mine, rows, known)
     return out
+
+
+def read(results: Path) -> list[Row]:
+    """All rows of the committed tables, with the flags that they have today.
+
+    Raises:
+        BrokenFile: a table is damaged.
+    """
+    return [r for p in tables(results) for r in marks.read(RECIPES.get(p.parent.name), p)]
 
 
 def tables(results: Path) -> Iterator[Path]:
@@ -108,7 +122,8 @@ def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row], known: Fits
     if asked:
         out += _head(
             *("method", "task", "measure", "the paper", "by the paper's measure"),
-            *("the strongest tried", "attack", "blind", "undefended", "not tried", "to know"),
+            *("the strongest tried", "attack", "blind", "undefended", "not tried"),
+            *("rounds", "to know"),
             "table",
         )
         out += [_leak(q, q.untried(everywhere, known)) for q in asked]
@@ -117,7 +132,8 @@ def card(paper: str, rows: Sequence[Row], everywhere: Sequence[Row], known: Fits
     gains = [r for r in rows if not r.attack and r.claim and r.ours and r.ours.low is not None]
     if gains:
         out += ["", "## What is gained", ""]
-        out += _head("method", "task", "measure", "the paper", "here", "to know", "table")
+        heads = ("method", "task", "measure", "the paper", "here", "rounds", "to know", "table")
+        out += _head(*heads)
         out += [_gain(rows, r) for r in gains]
     ran = dict.fromkeys((r.recipe, r.scale) for r in rows if r.ours)
     out += ["", "## Run it again", ""]
@@ -134,8 +150,8 @@ def index(rows: Sequence[Row], known: Fits) -> str:
     for task in sorted({q.best.task for q in listed}):
         out += [f"## {task}", ""]
         out += _head("method", "measure", "leaked", "the strongest tried", "attack", "gained")
-        out[-2] += " not tried | to know | table |"
-        out[-1] += "---|---|---|"
+        out[-2] += " not tried | rounds | to know | table |"
+        out[-1] += "---|---|---|---|"
         mine = [q for q in listed if q.best.task == task]
         out += [_listed(q, q.untried(rows, known)) for q in sorted(mine, key=_order)]
         out.append("")
@@ -180,7 +196,7 @@ def _listed(q: Rivals, untried: Sequence[str]) -> str:
     cells = [_method(told, dead=q.dead), f"`{told.metric}`", f"**{q.verdict()}**"]
     ours = f"the paper's own alone: {_number(told)}" if q.only_paper else _number(told)
     cells += [ours, f"`{spelled(told)}`", gained]
-    return _line(*cells, _codes(untried), _flags(told), _table(told))
+    return _line(*cells, _codes(untried), _rounds(told), _flags(told), _table(told))
 
 
 def _leak(q: Rivals, untried: Sequence[str]) -> str:
@@ -193,7 +209,7 @@ def _leak(q: Rivals, untried: Sequence[str]) -> str:
     cells += ["not run", "-"] if q.only_paper else [f"**{_number(best)}**", f"`{spelled(best)}`"]
     cells += [_side(best.floor), _side(best.control), _codes(untried)]
     known = (best, paper) if paper else (best,)
-    return _line(*cells, _flags(*known), _table(best))
+    return _line(*cells, _rounds(best), _flags(*known), _table(best))
 
 
 def _gain(rows: Sequence[Row], r: Row) -> str:
@@ -202,7 +218,8 @@ def _gain(rows: Sequence[Row], r: Row) -> str:
     same = [x for x in rows if (x.recipe, x.scale, x.dataset, x.label) == where]
     claimed = f"{r.claim.value:.3g}" if r.claim else "-"
     name = _method(r, dead=any(x.dead for x in same))
-    return _line(name, _where(r), r.metric, claimed, _number(r), _flags(r), _table(r))
+    cells = (name, _where(r), r.metric, claimed, _number(r))
+    return _line(*cells, _rounds(r), _flags(r), _table(r))
 
 
 def _head(*names: str) -> list[str]:
@@ -246,6 +263,11 @@ def _number(r: Row) -> str:
 def _side(value: float | None) -> str:
     """A floor or a control."""
     return "-" if value is None else _short(value)
+
+
+def _rounds(r: Row) -> str:
+    """How long it was trained; a study trains nothing."""
+    return "-" if r.rounds is None else f"{r.rounds:,}"
 
 
 def _codes(names: Sequence[str]) -> str:

@@ -53,14 +53,18 @@ def sentences(
     if not specs:
         return [*out, *setup.differs]
     spec, made = specs[0], parts(specs[0])
+    reasons = setup.why.get(spec.defense.name, {})
+
+    def reason(name: str) -> str:
+        return f": {reasons[name]}" if name in reasons else ""
+
     for metric, value in printed(paper, setup.dataset).items():
         for place in _SETUP[metric]:
             ours = _of(spec, made, place)
             if ours is not None and abs(float(ours) - float(value)) > 1e-12:
-                out.append(
-                    f"{_NAMES.get(place, place.rpartition('.')[2])} {_number(ours)}, not"
-                    f" {_number(value)}"
-                )
+                name = place.rpartition(".")[2]
+                said = f"{_NAMES.get(place, name)} {_number(ours)}, not {_number(value)}"
+                out.append(said + reason(name))
     seeds = {
         r["seeds"]
         for r in claims.published()
@@ -76,10 +80,8 @@ def sentences(
     for name, field in type(made.method).model_fields.items():
         value = spec.defense.params[name]
         if name not in told and value != field.get_default():
-            out.append(
-                f"{name} = {value} (by default {field.get_default()}:"
-                f" {str(field.description).replace(';', ',')})"
-            )
+            usual = f"{field.get_default()}: {str(field.description).replace(';', ',')}"
+            out.append(f"{name} = {value} (by default {usual})" + reason(name))
     if spec.dtype != "float32":
         out.append(spec.dtype)
     return [*out, *setup.differs]

@@ -8,8 +8,8 @@ from typing import Any
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.fedaa import beats
-from leakbench.reproduce.fedaa_setups import CIFAR10, DIGITS, RECORD, SWEEPS, at
-from leakbench.reproduce.recipe import Case, Measure, Params, Recipe, Scale, Setup
+from leakbench.reproduce.fedaa_setups import CIFAR10, DIGITS, RATES, RECORD, SWEEPS, at
+from leakbench.reproduce.recipe import BY_HAND, Case, Measure, Params, Recipe, Scale, Setup
 
 # What a user would change to make it smaller or larger.
 SMOKE_ROUNDS, SMALL_ROUNDS, PICTURE_ROUNDS = 15, 40, 5
@@ -81,12 +81,13 @@ def _stand_in(rounds: int) -> Setup:
             "10 clients with one topic of 10 each, not 20 with four groups of 80 each",
             "AlexNet, frozen, under a trained convolution and an LSTM of 64 units on 96x96 pixels,"
             " not ResNet-50 on 128x128, trained",
-            "lr 0.01 for encoder and decoder, not 0.0001 and 0.0004",
+            f"lr 0.01 for the decoder too, not 0.0004: {BY_HAND}",
             f"{rounds} rounds, not 50",
             "80 test images",
         ),
         stand_in="400 photographs of Flickr8k with their captions, by topic, in place of MS COCO",
         needs="flickr8k",
+        why=RATES,
     )
 
 

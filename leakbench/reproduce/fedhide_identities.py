@@ -21,9 +21,10 @@ from leakbench.reproduce.fedhide import (
     cs,
     gn,
     hide,
+    rates,
 )
 from leakbench.reproduce.orders import Falls, Keeps
-from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
+from leakbench.reproduce.recipe import BY_HAND, UTILITY, Case, Measure, Recipe, Scale, Setup
 
 MANY = 50  # neighbours, of VGGFace2 alone
 EER = Measure(UTILITY, "EER")
@@ -46,6 +47,7 @@ def _small(rounds: int, **task: Any) -> tuple[Setup, ...]:
         task="spoken-speakers",
         rounds=rounds,
         task_params={"evaluations": 10, **task},
+        why=rates(own_lr=BY_HAND),
         stand_in="three people saying ten digits, 30 identities, in place of VoxCeleb1",
         differs=(
             "Fast ResNet-34 of 4 channels, not 16",
@@ -58,6 +60,7 @@ def _small(rounds: int, **task: Any) -> tuple[Setup, ...]:
         task="orl-faces",
         rounds=rounds,
         task_params={"evaluations": 10, **task},
+        why=rates(own_lr=BY_HAND),
         stand_in="grey portraits of 26 people, ten each, in place of VGGFace2",
         differs=("MobileFaceNet of 16 channels, not 64", "10 people tested, not 500"),
         needs="orl-faces",

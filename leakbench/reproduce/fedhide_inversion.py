@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from leakbench.record.policy import Policy
 from leakbench.reproduce.between import Below
-from leakbench.reproduce.fedhide import cs, gn, hide
+from leakbench.reproduce.fedhide import cs, gn, hide, rates
 from leakbench.reproduce.orders import Falls, Less
-from leakbench.reproduce.recipe import Case, Measure, Recipe, Scale, Setup
+from leakbench.reproduce.recipe import BY_HAND, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.statements import Order
 
 # Sea, chair, porcupine, and of the five classes of flowers the rose.
@@ -72,6 +72,7 @@ SCALES = {
                 rounds=60,
                 task_params={"model": "lenet", "width": 16, "dim": 512},
                 params=_params(lr=1.0),
+                why=rates(lr=BY_HAND, own_lr=BY_HAND),
                 stand_in="pairs of 8x8 digits, 100 classes, one per client, in place of CIFAR-100",
                 differs=(
                     "a smooth LeNet of 16 channels, not ResNet-18",
@@ -93,9 +94,10 @@ SCALES = {
                 rounds=200,
                 task_params={"model": "resnet8", "width": 16, "evaluations": 10},
                 params=_params(lr=1.0),
+                why=rates(lr=f"there are so few rounds, {BY_HAND}"),
                 differs=(
                     "ResNet-8 of 16 channels, not ResNet-18",
-                    "lr 1 for 0.1, since there are so few rounds: the last model has hardly begun",
+                    "the last model has hardly begun",
                     _EVERYBODY,
                     _AUX,
                 ),

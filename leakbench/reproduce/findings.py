@@ -10,7 +10,7 @@ from leakbench.record.policy import Policy
 from leakbench.reproduce import fedhide, fedmetric
 from leakbench.reproduce.fedaa_setups import RECORD
 from leakbench.reproduce.orders import Keeps
-from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
+from leakbench.reproduce.recipe import BY_HAND, UTILITY, Case, Measure, Recipe, Scale, Setup
 
 SEEDS = (0, 1, 2, 3, 4)
 # attack -> what its column is called. The first is the papers' own attacker.
@@ -62,6 +62,7 @@ _PAIRS = Setup(
     task="digit-pairs",
     rounds=1000,
     task_params={"evaluations": 10},
+    why=fedhide.rates(lr=BY_HAND, own_lr=BY_HAND),
     stand_in="pairs of 8x8 digits, 100 classes, one per client, in place of CIFAR-100",
     differs=("a perceptron of 128 hidden units, not ResNet-18", "40 images a client, not 500"),
 )
@@ -70,6 +71,7 @@ _DIGITS = Setup(
     task="digits",
     rounds=300,
     task_params={"evaluations": 10},
+    why=fedhide.rates(own_lr=BY_HAND),
     stand_in="8x8 digits, ten classes, one per client, which no paper has",
 )
 _MNIST = Setup(
@@ -77,6 +79,7 @@ _MNIST = Setup(
     task="digits",
     rounds=300,
     task_params={"utility": "auroc", "evaluations": 10},
+    why=fedmetric.RATES_ON_DIGITS,
     stand_in="scikit-learn's 8x8 digits in place of MNIST",
     differs=("a small LeNet with biases, not DeepSVDD's", "about 110 images a client, not 6,000"),
 )

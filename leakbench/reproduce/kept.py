@@ -24,7 +24,7 @@ _SAME = (
 # What was measured. All else is said anew, as of every row: of a file it would be taken on trust.
 _MEASURED = (
     *("ours", "std", "floor", "control", "chance", "seeds", "engine", "device", "dtype"),
-    *("commit", "runs"),
+    *("commit", "runs", "rise"),
 )
 _OF_SEEDS = frozenset(("one_seed", "few_seeds"))
 

@@ -61,7 +61,19 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
         trained = Trained(Path(out) / spec.folder(), skipped=True)
     else:
         trained = pipeline.train(spec, out, device, progress=progress)
-    recording = Recording(folders.load(trained.path))
+    unfit, failed = attacked(trained.path, attacks, device, progress=progress)
+    return MadeRun(str(trained.path), trained.skipped, unfit, failed)
+
+
+def attacked(
+    path: Path, attacks: Attacks, device: str, *, progress: Progress
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Run ``attacks`` on the run at ``path``; which do not fit, which failed, each with why.
+
+    Raises:
+        BrokenFile: an artifact is damaged.
+    """
+    recording = Recording(folders.load(path))
     unfit, failed = [], []
     for name, params in attacks:
         choice = choices.build(name, params)
@@ -70,11 +82,9 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
             unfit.append(f"{choice.title}: {why}")
             continue
         try:
-            pipeline.attack(
-                str(trained.path), name, choice.attack.parameters(), device, progress=progress
-            )
+            pipeline.attack(str(path), name, choice.attack.parameters(), device, progress=progress)
         except BrokenFile:
             raise
         except LeakbenchError as error:
             failed.append(f"{choice.title}: {error}")
-    return MadeRun(str(trained.path), trained.skipped, tuple(unfit), tuple(failed))
+    return tuple(unfit), tuple(failed)

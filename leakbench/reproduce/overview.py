@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from leakbench.base.errors import UsageError
-from leakbench.reproduce import row, sweeps, write
+from leakbench.reproduce import marks, write
 from leakbench.reproduce.catalogue import RECIPES
 from leakbench.reproduce.printed import COMING, PRINTED
 from leakbench.reproduce.recipe import Recipe
@@ -54,7 +54,7 @@ def _lines(where: str, name: str, results: Path) -> Iterator[str]:
     recipe = RECIPES.get(name)
     for scale in recipe.scales if recipe else ():
         path = results / name / f"{scale}.csv"
-        rows = sweeps.marked(recipe, row.read(path)) if recipe and path.is_file() else []
+        rows = marks.read(recipe, path) if path.is_file() else []
         for column in dict.fromkeys(r.dataset for r in rows if r.ours):
             mine = [r for r in rows if r.dataset == column]
             made = [r for r in mine if r.ours]
@@ -96,7 +96,7 @@ def pages(results: Path) -> Iterator[tuple[Path, str]]:
         for scale in recipe.scales:
             path = results / name / f"{scale}.csv"
             if path.is_file():
-                rows = sweeps.marked(recipe, row.read(path))
+                rows = marks.read(recipe, path)
                 columns = dict.fromkeys(r.dataset for r in rows)
                 said = [s for c in columns for s in judged(recipe, scale, rows, c)]
                 figure = path.with_suffix(".svg")

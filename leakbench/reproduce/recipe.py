@@ -19,6 +19,7 @@ from leakbench.reproduce.statements import Order
 SCALES = ("smoke", "small", "full")
 PLAIN = Policy(probes=0, audited=1)
 Params = Mapping[str, Any]
+BY_HAND = "chosen by hand, no sweep was made"  # of a parameter that is not the paper's
 UTILITY = "utility"  # the measure that is the task's utility metric, whatever that is
 
 
@@ -91,6 +92,9 @@ class Setup:
     otherwise: Setup | None = None
     split: str = ""  # what tells it from the recipe's other columns of the same data set
     seeds: tuple[int, ...] = ()  # instead of the scale's
+    # Defense -> parameter -> why it is not the paper's, and how ours was chosen; it stands beside
+    # what differs. Every rate that is not the paper's has one.
+    why: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def column(self) -> str:

@@ -24,8 +24,21 @@ COLUMNS = (
     *("recipe", "scale", "dataset", "task", "label", "method", "params", "measure", "metric"),
     *("attack", "attack_params", "claimed", "claimed_low", "claimed_high", "claimed_source"),
     *("value", "low", "high", "n", "unit", "std", "floor", "control", "chance"),
-    *("flags", "seeds", "rounds", "engine", "device", "dtype", "commit", "runs", "differs", "note"),
+    *(
+        "flags",
+        "seeds",
+        "rounds",
+        "rise",
+        "engine",
+        "device",
+        "dtype",
+        "commit",
+        "runs",
+        "differs",
+        "note",
+    ),
 )
+LATER = ("rise",)  # columns that a table of before lacks, as does one of which no row fills them
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
 
@@ -109,6 +122,9 @@ class Row(Part):
     flags: Flags = frozenset()
     seeds: Annotated[tuple[int, ...], _split("|"), _join("|")] = ()
     rounds: int | None = None
+    # How much of all that its runs gained came at their end, of the steepest of them
+    # (``leakbench.results.rise``); None where nobody knows, as of a table of before.
+    rise: float | None = None
     engine: Words = ()
     device: Words = ()
     dtype: Words = ()
@@ -127,6 +143,11 @@ class Row(Part):
     def untuned(self) -> bool:
         """Does its paper report the best of values of which not all were tried?"""
         return UNTUNED in self.flags
+
+    @property
+    def undertrained(self) -> bool:
+        """Did a run that it comes from still rise steeply at its end?"""
+        return flags.UNDERTRAINED in self.flags
 
     @property
     def unofficial(self) -> bool:
@@ -154,7 +175,9 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     Raises:
         UsageError: the place cannot be written.
     """
-    write_csv(path, COLUMNS, [row.cells for row in rows])
+    cells = [row.cells for row in rows]
+    empty = {c for c in LATER if all(line[c] == "" for line in cells)}
+    write_csv(path, [c for c in COLUMNS if c not in empty], cells)
 
 
 def read(path: Path) -> list[Row]:
@@ -164,7 +187,8 @@ def read(path: Path) -> list[Row]:
         BrokenFile: it is missing, a column lacks, or a cell is not what its column says.
     """
     try:
-        return [_row(line) for line in read_csv(path, COLUMNS)]
+        needed = [c for c in COLUMNS if c not in LATER]
+        return [_row(line) for line in read_csv(path, needed)]
     except ValidationError as error:
         what = error.errors()[0]
         where = ".".join(map(str, what["loc"]))

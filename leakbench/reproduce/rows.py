@@ -24,7 +24,7 @@ from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
 from leakbench.reproduce.row import Measurement, Row
-from leakbench.results import claims
+from leakbench.results import claims, rise
 from leakbench.results.number import END, Claim, Number
 from leakbench.results.settings import Setting
 from leakbench.results.tables import Tables, collect
@@ -37,6 +37,7 @@ LEFT_OUT = "not run: left out by --only"
 # What the runs say of a number that no attack gave.
 _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
 _OF_RUNS |= {"unofficial_data", "mixed_code", "stale_run"}
+_OF_RUNS |= {flags.UNDERTRAINED, flags.CURVE_UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class _OfRuns:
         metas = [r.meta for r in setting.runs]
         self.made: Cells = {
             "seeds": setting.seeds,
+            "rise": rise.most(e.rise for e in setting.evaluated),
             "engine": _each(str(m["engine"]) for m in metas),
             "device": _each(str(m["device"]) for m in metas),
             "dtype": _each(str(m["dtype"]) for m in metas),

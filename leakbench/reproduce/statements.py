@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import UNTUNED, Measurement, Row
+from leakbench.scoring import flags
 
 Verdict = Literal[
     "holds", "neither shown nor contradicted", "does not hold here", "cannot be judged here"
@@ -71,9 +72,9 @@ class Order(ABC):
                 marks |= row.flags
                 seeds[row.seeds].append(label)
         verdict, why = self.verdict(live)
-        untuned = [label for label in live if mine[label][0].untuned]
-        if untuned and verdict == HOLDS:
-            verdict, why = WITHIN, f"{why}, but {', '.join(untuned)} untuned"
+        doubts = _doubts(verdict, {label: mine[label][0].flags for label in live})
+        if doubts:
+            verdict, why = WITHIN, f"{why}, but {'; '.join(doubts)}"
         said = [f"{self.text}: {verdict}" + (f" ({why})" if why else "")]
         said += [_listed(live)] if live else []
         if dead:
@@ -87,7 +88,28 @@ class Order(ABC):
         return Statement(dataset, self.text, verdict, ". ".join(said) + ".")
 
 
+# A flag of a live row -> the verdicts that its number can bear no longer. What was not tuned may do
+# better: it still contradicts whoever is said to be below it. What is still learning may do either.
+_WITHDRAWN: Mapping[str, frozenset[Verdict]] = {
+    UNTUNED: frozenset({HOLDS}),
+    flags.UNDERTRAINED: frozenset({HOLDS, FAILS}),
+}
+
+
+def _doubts(verdict: Verdict, marks: Mapping[str, frozenset[str]]) -> list[str]:
+    """Why ``verdict`` is not to be said; ``marks``: the flags of each live row by its label."""
+    out = []
+    for flag, verdicts in _WITHDRAWN.items():
+        named = [label for label, own in marks.items() if flag in own]
+        if named and verdict in verdicts:
+            out.append(f"{', '.join(named)} {flag}")
+    return out
+
+
 _MARKED = {
+    flags.CURVE_UNKNOWN: (
+        "Nothing tells whether training was over: too few evaluations, or a table without them"
+    ),
     "stand_in_data": (
         "On stand-in data, so it speaks of the method's mechanism, not of the paper's numbers"
     ),

@@ -46,7 +46,8 @@ def marked(recipe: Recipe, rows: Sequence[Row]) -> list[Row]:
     out = []
     for r in rows:
         tried = all((v.label, r.dataset) in there for v in swept.get(r.label, ()))
-        out.append(r if tried else r.model_copy(update={"flags": r.flags | {UNTUNED}}))
+        marks = r.flags if tried or not r.ours else r.flags | {UNTUNED}
+        out.append(r.model_copy(update={"flags": marks}))
     return out
 
 

@@ -11,6 +11,7 @@ from leakbench.reproduce.recipe import Measure, Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.rows import NOT_ASKED
 from leakbench.reproduce.statements import Statement
+from leakbench.scoring import flags
 
 NONE = "-"
 
@@ -96,6 +97,7 @@ def ours(row: Row, m: Measure) -> str:
         return NONE
     spread = f" ± {row.std:.3f}" if m.over and row.std is not None else ""
     marks = ", dead run" * row.dead + ", untuned" * row.untuned
+    marks += ", undertrained" * row.undertrained
     marks += ", unofficial data" * row.unofficial
     return row.ours.text(spread) + marks
 
@@ -187,6 +189,10 @@ def _made(rows: Sequence[Row]) -> list[str]:
     ):
         found = dict.fromkeys(", ".join(map(str, values)) for values in each if values)
         out += [f"{what}: {'; '.join(found)}."] if found else []
+    untold = dict.fromkeys(r.label for r in rows if flags.CURVE_UNKNOWN in r.flags)
+    if untold:
+        told = ", ".join(untold)
+        out += [f"Nothing tells whether training was over (`{flags.CURVE_UNKNOWN}`): {told}."]
     sources = dict.fromkeys(r.claim.source.split(";")[0] for r in rows if r.claim)
     out += [f"The paper's numbers: {', '.join(sources)}."] if sources else []
     ids = {r.label: ", ".join(r.runs) for r in made if r.runs}

@@ -183,6 +183,14 @@ class Evaluated:
     meaning: Meaning
     evaluations: tuple[Evaluation, ...]
     dead: str  # why the run is dead, or ""
+    # How much of all that it gained came at its end (``leakbench.results.rise``); None: too few
+    # evaluations to tell.
+    rise: float | None
+
+    @property
+    def flags(self) -> set[str]:
+        """What its own curve says of every number made from it."""
+        return ({"dead_run"} if self.dead else set()) | flags.of_rises([self.rise])
 
 
 class Utility(Part):

@@ -128,8 +128,8 @@ class Pooling:
         out |= flags.of_seeds(len(own))
         out |= of_runs([e for e in self.evaluated if e.run.seed in own])
         out |= flags.of_units([u.cluster for u in units], [u.failed for u in units])
-        # A configuration is dead if any of its seeds is, attacked or not.
-        out |= self.final.flags & {"dead_run"}
+        # A configuration is dead, or undertrained, if any of its seeds is, attacked or not.
+        out |= self.final.flags & {"dead_run", flags.UNDERTRAINED, flags.CURVE_UNKNOWN}
         return out | ({"probe"} if seeds[0].probe else set())
 
 

@@ -161,12 +161,11 @@ def _marked(setting: Setting, marked: Iterator[Number]) -> Setting:
 def _results(evaluated: Evaluated, measured: Sequence[Measured]) -> list[Measured]:
     """Every attack's numbers of one run, then cascade and any_attack.
 
-    A dead run is flagged wherever its leakage is shown; so is one of other code or data than a
-    reader would think.
+    A dead run is flagged wherever its leakage is shown; so is one that was not trained to its end,
+    or is of other code or data than a reader would think.
     """
     every = [*measured, *cascade.of_run(measured)]
-    own = {"dead_run"} if evaluated.dead else set()
-    own |= origin.flags(evaluated.run.meta)
+    own = evaluated.flags | origin.flags(evaluated.run.meta)
     return [replace(m, flags=m.flags | own) for m in every]
 
 

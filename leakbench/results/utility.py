@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from leakbench.federation.utility import METRICS
 from leakbench.record import origin
 from leakbench.record.columns import RUN_UTILITY
 from leakbench.record.folders import Run
-from leakbench.results import recomputed
+from leakbench.results import recomputed, rise
 from leakbench.results.dead import why_dead
 from leakbench.results.number import UNIT, Evaluated, Evaluation, Utility
 from leakbench.results.settings import Setting
@@ -51,7 +50,8 @@ def of_run(run: Run) -> Evaluated:
         known = array if is_mean else None
         evaluations.append(Evaluation(t, value, line["low"], line["high"], line["n"], known))
     dead = why_dead(run, meaning, evaluations[-1].estimate)
-    return Evaluated(run, meaning, tuple(evaluations), dead)
+    risen = rise.of_run(evaluations, meaning, run.meta["utility"])
+    return Evaluated(run, meaning, tuple(evaluations), dead, risen)
 
 
 def meaning_of(run: Run) -> Meaning:
@@ -88,7 +88,7 @@ def rows(
             why = f"no last10: only {few} evaluations, it is the mean of the last {LAST}"
             missing.append((meaning.name, why))
             continue
-        means = {e.run.seed: _mean(c) for e, c in zip(evaluated, chosen, strict=True)}
+        means = {e.run.seed: rise.mean(c) for e, c in zip(evaluated, chosen, strict=True)}
         found = over_seeds(means, meaning.name)
         marks = flags.of_seeds(len(evaluated)) | of_runs(evaluated)
         marks |= {"few_units"} if found.n < flags.FEW_UNITS else set()
@@ -111,13 +111,12 @@ def of_runs(evaluated: Sequence[Evaluated]) -> set[str]:
     metas = [e.run.meta for e in evaluated]
     engines = {str((m["engine"], sorted(dict(m.get("phases", {})).items()))) for m in metas}
     said = {
-        "dead_run": any(e.dead for e in evaluated),
         "other_engine": len(engines) > 1,
         "stand_in_data": any(m.get("stand_in") for m in metas),
         "mixed_code": origin.apart(metas),
     }
     found = {flag for flag, holds in said.items() if holds}
-    return found.union(*(origin.flags(m) for m in metas))
+    return found.union(*(e.flags for e in evaluated), *(origin.flags(m) for m in metas))
 
 
 def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:
@@ -129,25 +128,6 @@ def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:
     # Of equally good ones the first: max and min keep it.
     best = max if evaluated.meaning.direction == "up" else min
     return [best(evaluations, key=lambda e: e.value)]
-
-
-def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """The mean of one run's evaluations.
-
-    They share their test units, so their intervals are averaged, not narrowed.
-    """
-    if len(evaluations) == 1:
-        return evaluations[0]
-
-    def mean(name: str) -> float:
-        return math.fsum(getattr(e, name) for e in evaluations) / len(evaluations)
-
-    arrays = [e.scores for e in evaluations if e.scores is not None]
-    whole = len(arrays) == len(evaluations) and len({len(a) for a in arrays}) == 1
-    scores = np.mean(arrays, axis=0) if whole else None
-    return replace(
-        evaluations[-1], value=mean("value"), low=mean("low"), high=mean("high"), scores=scores
-    )
 
 
 def over_seeds(seeds: Mapping[int, Evaluation], metric: str) -> Estimate:

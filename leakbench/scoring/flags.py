@@ -11,6 +11,10 @@ from leakbench.record.folders import AttackFolder
 from leakbench.statistics.intervals import Estimate
 
 FEW_UNITS, FEW_CLUSTERS = 50, 10
+UNDERTRAINED, CURVE_UNKNOWN = "undertrained", "curve_unknown"
+# Of all that a run gained, in the last quarter of its rounds (``leakbench.results.rise``). Who
+# nears a limit exponentially and is past this has come nine tenths of the way.
+STEEP = 0.1
 
 # Decided by the attack on its own rows; a row over several seeds or attacks carries all of them.
 CARRIED = frozenset({"oracle_prototypes", "oracle_labels", "gradient_vanished", "below_class_mean"})
@@ -56,6 +60,13 @@ def today(flags: str, attack: AttackFolder, run: Mapping[str, Any]) -> str:
 def of_seeds(count: int) -> set[str]:
     """One or two seeds speak of these runs, not of the method."""
     return {1: {"one_seed"}, 2: {"few_seeds"}}.get(count, set())
+
+
+def of_rises(rises: Iterable[float | None]) -> set[str]:
+    """``rises``: of each run, how steep its utility is at its end; None where nobody can tell."""
+    told = list(rises)
+    steep = any(r is not None and r > STEEP for r in told)
+    return ({UNDERTRAINED} if steep else set()) | ({CURVE_UNKNOWN} if None in told else set())
 
 
 def of_units(clusters: Sequence[str], failed: Sequence[bool]) -> set[str]:

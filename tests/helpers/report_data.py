@@ -387,7 +387,7 @@ def _evaluated(final: Utility, runs: Sequence[Run]) -> Iterable[Evaluated]:
         why = f"{final.meaning.heading} {value} is not beyond chance ({chance})"
     for i, run in enumerate(runs):
         dead = "dead_run" in final.flags and (i == 0 or not final.alive)
-        yield Evaluated(run, final.meaning, (), why if dead else "")
+        yield Evaluated(run, final.meaning, (), why if dead else "", 0.0)
 
 
 def _read(numbers: Sequence[Number], runs: Sequence[Run]) -> list[Number]:

@@ -113,7 +113,7 @@ def known(name, utility=0.5, reference=False, dead=0, kinds=()):
         configuration=base,
         runs=runs,
         name=name,
-        evaluated=[Evaluated(r, own.meaning, (), w) for r, w in zip(runs, why, strict=True)],
+        evaluated=[Evaluated(r, own.meaning, (), w, 0.0) for r, w in zip(runs, why, strict=True)],
         utility=(own,),
     )
 

@@ -47,7 +47,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def rows():
-    return [r for path in cards.tables(RESULTS) for r in row.read(path)]
+    return cards.read(RESULTS)
 
 
 def test_committed_cards_are_those_of_the_tables(made):
@@ -213,8 +213,41 @@ def test_flags_of_a_number_stand_beside_it(made, rows):
                 for x in cells(made[f"{paper}.md"], *names(q), place(first), f"`{first.metric}`")
                 if f"[{first.recipe}, {first.scale}]" in x[-1] and x[7:9] == sides(first)
             ]
-            told = {*line[10].split(", ")} - {"-"}
+            told = {*line[11].split(", ")} - {"-"}
             assert {f.replace("_", " ") for f in first.flags - {"dead_run"}} <= told
+
+
+def test_how_long_it_was_trained_stands_in_every_line(made, rows):
+    """Read by the heads of the columns, with the rounds of the row's own table."""
+    rounds: dict[tuple[str, str], set[str]] = {}
+    for r in rows:
+        told = "-" if r.rounds is None else f"{r.rounds:,}"
+        rounds.setdefault((r.recipe, r.scale), set()).add(told)
+    seen = 0
+    for text in made.values():
+        heads: list[str] = []
+        for line in (x for x in text.splitlines() if x.startswith("|")):
+            found = [c.strip() for c in line.strip("| ").split(" | ")]
+            if found[0] == "method":
+                heads = found
+            elif not line.startswith("|---"):
+                named = dict(zip(heads, found, strict=True))
+                table = re.match(r"\[(\S+), (\w+)\]", named["table"]).groups()
+                assert named["rounds"] in rounds[table]
+                seen += named["rounds"] != "-"
+    assert seen > 300
+
+
+def test_a_row_of_before_a_flag_has_it_on_the_cards(made):
+    """100 of 100,000 rounds, in a table that says nothing of them."""
+    path = RESULTS / "fedmetric-table2" / "smoke.csv"
+    assert not any("undertrained" in r.flags for r in row.read(path))
+    (cell,) = [v for k, v in listed(made["index.md"]).items() if k == BARELY]
+    assert {"undertrained", "curve unknown"} <= {*cell["to know"].split(", ")}
+    assert cell["rounds"] == "100"
+
+
+BARELY = ("FedMetric pos+neg(proxy)", "cifar10", "p_leak")
 
 
 def place(r: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +24,9 @@ from leakbench.reproduce import (
 )
 from leakbench.reproduce.fedhide import ACCURACY
 from leakbench.reproduce.recipe import UTILITY, Case, Recipe, Scale, Setup
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import Measurement, Row, read
 
+RESULTS = Path(__file__).parents[2] / "results"
 TASK = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
 FEW = {"epochs": 1, "fraction": 0.2, "batch": 100}
 QUICK = {"fedavg": FEW, "fedprox": FEW}
@@ -227,3 +229,48 @@ def test_voices_and_faces_have_a_panel_each(drawn, tmp_path):
     assert [0.4] in found["vggface2, in its place t"]
     assert {a.get_ylabel() for a in drawn[0].axes} == {"eer"}
     assert write.title(rows[:2]) == "voxceleb1, in its place t"
+
+
+RATES = ("lr", "own_lr", "tune_lr")
+
+
+@pytest.mark.parametrize("name", [n for n, r in catalogue.RECIPES.items() if not r.study])
+def test_a_rate_that_is_not_the_papers_says_how_it_was_chosen(name):
+    """In every column of every scale, beside the parameter."""
+    recipe = catalogue.RECIPES[name]
+    for scale in recipe.scales:
+        for p in plan.plan(recipe, scale, data=False):
+            bare = replace(p.setup, why={})
+            given = (p.specs, p.case.params)
+            plain = differs.sentences(recipe.paper, bare, *given)
+            told = differs.sentences(recipe.paper, p.setup, *given)
+            for one, other in zip(plain, told, strict=True):
+                if one.split()[0] in RATES and one not in p.setup.differs:
+                    assert other.startswith(f"{one}: "), (scale, p.key)
+                    assert ";" not in other
+
+
+def test_a_reason_stands_beside_its_parameter_alone():
+    """Of another method's, and of one that is the paper's, nothing is said."""
+    recipe = catalogue.find("fedmetric-table2")
+    said = {
+        p.case.label: differs.sentences(recipe.paper, p.setup, p.specs)
+        for p in plan.plan(recipe, "smoke", data=False)
+        if p.setup.dataset == "mnist"
+    }
+    (one,) = [x for x in said["FedMetric pos"] if x.startswith("lr ")]
+    assert one.startswith("lr 0.03, not 0.1: at the paper's, ")
+    assert one.endswith("no sweep was made")
+    assert not [x for x in said["FedAwS"] if x.startswith("lr ")]
+
+
+def test_committed_rows_say_how_their_rates_were_chosen():
+    """Those of before, too."""
+    seen = 0
+    for name in catalogue.RECIPES:
+        for path in (RESULTS / name).glob("s*.csv"):
+            if not path.name.endswith("-curves.csv"):
+                told = {x for r in read(path) for x in r.differs if x.split()[0] in RATES}
+                assert all(": " in x for x in told if "(by default" not in x), path
+                seen += len(told)
+    assert seen > 20

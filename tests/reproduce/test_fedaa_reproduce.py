@@ -424,7 +424,8 @@ def test_figure_5_and_table_1_from_runs(cli, monkeypatch, drawn, tmp_path):
         for k in ("local_variance", "local_variance_last")
     }
     assert 0 < aa["local_variance_last"] < aa["local_variance"]
-    assert "last upload, which its one epoch brings): holds" in out
+    assert "last upload, which its one epoch brings): neither shown" in out
+    assert "but " + at("FedAA", 1.0) in out
     (axes,) = drawn[0].axes
     assert curves(axes).keys() == {
         "FedAvg",

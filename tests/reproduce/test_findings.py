@@ -65,7 +65,7 @@ def test_a_method_has_its_claim_the_same_measure_and_the_strongest_attacker(scri
     assert "not asked of" not in text
     assert "    leakbench reproduce findings-fedhide --scale smoke" in text
     assert "2 seeds, 600 rounds, cpu." in text
-    one = "| FedHide(0.1, 5) | `findings-fedhide`, smoke, digit-pairs | 0.712 |"
+    one = "| FedHide(0.1, 5) (undertrained) | `findings-fedhide`, smoke, digit-pairs | 0.712 |"
     assert f"{one} 0.30 [0.00, 1.00] | at least 0.98 [0.00, 1.00] | `prototype_unmixing` |" in text
 
 

@@ -121,14 +121,15 @@ class TestCommand:
         assert by["FedGN(0.5)", "cosine"]["std"] != ""
         assert by["FedGN(0.5)", MEAN_5.key]["claimed"] == ""
         page = (tmp_path / "results" / "tiny-table" / "smoke.md").read_text()
-        assert "* FedAwS leaks all: **holds** (exactly). FedAwS 1.000" in page
+        told = "**neither shown nor contradicted** (exactly, but FedAwS undertrained)"
+        assert f"* FedAwS leaks all: {told}. FedAwS 1.000" in page
         assert "![A table of two rows.](smoke.svg)" in page
         assert "All of it." in page
         assert "## cifar100, in its place digits" in page
         assert "does not print *P_leak of the mean of 5 messages*" in page
         for name in ("smoke.svg", "smoke.png", "smoke-curves.csv"):
             assert (tmp_path / "results" / "tiny-table" / name).stat().st_size > 100
-        assert "FedAwS leaks all: holds" in out
+        assert "FedAwS leaks all: neither shown nor contradicted (exactly" in out
         assert "[3/3]" in err
 
     def test_what_is_complete_is_not_trained_again_and_the_files_are_the_same(
@@ -194,7 +195,7 @@ class TestCommand:
         code, out, err = cli("tiny-table", "--only", "FedGN(0.5)", "-q")
         assert code == 0
         assert "stand as in the table that was here" in err
-        assert "FedAwS leaks all: holds" in out
+        assert "FedAwS leaks all: neither shown nor contradicted (exactly" in out
         after = table(folder / "smoke.csv")
         for old, new in zip(before, after, strict=True):
             if old["label"] == "FedAwS" and old["value"]:
@@ -739,7 +740,7 @@ def test_fedmetrics_table_on_digits(cli, monkeypatch, tmp_path):
     monkeypatch.setitem(catalogue.RECIPES, "tiny-figure", replace(recipe, name="tiny-figure"))
     code, out, _ = cli("tiny-figure")
     assert code == 0
-    assert "s = 0 gives the centre away: holds" in out
+    assert "(exactly, but proxy, s = 0 undertrained). proxy, s = 0 1.000" in out
     lines = {
         (r["label"], r["measure"]): r
         for r in table(tmp_path / "results" / "tiny-figure" / "smoke.csv")

@@ -8,7 +8,7 @@ import pytest
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.federation.utility import meanings
-from leakbench.reproduce import catalogue, row, sweeps, write
+from leakbench.reproduce import catalogue, marks, row, write
 from leakbench.reproduce.row import Measurement, Row
 from leakbench.results.number import Claim
 
@@ -58,7 +58,7 @@ def test_the_committed_page_is_made_of_the_committed_table(path, tmp_path):
     since.
     """
     rows, recipe, scale = row.read(path), catalogue.find(path.parent.name), path.stem
-    rows = sweeps.marked(recipe, [_with_meaning(r) for r in rows])
+    rows = marks.marked(recipe, [_with_meaning(r) for r in rows])
     said = [
         order.judge(rows, dataset)
         for dataset in dict.fromkeys(r.dataset for r in rows)

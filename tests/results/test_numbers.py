@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from leakbench.base.meaning import Meaning
 from leakbench.metrics import context, images
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
-from leakbench.results import cascade, paired, pooling, utility
+from leakbench.results import cascade, paired, pooling, rise, utility
 from leakbench.results.cells import claimed, claimed_in
 from leakbench.results.dead import why_dead
 from leakbench.results.front import best, fit, mark
@@ -301,23 +301,23 @@ def evaluation(round_, value, scores=None, half=0.1):
 
 def test_the_mean_of_evaluations_averages_their_intervals():
     one, two = evaluation(1, 0.2, [0, 1], 0.1), evaluation(2, 0.6, [1, 1], 0.3)
-    got = utility._mean([one, two])
+    got = rise.mean([one, two])
     assert (got.round, got.value, got.low, got.high) == pytest.approx((2, 0.4, 0.2, 0.6))
     assert got.scores.tolist() == [0.5, 1.0]
-    assert utility._mean([one]) is one
-    assert utility._mean([one, evaluation(2, 0.6)]).scores is None
-    assert utility._mean([one, evaluation(2, 0.6, [1, 1, 1])]).scores is None
+    assert rise.mean([one]) is one
+    assert rise.mean([one, evaluation(2, 0.6)]).scores is None
+    assert rise.mean([one, evaluation(2, 0.6, [1, 1, 1])]).scores is None
 
 
 def test_the_best_and_the_last_evaluations():
     up = Evaluated(
-        None, UP, tuple(evaluation(t, v) for t, v in enumerate([0.2, 0.9, 0.9, 0.1])), ""
+        None, UP, tuple(evaluation(t, v) for t, v in enumerate([0.2, 0.9, 0.9, 0.1])), "", None
     )
-    down = Evaluated(None, DOWN, up.evaluations, "")
+    down = Evaluated(None, DOWN, up.evaluations, "", None)
     assert [e.round for e in utility._chosen(up, "best")] == [1]
     assert [e.round for e in utility._chosen(down, "best")] == [3]
     assert [e.round for e in utility._chosen(up, "final")] == [3]
-    long = Evaluated(None, UP, tuple(evaluation(t, 0.5) for t in range(12)), "")
+    long = Evaluated(None, UP, tuple(evaluation(t, 0.5) for t in range(12)), "", None)
     assert [e.round for e in utility._chosen(long, "last10")] == list(range(2, 12))
 
 

@@ -59,7 +59,7 @@ def test_seeds_are_pooled_and_the_interval_is_the_widest(three: Path) -> None:
         pytest.approx(clopper_pearson(30, 30)[0]),
         1.0,
     )
-    assert row["flags"] == "few_units"  # 30 unit scores
+    assert row["flags"] == "curve_unknown|few_units"  # 30 unit scores
 
 
 def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> None:
@@ -73,7 +73,7 @@ def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> No
     assert final["low"] <= 0.7 - spread + 1e-12
     assert final["high"] >= 0.7 + spread - 1e-12
     assert (best["statistic"], best["value"]) == ("best", pytest.approx(0.7))
-    assert final["flags"] == "few_units"
+    assert final["flags"] == "curve_unknown|few_units"
     assert [m["reason"] for m in tables.rows("missing") if m["metric"] == "accuracy"] == [
         "no last10: only 2 evaluations, it is the mean of the last 10"
     ]
@@ -246,7 +246,7 @@ def test_engines_are_pooled_with_a_flag_and_the_same_seed_twice_is_kept_apart(
     make_run(tmp_path, seed=0)
     make_run(tmp_path, seed=1, engine="loop")
     assert {r["flags"] for r in collect(find([tmp_path])).rows("utility")} == {
-        "few_seeds|few_units|other_engine"
+        "curve_unknown|few_seeds|few_units|other_engine"
     }
     make_run(tmp_path, seed=0, engine="loop")
     rows = collect(find([tmp_path])).rows("utility")
