@@ -10,6 +10,7 @@ from defenses._class_prototypes import ClassPrototypes, bank, pooled
 from leakbench import Batch, Client, Facts, Net, Sent, Server, UsageError, unit
 from leakbench.base import torch
 from leakbench.federation import Choreography
+from leakbench.models import fix
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -64,10 +65,9 @@ class FedPCL(ClassPrototypes):
                 " lacks; take another task.model."
             )
         head = torch.nn.Linear(linear.in_features, self.projection)
-        for stage in module.children():
-            stage.requires_grad_(False)
+        for stage in [*module.children()][:-1]:
+            fix(stage)
         module.set_submodule(name, torch.nn.Sequential(*front, head) if front else head)
-        module.get_submodule(name).requires_grad_(True)
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
