@@ -58,8 +58,9 @@ class DeepSVDD(Defense):
     def start(self, me: Client) -> None:
         x = me.data.x
         mean = torch.cat([me.net(some) for some in torch.split(x, CHUNK)]).mean(0)
-        edge = torch.where(mean < 0, -self.least, self.least)
-        me.state["centre"] = torch.where(mean.abs() < self.least, edge, mean)
+        least = torch.full_like(mean, self.least)  # else of float32, whatever the run is of
+        edge = torch.where(mean < 0, -least, least)
+        me.state["centre"] = torch.where(mean.abs() < least, edge, mean)
 
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         return (net(batch.x) - me.state["centre"]).square().sum(1).mean()

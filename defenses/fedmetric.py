@@ -123,6 +123,9 @@ class FedMetric(Defense):
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
         return -euclidean(self._normed(net(x)), me.state["prototype"])
 
+    def embed(self, net: Net, x: Tensor, me: Client) -> Tensor:
+        return self._normed(net(x))
+
     def secrets(self, me: Client) -> dict[str, Tree]:
         names = ("prototype",) if self.variant == "pos" else ("prototype", "radius")
         return {name: me.state[name] for name in names}

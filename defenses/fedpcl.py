@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from defenses._class_prototypes import ClassPrototypes, bank, pooled
+from defenses._class_prototypes import ClassPrototypes, bank, fits, pooled
 from leakbench import Batch, Client, Facts, Net, Sent, Server, UsageError, unit
 from leakbench.base import torch
 from leakbench.federation import Choreography
+from leakbench.models import fix
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,8 +23,10 @@ class FedPCL(ClassPrototypes):
     that never leaves it. Clients send the mean projection of each of their classes; the server
     sends all of the round's back to everybody. L_g = -log softmax over classes of r(x) . C_k / tau
     at the example's class, C_k being the mean of all clients' prototypes of class k; L_p the same
-    against each client's own prototypes, the mean over those clients that have the class. An input
-    is given the class of the nearest C_k that the client received last.
+    against each client's own prototypes, the mean over those clients that have the class. Means of
+    projections are shorter than 1, and left so, as in their code. An input is given the class of
+    the nearest C_k that the client received last; their code takes the nearest of the client's own
+    prototypes, and so asks among its own classes alone.
 
     Ours: the softmax runs over all classes that there are, the example's own among them; one
     extractor, not several; it is the task's ``pretrained`` one where that has some, else it stays
@@ -64,10 +67,9 @@ class FedPCL(ClassPrototypes):
                 " lacks; take another task.model."
             )
         head = torch.nn.Linear(linear.in_features, self.projection)
-        for stage in module.children():
-            stage.requires_grad_(False)
+        for stage in [*module.children()][:-1]:
+            fix(stage)
         module.set_submodule(name, torch.nn.Sequential(*front, head) if front else head)
-        module.get_submodule(name).requires_grad_(True)
         return module
 
     def keeps(self, name: str, module: nn.Module) -> bool:
@@ -101,14 +103,13 @@ class FedPCL(ClassPrototypes):
     def loss(self, net: Net, batch: Batch, me: Client) -> Tensor:
         r = unit(net(batch.x))
         prototypes, labels = me.inbox["features"], me.inbox["labels"]
-        means = unit(me.state["prototypes"])
         nowhere = torch.where(me.state["known"], 0.0, -torch.inf).to(r.dtype)
-        alike = r @ means.T / self.temperature
+        alike = r @ me.state["prototypes"].T / self.temperature
         # Of a class that nobody of the round has there is nothing to be near to.
         far = (alike + nowhere).logsumexp(1) - alike.gather(1, batch.y[:, None])[:, 0]
         value = (far * me.state["known"][batch.y]).mean()
         owner = torch.repeat_interleave(me.inbox["count"])
-        alike = r @ unit(prototypes).T / self.temperature
+        alike = r @ prototypes.T / self.temperature
         own = labels == batch.y[:, None]
         same = owner[:, None] == owner
         apart = torch.where(same, alike[:, None, :], -torch.inf).logsumexp(2)
@@ -119,5 +120,4 @@ class FedPCL(ClassPrototypes):
         return unit(me.net(x))
 
     def predict(self, net: Net, x: Tensor, me: Client) -> Tensor:
-        far = torch.where(me.state["known"], 0.0, -2.0).to(x.dtype)
-        return (unit(net(x)) @ unit(me.state["prototypes"]).T + far) / self.temperature
+        return fits(unit(net(x)), me.state["prototypes"], me.state["known"])

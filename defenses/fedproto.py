@@ -20,10 +20,12 @@ class FedProto(ClassPrototypes):
 
     f(x) are the features before the last stage, C_y the global prototype of the example's class:
     the mean of the newest prototypes of all clients that have sent one of it (Eq. 6, all alike, as
-    their code has it; classes without one add nothing). No tensor of a network leaves its client.
+    their code has it; classes without one add nothing). The distance is each example's, as in their
+    code: Eq. 8 has that of the means of a class. No tensor of a network leaves its client.
     An input is given the class of the nearest global prototype among those that the client received
-    last. The paper tests every client on its own classes: that is the utility ``own_classes``; on
-    the whole test set a client gets at most the share of classes that it holds.
+    last (their code: of its own classes among them). The paper tests every client on its own
+    classes: that is the utility ``own_classes``; on the whole test set a client gets at most the
+    share of classes that it holds.
 
     Ours: all clients start from the same weights. A client's prototypes stay in the bank until it
     sends new ones.

@@ -40,6 +40,13 @@ def training(module: nn.Module, on: bool | Mapping[str, bool]) -> Iterator[None]
                 m.training = was
 
 
+def still(module: nn.Module) -> set[str]:
+    """The buffers of layers that stay in evaluation mode: training moves none of them."""
+    with training(module, True):
+        layers = [(name, m) for name, m in module.named_modules() if not m.training]
+        return {f"{name}.{k}" for name, m in layers for k, _ in m.named_buffers(recurse=False)}
+
+
 def copied(module: nn.Module) -> nn.Module:
     """A copy of a network that may have been called before.
 

@@ -16,7 +16,7 @@ from leakbench.base.streams import SHARED, Rng
 from leakbench.base.tree import Tree, flat, row, tmap
 from leakbench.federation.defense import Defense, Wrapper
 from leakbench.federation.layout import laid, laid_batch, lies_last, plain
-from leakbench.federation.net import Net, training
+from leakbench.federation.net import Net, still, training
 from leakbench.federation.optimizer import Optimizer, group, named
 from leakbench.federation.parties import Batch, Client, Each, Facts, Server
 
@@ -68,7 +68,7 @@ class PartyRunner:
         self.facts, self.seed, self.dtype = facts, seed, dtype
         self.low = low  # the precision of a local training's products, where it is not ``dtype``
         self.trained = {k for k, v in module.named_parameters() if v.requires_grad}
-        self.frozen = {k for k, _ in module.named_parameters()} - self.trained
+        self.frozen = {k for k, _ in module.named_parameters()} - self.trained | still(module)
         self.images_last = lies_last(module)  # see leakbench.federation.layout
         self.padded: dict[str, bool] = {}  # loss -> see leakbench.federation.padding
 

@@ -182,11 +182,12 @@ class Task(Spec):
             UsageError: there is no such model.
         """
         from leakbench.models.networks import MODELS
+        from leakbench.models.stages import fix
 
         self._named_among(MODELS)
         module = MODELS[self.model](facts.shape, facts.dim, self.width)
         for stage in self.frozen:
-            module.get_submodule(stage).requires_grad_(False)
+            fix(module.get_submodule(stage))
         return module
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +92,20 @@ class Stages(nn.Module):
         if not whole or layer not in pieces[1:]:
             raise ValueError(f"the network cannot be cut before {layer!r}")
         return pieces[pieces.index(layer) - 1]
+
+
+def fix(stage: nn.Module) -> None:
+    """Leave a stage as it is: nobody trains it, and its layers stay in evaluation mode.
+
+    Else a BatchNorm would go on averaging what passes, and an update would tell of it.
+    """
+    stage.requires_grad_(False).eval()
+    for layer in stage.modules():
+        layer.train = partial(_as_it_is, layer)  # type: ignore[method-assign]
+
+
+def _as_it_is(layer: nn.Module, mode: bool = True) -> nn.Module:
+    return layer
 
 
 def last_layer(

@@ -109,7 +109,7 @@ class CaptionTask(Task):
         Raises:
             UsageError: there is no such captioner, or it does not fit.
         """
-        from leakbench.models import CAPTIONERS
+        from leakbench.models import CAPTIONERS, fix
 
         if self.model not in CAPTIONERS:
             raise UsageError(
@@ -121,7 +121,7 @@ class CaptionTask(Task):
         module = CAPTIONERS[self.model](facts.shape, facts.dim, self.width, **how)
         module.rates = {"decoder": self.decoder_rate}
         for stage in self.frozen:
-            module.get_submodule(stage).requires_grad_(False)
+            fix(module.get_submodule(stage))
         return module
 
     @property

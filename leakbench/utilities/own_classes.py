@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class OwnClasses(Accuracy):
     """Each client's accuracy on the test examples of the classes that it holds, mean over clients.
 
-    The answer is sought among all classes, own or not, by every method alike. So FedProto (Tan et
-    al., AAAI 2022, Section 5) and FedPCL (Tan et al., NeurIPS 2022, Section 5) test: their clients
-    learn nothing of other classes, and on the whole test set each has at most its share of them.
+    So FedProto (Tan et al., AAAI 2022, Section 5) and FedPCL (Tan et al., NeurIPS 2022, Section 5)
+    test: their clients learn nothing of other classes, and on the whole test set each has at most
+    its share of them. Here the answer is sought among all classes, own or not, by every method
+    alike; their code asks among a client's own, which is easier.
 
     A unit is a client, one of whose classes is tested at least; its score is a share of its own
     test examples. Clients may share test examples, so the interval, which is over clients, is that

@@ -291,14 +291,13 @@ def test_fedpcls_loss_is_equations_6_to_8():
     starts = [0, *ends.tolist()]
     means, known = bank(f, torch.tensor(labels), 10)
     assert known.all()
-    unit = torch.nn.functional.normalize
     general, personal, many = [], [], set()
     for i, y in enumerate(batch.y.tolist()):
-        general.append(-(r[i] @ unit(means, dim=1).T / 0.3).log_softmax(0)[y])
+        general.append(-(r[i] @ means.T / 0.3).log_softmax(0)[y])
         each = []
         for begin, end in itertools.pairwise(starts):
             if y in labels[begin:end]:
-                alike = (r[i] @ unit(f[begin:end], dim=1).T / 0.3).log_softmax(0)
+                alike = (r[i] @ f[begin:end].T / 0.3).log_softmax(0)
                 each.append(-alike[labels[begin:end].index(y)])
         personal.append(torch.stack(each).mean())  # Eq. 8 is a mean of means
         many.add(len(each))

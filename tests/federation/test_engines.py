@@ -27,6 +27,7 @@ from leakbench.federation.choosing import WAYS
 from leakbench.federation.evaluate import utility_scores
 from leakbench.federation.federation import Federation
 from leakbench.models.networks import Stages
+from leakbench.models.stages import fix
 
 TOLERANCE = 1e-9
 UNEVEN = (40, 23, 17, 16, 31, 9, 12, 50, 28, 5)
@@ -220,6 +221,32 @@ def test_batch_normalisation_shared_and_kept(kind, fraction, average, data):
     running = fast.columns["kept"] if kind is not Normed else fast.model
     assert float(running["first.2.running_mean"].abs().max()) > 1e-3
     assert any(k.endswith("num_batches_tracked") for k in running)
+
+
+class Fixed(Normed):
+    """The same, fixed."""
+
+    def module(self, module, facts):
+        module = super().module(module, facts)
+        fix(module.get_submodule("first"))
+        return module
+
+
+@pytest.mark.parametrize("local", [{}, {"steps": 3}])
+def test_a_fixed_stage_stays_and_is_not_sent(local, data):
+    """Its running statistics neither: they would tell of who passed."""
+    slow, fast = both(Fixed(batch=4, **local), 3, data=uneven(data, UNEVEN))
+    assert gap(slow, fast) < TOLERANCE
+    for engine in ("loop", "auto"):
+        fed = federation(Fixed(batch=4, **local), engine, data=uneven(data, UNEVEN))
+        begun = dict(fed.model)
+        fed.begin()
+        fed.step()
+        sent = fed.means.get("update") or fed.received["update"]
+        assert sent.keys() == {"head.weight", "head.bias"}
+        stays = {k for k, v in begun.items() if torch.equal(v, fed.model[k])}
+        assert stays == begun.keys() - sent.keys()
+        assert "first.2.running_mean" in stays
 
 
 class Branching(Defense):

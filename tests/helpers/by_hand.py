@@ -175,6 +175,11 @@ class Loop:
     def after(self) -> None: ...
     def prepare(self, c: int) -> None: ...
 
+    def moves(self, k: str) -> bool:
+        """Is tensor ``k`` of the global model one that a training moves?"""
+        frozen = [k for k, v in self.arch.named_parameters() if not v.requires_grad]
+        return k not in frozen
+
     def tells(self) -> dict[str, Tree]:
         """What the server sends beside the model."""
         return {}
@@ -247,7 +252,6 @@ class Loop:
     def train(self, name: str, epochs: int | None = None) -> None:
         """Every client of the round, from the model that it received; then its update."""
         received = {k: v.clone() for k, v in self.model.items()}
-        frozen = {k for k, v in self.arch.named_parameters() if not v.requires_grad}
         self.locals: dict[int, dict[str, Tensor]] = {}
         self.updates: dict[int, dict[str, Tensor]] = {}
         self.losses = []
@@ -256,7 +260,7 @@ class Loop:
                 self.prepare(c)
             local = self.locals[c] = self.trained(name, c, epochs)
             self.kept[c] = {k: local[k] for k in self.kept[c]}
-            real = [k for k, v in received.items() if v.is_floating_point() and k not in frozen]
+            real = [k for k, v in received.items() if v.is_floating_point() and self.moves(k)]
             self.updates[c] = {k: local[k] - received[k] for k in real}
             if self.p.average == "weighted":
                 self.note(c, count=torch.tensor(COUNTS[c]))
