@@ -139,8 +139,8 @@ def trained(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trai
         return TrainedRun(made.path, "reused")
     if not there.status:
         return TrainedRun(made.path, "trained", "not there yet")
-    failed = there.status.startswith("failed")
-    return TrainedRun(made.path, "gone on with", "it had failed" if failed else "not finished")
+    why = "it had failed" if there.failed else "not finished"
+    return TrainedRun(made.path, "gone on with", why)
 
 
 class _Attacks:
@@ -150,6 +150,7 @@ class _Attacks:
         self.device = device
         self.jobs: list[Job] = []
         self.told: list[tuple[str, str, str, int]] = []  # setting, what, why, seed
+        self.reused = 0
         self.unfit: dict[str, str] = {}  # attack -> why, of one of the runs that it does not fit
         self.fit: set[str] = set()
         self.variants: list[ReadyAttack] = []
@@ -173,9 +174,9 @@ class _Attacks:
                 self.told.append((setting, f"{choice.title} is not run", long, run.seed))
                 continue
             counted.add(made)
-            what = f"{choice.title} {'reused' if there.complete else 'is made'}"
-            self.told.append((setting, what, there.why.removesuffix(": run again"), run.seed))
+            self.reused += there.complete
             if not there.complete:
+                self.told.append((setting, f"{choice.title} is made", there.why, run.seed))
                 asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
                 name = f"{choice.title} on {setting}, seed {run.seed}"
                 at: dict[str, Any] = {"where": str(run.path), "folder": run.path, "put": put_back}
@@ -212,10 +213,9 @@ class _Attacks:
                 raise UsageError(f"{title} fits none of these runs ({why}). Leave it out.")
             if named:
                 say(f"{title} does not fit {why}")
-        kept = [t for t in self.told if t[1].endswith(" reused")]
-        _tell([t for t in self.told if t not in kept], say)
-        if kept:
-            say(f"{plural(len(kept), 'attack')} reused")
+        _tell(self.told, say)
+        if self.reused:
+            say(f"{plural(self.reused, 'attack')} reused")
 
 
 def _tell(told: Iterable[tuple[str, str, str, int]], say: Say) -> None:

@@ -25,6 +25,7 @@ class Standing:
     complete: bool  # with its scores, if it can be scored: nothing is to be done
     guesses: Path | None  # the folder whose guesses are those that would be made again
     why: str = ""  # why what is there is not enough, where a reader may wonder
+    then: str = ""  # what is done of it
 
 
 def standing(
@@ -46,13 +47,13 @@ def standing(
         return Standing(False, None, f"{name} was submitted, and is now made here")
     why = _outdated(recording, name, attack, meta)
     if why:
-        return Standing(False, left, f"{why}: run again")
+        return Standing(False, left, why, "run again")
     if meta["status"] == ("guessed" if recording.exported else "done"):
         scored = _scored(attack)
         known = scored.items() <= meta["sources"].items()
         if recording.exported or known:
             return Standing(complete=True, guesses=folder)
-        return Standing(False, folder, f"scored by other code of {name}: scored again")
+        return Standing(False, folder, f"scored by other code of {name}", "scored again")
     if GUESS in meta["files"]:
         return Standing(complete=False, guesses=folder)
     return Standing(complete=False, guesses=left)

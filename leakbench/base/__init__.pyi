@@ -16,6 +16,8 @@ from .notebook_figure import NotebookFigure as NotebookFigure
 from .printable_text import one_line as one_line
 from .printable_text import printable as printable
 from .printable_text import printable_json as printable_json
+from .reason import GONE as GONE
+from .reason import Reason as Reason
 from .spec import Spec as Spec
 from .spec import canonical as canonical
 from .spec import fingerprint as fingerprint

@@ -55,6 +55,10 @@ class NotMeasured(LeakbenchError):
     """A metric does not apply to these units; its reason stands in missing.csv."""
 
 
+class NoWeights(NotMeasured):
+    """The weights of the network that a metric measures by are not on this machine."""
+
+
 class PartFailed(LeakbenchError):
     """Some runs or attacks failed; the others are written."""
 

@@ -145,7 +145,8 @@ class _Plan:
         except BrokenFile:  # its job says so
             return float(choice.seconds(recording))
         if there.why and not self.force:
-            self.console.say(f"{choice.title} on {recording.run.id}: {there.why}")
+            told = ": ".join(filter(None, (there.why, there.then)))
+            self.console.say(f"{choice.title} on {recording.run.id}: {told}")
         return 0.0 if there.complete and not self.force else float(choice.seconds(recording))
 
     def tell(self, todo: Sequence[Job], runs: int, workers: int, budget: float | None) -> None:

@@ -49,7 +49,7 @@ def unfinished(settings: Iterable[Setting]) -> list[str]:
 
 
 def _state(run: Run) -> str:
-    what = run.status if run.status.startswith("failed") else "not finished"
+    what = "not finished" if run.failure is None else run.status
     return f"{what}; train it again, or leave it out of what is checked"
 
 

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from typing import Literal
 
 from leakbench.base.part import Part
+from leakbench.base.reason import Code, Reason, reason
 from leakbench.judging.evidence import Evidence
 from leakbench.results.number import Number
 
 # A share of units that failed or did not settle above which nothing is acquitted.
 MOST_FAILED = 0.1
 # What a row with one of these says of a leak counts; that it found none does not.
-NEVER_ACQUIT = {
-    "mixed_code": "the run was resumed by other code",
-    "stale_run": "the run was made by another version of the method",
-    "stale_attack": "it was made by another version of the attack",
-    "no_control": "nobody ran it where nothing is defended",
+NEVER_ACQUIT: dict[str, Code] = {
+    "mixed_code": "mixed_code",
+    "stale_run": "stale_run",
+    "stale_attack": "stale_attack",
+    "no_control": "no_control",
 }
 SEEDS = 2  # with fewer, an interval says nothing of another run
 
@@ -33,7 +34,7 @@ class Doubt(Part):
 
     lack: Lack
     row: Number  # where it lacks most
-    why: str = ""  # of its origin, or of gaps: a clause
+    why: Reason | None = None  # of its origin, or of gaps
 
 
 def doubts(evidence: Evidence, counting: Sequence[Number]) -> tuple[Doubt, ...]:
@@ -56,16 +57,14 @@ def doubts(evidence: Evidence, counting: Sequence[Number]) -> tuple[Doubt, ...]:
     if min(len(fewest.seeds), evidence.live) < SEEDS:
         found.append(Doubt(lack="seeds", row=fewest))
     if evidence.dead_seeds:
-        found.append(
-            Doubt(lack="gaps", row=fewest, why="where a run is dead nothing is to be found")
-        )
-    told = any(" has no number in seed " in clause for clause in evidence.gaps)
-    uneven = [clause for row in evidence.joined for clause in row.uneven if not told]
+        found.append(Doubt(lack="gaps", row=fewest, why=reason("dead_seeds")))
+    told = any(gap.code == "seed_lacks" for gap in evidence.gaps)
+    uneven = [why for row in evidence.joined for why in row.uneven if not told]
     for why in dict.fromkeys((*evidence.gaps, *uneven)):
         found.append(Doubt(lack="gaps", row=fewest, why=why))
     for row in rows:
         for flag in sorted(row.flags & NEVER_ACQUIT.keys()):
-            doubt = Doubt(lack="origin", row=row, why=NEVER_ACQUIT[flag])
+            doubt = Doubt(lack="origin", row=row, why=reason(NEVER_ACQUIT[flag]))
             found += [] if any(d.why == doubt.why for d in found) else [doubt]
     return tuple(found)
 

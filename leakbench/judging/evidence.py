@@ -6,6 +6,7 @@ from typing import Literal
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason
 from leakbench.results.number import Number
 
 
@@ -26,7 +27,7 @@ class Evidence(Part):
     kind: str = "message of this kind"
     sends: tuple[str, ...] = ()
     sends_kind: bool = True
-    reason: str = ""  # why there is no number
+    reasons: tuple[Reason, ...] = ()  # why there is no number
     state: Literal["", "not finished", "failed"] = ""  # of the runs, where none is complete
     # Where only so many clients of a round are recorded whole: how many those are, and how many
     # take part.
@@ -35,7 +36,7 @@ class Evidence(Part):
     # Numbers of the question's other metrics, some of whose units are as good as the original.
     beside: tuple[Number, ...] = ()
     reads: tuple[str, ...] = ()  # the kinds of message that its attacks read
-    gaps: tuple[str, ...] = ()  # runs and attacks that gave no number, a clause each
+    gaps: tuple[Reason, ...] = ()  # runs and attacks that gave no number
     instead_of: str = ""  # the question's own metric, where it was not measured here
     public: Number | None = None  # without what the attack was given from the truth
     unmeasured: tuple[str, ...] = ()  # titles of metrics whose weights are not on this machine

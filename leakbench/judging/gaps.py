@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from leakbench.base.meaning import Topic
-from leakbench.judging.wording import kinds_of
+from leakbench.base.reason import Reason, reason
 from leakbench.results.number import Number
 from leakbench.results.settings import Setting
 
 
-def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
-    """A clause for each thing that an acquittal would pass over; none where all was looked at.
+def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
+    """All that an acquittal would pass over; none where all was looked at.
 
     Args:
         setting: with all its runs, complete or not.
@@ -23,21 +23,21 @@ def gaps(setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
     out, complete = [], set(setting.seeds)
     every = {r.seed for r in setting.every} | complete
     if complete < every:
-        out.append(f"{len(complete)} of {len(every)} runs are complete")
+        out.append(reason("incomplete", some=len(complete), all=len(every)))
     own: dict[tuple[str, str], set[int]] = defaultdict(set)
     for n in attacks:
         own[n.attacker.key].update(n.seeds)
     attacked = set[int]().union(*own.values())
     if attacked < complete:
-        out.append(f"attacked in {len(attacked)} of {len(complete)} seeds")
+        out.append(reason("few_attacked", some=len(attacked), all=len(complete)))
     for (name, _), seeds in own.items():
         if attacked - seeds:
-            out.append(f"{name} has no number in seed {_listed(attacked - seeds)}")
+            out.append(reason("seed_lacks", attack=name, seeds=sorted(attacked - seeds)))
     return tuple(dict.fromkeys(out))
 
 
-def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[str, ...]:
-    """A clause where the server receives what may tell the same, and nobody looked into it well.
+def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[Reason, ...]:
+    """What the server receives that may tell the same, and that nobody looked into well.
 
     A prototype is in a proxy, and in the update that was made with it: who reads one of the two in
     vain says nothing of the other, and neither does an attack that would not acquit by itself.
@@ -50,12 +50,12 @@ def unread(topic: Topic, setting: Setting, attacks: Sequence[Number]) -> tuple[s
     for kind in there:
         on = [n for n in attacks if kind in n.attacker.reads]
         if why := "" if kind in able else _why(on, alone=not able):
-            out[why].append(f"its {kinds_of(kind)}")
-    return tuple(f"{' and '.join(names)} were {why}" for why, names in out.items())
+            out[why].append(kind)
+    return tuple(reason("unread", kinds=kinds, by=why) for why, kinds in out.items())
 
 
-def picked(topic: Topic, setting: Setting) -> tuple[str, ...]:
-    """A clause where somebody chose the clients whose updates were recorded whole.
+def picked(topic: Topic, setting: Setting) -> tuple[Reason, ...]:
+    """Said where somebody chose the clients whose updates were recorded whole.
 
     They are no sample of the others, and may be those that leak least.
     """
@@ -65,7 +65,7 @@ def picked(topic: Topic, setting: Setting) -> tuple[str, ...]:
     everybody = {int(r.meta.get("facts", {}).get("clients", 0)) for r in setting.runs}
     if not named or everybody == {len(named)}:
         return ()
-    return (f"{len(named)} of the clients were chosen (record.clients), not drawn",)
+    return (reason("chosen", count=len(named)),)
 
 
 def _acquits(n: Number) -> bool:
@@ -80,21 +80,18 @@ def _client(n: Number) -> bool:
 
 
 def _why(on: Sequence[Number], *, alone: bool) -> str:
-    """Why the attacks ``on`` a kind say little of it; ``alone``: no other kind was looked into.
+    """By whom alone a kind was looked into, in ``on``, where that says little of it.
 
-    Then the verdict says by itself that the paper's own attack, or a weak one, does not acquit.
+    ``alone``: no other kind was looked into. Then the verdict says by itself that the paper's own
+    attack, or a weak one, does not acquit.
     """
     if not on:
-        return "not attacked for this"
+        return "nobody"
     real = [n for n in on if not n.attacker.paper]
     if real and all(map(_client, real)):
-        return "attacked by clients alone, who see less than the server"
+        return "clients"
     if alone:
         return ""
     if not real:
-        return "attacked by the paper's own attack alone"
-    return "attacked by none that works where nothing is defended"
-
-
-def _listed(seeds: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(seeds)))
+        return "paper"
+    return "weak"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakbench.base.meaning import Meaning, Topic
+from leakbench.base.reason import GONE, Reason, reason
 from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
@@ -16,7 +17,6 @@ from leakbench.judging.opening import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
-from leakbench.results.lacking import NO_END
 from leakbench.results.number import ANY, CASCADE, Missing, Number, when
 from leakbench.results.settings import Setting
 
@@ -27,10 +27,6 @@ UNDONE: dict[str, Literal["not finished", "failed"]] = {
     "running": "not finished",
     "failed": "failed",
 }
-
-
-# How a reason begins where an attack was run and gave no number.
-GONE = ("failed", "not finished", "guessed", NO_END)
 
 
 def find_questions(settings: Sequence[Setting], missing: Sequence[Missing]) -> list[Question]:
@@ -99,9 +95,9 @@ class _Why:
     Reasons, titles of metrics without weights, and attacks that gave no number at all.
     """
 
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     unmeasured: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
+    gone: tuple[Reason, ...] = ()
 
 
 class _Reasons:
@@ -118,8 +114,8 @@ class _Reasons:
 
     def of(self, setting: Setting, question: Question) -> _Why:
         """Of one setting on one question."""
-        topic, unmeasured, gone = question.topic.name, dict[str, None](), dict[str, None]()
-        reasons: dict[str, str] = {}
+        topic, unmeasured, gone = question.topic.name, dict[str, None](), dict[Reason, None]()
+        reasons: dict[str, Reason] = {}
         elsewhere = set[str]().union(*(self._attacks[t] for t in self._attacks if t != topic))
         for m in self._of[setting.key]:
             mine = m.meaning.question.name == topic if m.meaning else False
@@ -127,9 +123,9 @@ class _Reasons:
                 reasons[m.metric] = m.reason
             # One that never gave a number may have asked any question.
             fits = m.attack in self._attacks[topic] or m.attack not in elsewhere
-            if m.attack and not m.metric and fits and m.reason.startswith(GONE):
-                gone[f"{m.attack} gave no number ({m.reason.splitlines()[0]})"] = None
-            if mine and m.meaning and "weight" in m.reason.lower():
+            if m.attack and not m.metric and fits and m.reason.code in GONE:
+                gone[reason("gone", attack=m.attack, of=m.reason)] = None
+            if mine and m.meaning and m.reason.code == "no_weights":
                 unmeasured[m.meaning.heading] = None
         distinct = dict.fromkeys(reasons.values())
         return _Why(tuple(distinct), tuple(unmeasured), tuple(gone))
@@ -161,7 +157,7 @@ def _judged(question: Question, ranked: Sequence[Meaning], setting: Setting, why
         kind=question.topic.kind,
         sends=tuple(sorted(setting.kinds - {"model"})),
         sends_kind=_sends_kind(question.topic, setting),
-        reason=setting.why if state else _because(why),
+        reasons=(setting.reason,) if state and setting.reason else _because(why),
         state=state,
         audited=_audited(setting) if question.topic.kind == "update" else None,
         present=_present(setting),
@@ -198,8 +194,8 @@ def _sends_kind(topic: Topic, setting: Setting) -> bool:
     return not setting.every or not topic.kinds or bool(setting.kinds & {*topic.kinds})
 
 
-def _because(why: _Why) -> str:
-    return " ".join(why.reasons[:2]) or "no attack that fits was run"
+def _because(why: _Why) -> tuple[Reason, ...]:
+    return why.reasons[:2] or (reason("none_fits"),)
 
 
 def _audited(setting: Setting) -> int | None:

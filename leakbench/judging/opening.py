@@ -14,8 +14,9 @@ from leakbench.judging.counting import alone, unjudged
 from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS, additions, clauses
-from leakbench.judging.wording import amount, by, kinds_of
+from leakbench.judging.wording import amount, by
 from leakbench.results.number import Utility
+from leakbench.results.reason_words import kinds_of
 
 MOST = " most of what there is to leak"
 

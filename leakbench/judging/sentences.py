@@ -5,7 +5,7 @@ from __future__ import annotations
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.shortfall import copied, doubted, exact_units, settle, too_few
 from leakbench.judging.verdict import Verdict
-from leakbench.judging.wording import amount, between, by, plural
+from leakbench.judging.wording import amount, between, by, lacking, plural
 from leakbench.results.number import Number
 
 ATTACKERS = {
@@ -35,11 +35,9 @@ def clauses(evidence: Evidence, verdict: Verdict) -> tuple[str, str]:
             other = f"Judge it by its {_and(evidence.sends)}."
         return f"sends no {evidence.kind}", f"nothing for this attack to read. {other}"
     if evidence.state:
-        why = evidence.reason.removeprefix(f"{evidence.state}: ").rstrip(".")
-        return evidence.state, f"{why}. Nothing is known about its leakage."
+        return evidence.state, f"{lacking(evidence)}. Nothing is known about its leakage."
     if verdict.rule == 2:
-        why = evidence.reason.rstrip(".") or "no attack that fits was run"
-        return verdict.word, f"{why}. Nothing is known about its leakage."
+        return verdict.word, f"{lacking(evidence)}. Nothing is known about its leakage."
     if verdict.rule == 3:
         text = (
             f"{evidence.dead_because}. Its leakage says nothing about the method, and it is kept"

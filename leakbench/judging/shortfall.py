@@ -8,8 +8,9 @@ from leakbench.judging.acquittal import MOST_FAILED, SEEDS, Doubt, open_units
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.needed import more_units, seeds_needed
 from leakbench.judging.verdict import Verdict
-from leakbench.judging.wording import amount, of_clusters, plural
+from leakbench.judging.wording import amount, lacking, of_clusters, plural
 from leakbench.results.number import Number
+from leakbench.results.reason_words import reason_text
 
 
 def too_few(evidence: Evidence, row: Number) -> str:
@@ -88,10 +89,9 @@ def doubted(evidence: Evidence, doubt: Doubt) -> str:
         have = min(len(row.seeds), max(evidence.live, 0))
         seeds = plural(have, "live seed" if evidence.dead_seeds else "seed")
         return f"{seeds} only, {plural(SEEDS - have, 'more is', 'more are')} needed"
-    if doubt.lack == "gaps":
-        return doubt.why
-    if doubt.lack == "origin":
-        return f"{attack}: {doubt.why}"
+    if doubt.why:
+        why = reason_text(doubt.why)
+        return why if doubt.lack == "gaps" else f"{attack}: {why}"
     tried = max(row.tried, row.failed)
     return (
         f"{attack} failed or did not settle on {open_units(row)} of {tried} {row.meaning.unit}s,"
@@ -104,8 +104,7 @@ def short(evidence: Evidence, verdict: Verdict) -> str:
     if verdict.rule == 1:
         return f"nothing to attack: sends no {evidence.kind}"
     if verdict.rule == 2:
-        why = evidence.reason.removeprefix(f"{verdict.word}: ").rstrip(".")
-        return f"{verdict.word}: {why}"
+        return f"{verdict.word}: {lacking(evidence)}"
     if verdict.rule == 3:
         return f"dead run: {evidence.dead_because}"
     if verdict.rule == 4:

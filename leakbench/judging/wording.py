@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakbench.judging.evidence import Evidence
+from leakbench.results import reason_words
 from leakbench.results.number import Number
 
 
@@ -51,9 +52,10 @@ def of_clusters(row: Number) -> str:
     return "clients" if clients and owners else f"{row.meaning.unit}s"
 
 
-def kinds_of(kind: str) -> str:
-    """Messages of a kind, as a sentence names them: "updates", "mean data"."""
-    return (kind if kind.endswith(("s", "data")) else f"{kind}s").replace("_", " ")
+def lacking(evidence: Evidence) -> str:
+    """Why there is no number, after the verdict's word, which says the beginning."""
+    one = reason_words.reason_clause if evidence.state else reason_words.reason_text
+    return " ".join(map(one, evidence.reasons)).rstrip(".")
 
 
 def by(number: Number) -> str:

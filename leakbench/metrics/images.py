@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.metric import Metric, Score
-from leakbench.base.errors import NotMeasured
+from leakbench.base.errors import NotMeasured, NoWeights
 from leakbench.base.meaning import Meaning
 from leakbench.federation.input_range import InputRange
 from leakbench.metrics import lpips, topics
@@ -134,7 +134,7 @@ def _lpips(guess: Guess, answer: Answer) -> list[Score]:
     try:
         measure = lpips.load()
     except lpips.WeightsNotFound as error:
-        raise NotMeasured(str(error)) from None
+        raise NoWeights(str(error)) from None
     return _each(guess, answer, measure)
 
 

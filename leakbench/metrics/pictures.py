@@ -28,15 +28,15 @@ def means(truth: Truth) -> Tensor:
     Raises:
         NotMeasured: the images are nowhere on this machine, or a client has none.
     """
-    if "means of images" not in truth.memo:
+    if "image_means" not in truth.memo:
         data, out = truth.data, []
         for rows, count in zip(data["rows"], data["counts"].tolist(), strict=True):
             if not count:
                 raise NotMeasured("a client holds no images to compare a picture with.")
             mean = truth.images(rows[:count]).mean(0)
             out.append(truth.task.lies_in.unit(mean))
-        truth.memo["means of images"] = torch.stack(out)
-    found: Tensor = truth.memo["means of images"]
+        truth.memo["image_means"] = torch.stack(out)
+    found: Tensor = truth.memo["image_means"]
     return found
 
 

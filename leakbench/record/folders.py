@@ -65,6 +65,12 @@ class Folder:
         """Is it complete?"""
         return self.status == "done"
 
+    @property
+    def failure(self) -> str | None:
+        """What it failed with; None where it did not fail."""
+        state, _, why = self.status.partition(": ")
+        return why if state == "failed" else None
+
     def check(self, *names: str) -> None:
         """The named files (all, if none is named) are listed, there, and unchanged.
 

@@ -102,6 +102,7 @@ class _Missing(Shape):
     attack: Text = ""
     metric: Text
     reason: Text
+    code: Literal["told", "no_weights", "unfit"] = "told"
 
 
 class _LeftOut(Shape):

@@ -20,13 +20,15 @@ WATCHED = ("method", "core", "utility", "data", "leakbench", "torch", "numpy")
 class Found:
     """How the run of a spec stands in its folder.
 
-    ``status``: that of its run.json, "" where there is none. ``changed``: why it would not come out
-    the same today, or nothing. ``exact``: run.json holds this very spec.
+    ``status``: that of its run.json, "" where there is none. ``failed``: does it say so?
+    ``changed``: why it would not come out the same today, or nothing. ``exact``: run.json holds
+    this very spec.
     """
 
     status: str
     changed: str = ""
     exact: bool = False
+    failed: bool = False
 
 
 def found(folder: Path, spec: RunSpec, device: str) -> Found:
@@ -41,6 +43,7 @@ def found(folder: Path, spec: RunSpec, device: str) -> Found:
     if not (folder / "run.json").exists():
         return Found("")
     run = folders.load(folder)
+    failed = run.failure is not None
     exact = run.spec == spec.model_dump(mode="json") and not {"export", "excerpt"} & set(run.meta)
     if run.done:
         made = {**run.meta.get("versions", {}), **run.meta.get("sources", {})}
@@ -49,14 +52,14 @@ def found(folder: Path, spec: RunSpec, device: str) -> Found:
     else:
         saved = checkpoint.saved(folder)
         if saved is None:  # nothing of it is kept
-            return Found(run.status, exact=exact)
+            return Found(run.status, exact=exact, failed=failed)
         made, compared = saved[1]["origin"], origin.COMPARED
     files = sources.opened_now(made)
     now = origin.of(spec, _data(spec), device) | files
     differs = [origin.told(k) for k in (*compared, *files) if made.get(k) != now.get(k)]
     told = [f"{' and '.join(differs)} changed"] if differs else []
     told += ["several codes made its rounds"] if run.meta.get("begun_by") else []
-    return Found(run.status, "; ".join(told), exact)
+    return Found(run.status, "; ".join(told), exact, failed)
 
 
 _kept: dict[str, TaskData] = {}  # of the task that was asked about last: data may be large

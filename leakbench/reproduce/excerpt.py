@@ -71,5 +71,6 @@ def attacks(run: Run, small: Run) -> Row:
     some = {fit["name"] for fit in fits}
     # Once, though an attack may have two settings.
     unfit = dict.fromkeys((c.title if c.name in some else c.name, r) for c, r in why if r)
-    gone = [{"attack": name, "metric": "", "reason": reason} for name, reason in unfit]
+    named = {"metric": "", "code": "unfit"}
+    gone = [{"attack": name, "reason": reason, **named} for name, reason in unfit]
     return {"spec": {**small.spec, "attacks": fits}, "missing": [*small.meta["missing"], *gone]}

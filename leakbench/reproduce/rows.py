@@ -240,7 +240,7 @@ class _OfRuns:
     def _lacking(self, attack: str, *metrics: str) -> list[str]:
         """Why a number is not among the setting's."""
         lines = self.found.tables.missing
-        return [x.reason for x in lines if x.attack == attack and x.metric in metrics]
+        return [x.said for x in lines if x.attack == attack and x.metric in metrics]
 
 
 def _each(values: Iterable[str]) -> tuple[str, ...]:

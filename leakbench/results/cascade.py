@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 
+from leakbench.base.reason import Reason, reason
 from leakbench.record.columns import STAGES
 from leakbench.results import paired
 from leakbench.results.number import ANY, CASCADE, MADE, Attacker, Environment, Measured, Unit, when
@@ -42,11 +43,11 @@ def entering(
     return sorted(fit, key=_turn)
 
 
-def why_none(kind: str, numbers: Sequence[Measured]) -> str:
+def why_none(kind: str, numbers: Sequence[Measured]) -> Reason:
     """Why no number of a question entered."""
     if kind == CASCADE and all(m.attacker.rung == "paper" for m in numbers):
-        return "only the paper's own attack ran (rung paper), which never enters the cascade"
-    return "the control of every attack that could enter failed: too weak to judge"
+        return reason("only_paper")
+    return reason("all_weak")
 
 
 def combine(kind: str, parts: Sequence[Measured], stage: str | None = None) -> Measured:

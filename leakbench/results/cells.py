@@ -74,7 +74,7 @@ def _utility(u: Utility) -> Row:
 def _missing(m: Missing) -> Row:
     names = named(m.configuration)
     del names["wrappers"]  # the table has no column for them, so the reason names them
-    return {**names, "attack": m.attack, "metric": m.metric, "reason": m.reason}
+    return {**names, "attack": m.attack, "metric": m.metric, "reason": m.said}
 
 
 @_row.register

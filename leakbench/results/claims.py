@@ -200,11 +200,14 @@ def _claim(record: Mapping[str, Any], have: Mapping[str, Any]) -> Claim:
     said += [text for text in (record.get("note"), record["remark"]) if text]
     setting = _setups().get((record["paper"], record["dataset"]), {}) | record["setting"]
     against = {f: v for f, v in setting.items() if f in have and not _same(v, have[f])}
-    said += [f"{f} {v} there, {have[f]} here" for f, v in against.items()]
+    differs = [f"{f} {v} there, {have[f]} here" for f, v in against.items()]
+    said += differs
     unknown = [f"{f} {v}" for f, v in setting.items() if f not in have]
     said += [f"there: {', '.join(unknown)}"] if unknown else []
     source = "; ".join(said)
-    return Claim(value=float(_scaled(value, record)), low=low, high=high, source=source)
+    first = differs[0] if differs else ""
+    number = float(_scaled(value, record))
+    return Claim(value=number, low=low, high=high, source=source, differs=first)
 
 
 def _scaled(value: float, record: Mapping[str, Any]) -> float:

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from leakbench.base.errors import BrokenFile, UnknownName
 from leakbench.base.meaning import Meaning
-from leakbench.base.spec import canonical
+from leakbench.base.reason import Reason, reason
 from leakbench.record.folders import Folder, Run
 from leakbench.results.number import END, Measured, Missing
 from leakbench.results.settings import Setting
 
-NOT_RUN = "it would fit but was not run: leakbench attack"
-NONE_RUN = "no attack was run: leakbench attack"
-NO_END = "no number of the end of training"
+Lack = tuple[str, str, Reason]  # attack, metric, why
 
 
 class Lacking:
@@ -34,24 +32,19 @@ class Lacking:
         self._fitting, self._unfit = fitting, unfit
         self.missing: list[Missing] = []
         # Those that could be the same line: of many settings each is compared with few.
-        self._alike: dict[tuple[str, str, str, str, bool], list[Missing]] = defaultdict(list)
+        self._alike: dict[tuple[str, str, str, Reason], list[Missing]] = defaultdict(list)
         self._meanings: dict[tuple[str, str], Meaning] = {}
 
-    def add(
-        self, setting: Setting, attack: str, metric: str, reason: str, *, fits: bool = True
-    ) -> None:
-        """A line; the table has no column for wrappers, so the reason names them."""
-        wrappers = setting.configuration.wrappers
-        under = "" if not wrappers else f" [under the wrappers {canonical(wrappers)}]"
+    def add(self, setting: Setting, attack: str, metric: str, why: Reason) -> None:
+        """A line."""
         line = Missing(
             configuration=setting.configuration,
             attack=attack,
             metric=metric,
-            reason=reason + under,
-            fits=fits,
+            reason=why,
             meaning=self._meanings.get((attack, metric)),
         )
-        alike = self._alike[setting.key, attack, metric, line.reason, fits]
+        alike = self._alike[setting.key, attack, metric, why]
         if line not in alike:
             alike.append(line)
             self.missing.append(line)
@@ -61,17 +54,16 @@ class Lacking:
 
         The same reason in several seeds is one line, which names them unless they are all.
         """
-        seeds: dict[tuple[str, str, str, bool], set[int]] = defaultdict(set)
+        seeds: dict[Lack, set[int]] = defaultdict(set)
         for run in setting.others:
-            seeds["", "", _why(run), True].add(run.seed)
+            seeds["", "", _why(run)].add(run.seed)
         for run in setting.runs:
-            unfit = self._unfit(run) if self._unfit else {}
-            for lack in self._of_run(run, unfit):
-                seeds[*lack, lack[0] not in unfit or lack[2] != unfit[lack[0]]].add(run.seed)
+            for lack in self._of_run(run):
+                seeds[lack].add(run.seed)
         every = {r.seed for r in (*setting.runs, *setting.others)}
-        for (attack, metric, reason, fits), own in seeds.items():
-            some = "" if own == every else f" (seed {', '.join(map(str, sorted(own)))})"
-            self.add(setting, attack, metric, reason + some, fits=fits)
+        for (attack, metric, why), own in seeds.items():
+            some = () if own == every else tuple(sorted(own))
+            self.add(setting, attack, metric, why.model_copy(update={"seeds": some}))
 
     def not_at_the_end(self, setting: Setting, measured: Iterable[Measured]) -> None:
         """Attacks that gave numbers of earlier stages and none of the end.
@@ -86,17 +78,13 @@ class Lacking:
             lacking = sorted(s for s, at in earlier.items() if at)
             if lacking:
                 found = sorted(set[str]().union(*earlier.values()))
-                seeds = f" (seed {', '.join(map(str, lacking))})"
-                reason = (
-                    f"{NO_END}{_given(params)}{seeds * (len(lacking) < len(by_seed))}, only"
-                    f" {' and '.join(found)}: there nothing was sent that it can read, or the"
-                    " record does not hold it (train with --record all)"
-                )
-                self.add(setting, attack, "", reason)
+                own = lacking if len(lacking) < len(by_seed) else []
+                facts = {"params": json.loads(params), "stages": found, "seeds": own}
+                self.add(setting, attack, "", reason("no_end", **facts))
 
-    def _of_run(self, run: Run, unfit: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
+    def _of_run(self, run: Run) -> Iterable[Lack]:
         left_out = run.meta.get("missing", [])
-        yield from ((m["attack"], m["metric"], m["reason"]) for m in left_out)
+        yield from ((m["attack"], m["metric"], _recorded(m)) for m in left_out)
         folders = run.attacks
         for folder in folders:
             if not folder.done:
@@ -104,22 +92,23 @@ class Lacking:
             for metric, about in folder.meta.get("metrics", {}).items():
                 self._meanings[folder.name, metric] = _meaning(folder, metric, about)
             for m in folder.meta.get("missing", []):
-                yield folder.name, m["metric"], m["reason"]
+                yield folder.name, m["metric"], _recorded(m)
         tried = {f.name for f in folders} | {m["attack"] for m in left_out if not m["metric"]}
         if self._fitting is not None:
             try:
                 fit = tuple(self._fitting(run))
             except UnknownName as error:
                 fit = ()
-                yield "", "", f"which attacks would fit cannot be told here: {error}"
+                yield "", "", reason("unknown_fit", text=str(error))
             for name in fit:
                 if name not in tried:
-                    yield name, "", NOT_RUN
+                    yield name, "", reason("not_run")
         elif not folders:
-            yield "", "", NONE_RUN
+            yield "", "", reason("none_run")
+        unfit = self._unfit(run) if self._unfit else {}
         for name, why in unfit.items():
             if name not in tried:
-                yield name, "", why
+                yield name, "", reason("unfit", text=why)
 
 
 def _meaning(folder: Folder, metric: str, about: object) -> Meaning:
@@ -130,16 +119,16 @@ def _meaning(folder: Folder, metric: str, about: object) -> Meaning:
         raise BrokenFile(f"{where} is damaged ({error}). Make it again.") from None
 
 
-def _given(params: str) -> str:
-    """As in " with source=update"; the attack's seed tells no two of its readings apart."""
-    told = [f"{k}={v}" for k, v in json.loads(params).items() if k != "seed"]
-    return f" with {', '.join(told)}" if told else ""
+def _recorded(line: Mapping[str, str]) -> Reason:
+    """What run.json or attack.json says of something that it lacks."""
+    facts = {"text": line["reason"]}
+    return Reason.model_validate({"code": line.get("code", "told"), "facts": facts})
 
 
-def _why(folder: Folder) -> str:
+def _why(folder: Folder) -> Reason:
     """Why a run or an attack gave no number."""
     if folder.status == "guessed":
-        return "guessed but not scored: leakbench score, where the run has its truth"
-    if folder.status.startswith("failed"):
-        return folder.status
-    return f"not finished (status {folder.status}): run the same command again"
+        return reason("unscored")
+    if folder.failure is not None:
+        return reason("failed", text=folder.failure)
+    return reason("unfinished", status=folder.status)

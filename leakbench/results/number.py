@@ -12,13 +12,15 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PlainSerializer, computed_field
+from pydantic import Field, PlainSerializer, computed_field, field_serializer
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason, Why
 from leakbench.base.spec import canonical
 from leakbench.record.columns import RUNGS
 from leakbench.record.folders import Run
+from leakbench.results import reason_words
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate
 
@@ -93,6 +95,7 @@ class Claim(Part):
     low: float | None  # value - spread, None where no spread is given
     high: float | None  # value + spread
     source: str  # where it stands, and how its setting differs
+    differs: str = Field("", exclude=True)  # the first thing in which it does, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +264,8 @@ class Number(Part):
     command: str = ""  # what makes it again
     utility: Utility = Field(exclude=True)
     power: Power | None = Field(None, exclude=True)  # None where it was read from a table
-    # Of a number made of several attacks: which of them lacks which seeds, a clause each.
-    uneven: tuple[str, ...] = Field((), exclude=True)
+    # Of a number made of several attacks: which of them lacks which seeds.
+    uneven: tuple[Reason, ...] = Field((), exclude=True)
     # The seeds' own; none where it was read from a table.
     parts: tuple[Measured, ...] = Field((), exclude=True)
 
@@ -415,11 +418,26 @@ class Missing(Part):
     setting: str = ""  # its id in a report
     attack: str
     metric: str
-    reason: str
-    # Would the attack fit what is sent? If not, nobody would look for its number here.
-    fits: bool = Field(True, exclude=True)
+    reason: Why
     # The metric's, where an attack measured it elsewhere.
     meaning: Meaning | None = Field(None, exclude=True)
+
+    @property
+    def fits(self) -> bool:
+        """Would the attack fit what is sent? If not, nobody would look for its number here."""
+        return self.reason.code != "unfit"
+
+    @property
+    def said(self) -> str:
+        """The reason in words; tables have no column for wrappers, so it names them."""
+        wrappers = self.configuration.wrappers
+        under = f" [under the wrappers {canonical(wrappers)}]" if wrappers else ""
+        return reason_words.reason_text(self.reason) + under
+
+    @field_serializer("reason")
+    def _said(self, why: Reason) -> str:
+        del why
+        return self.said
 
 
 class Diagnostic(Part):

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import Reason, in_words, reason
 from leakbench.record import origin
 from leakbench.record.attack_code import differ
 from leakbench.record.columns import STAGES
 from leakbench.results import cascade, claims, paired
+from leakbench.results.lacking import Lack
 from leakbench.results.number import ANY, MADE, Claim, Evaluated, Measured, Number, Power, Utility
 from leakbench.results.settings import Setting
 from leakbench.results.units import pooled
@@ -19,7 +21,6 @@ from leakbench.results.utility import of_runs
 from leakbench.scoring import flags
 from leakbench.statistics.intervals import Estimate, NoInterval
 
-Lack = tuple[str, str, str]  # attack, metric, reason
 ROUNDING = 1e-12  # by which two means of the same scores may differ
 
 
@@ -44,13 +45,14 @@ class Pooling:
             try:
                 out.append(self._number(same))
             except NoInterval as error:
-                missing.append((key[0], key[2], f"stage {key[3]}: {error}"))
+                at = {"stages": [key[3]], "probe": None, "of": in_words(str(error))}
+                missing.append((key[0], key[2], reason("at", **at)))
                 continue
             power = out[-1].power
             if power is not None and not (power.shown or power.beyond):
                 weak.add(key)
         # Kind, metric, probe, why -> stages.
-        none: dict[tuple[str, str, bool, str], list[str]] = defaultdict(list)
+        none: dict[tuple[str, str, bool, Reason], list[str]] = defaultdict(list)
         for (metric, probe, stage), asked in cascade.questions(measured).items():
             for kind in MADE:
                 parts = cascade.entering(kind, asked, lambda m: m.key in weak)
@@ -58,16 +60,15 @@ class Pooling:
                     none[kind, metric, probe, cascade.why_none(kind, asked)].append(stage)
                     continue
                 lacking = _lacking(asked, parts)
-                where = _where(probe, stage)
-                missing += [(kind, metric, f"{where}: {clause}") for clause in lacking]
+                missing += [(kind, metric, _at(probe, why, stage)) for why in lacking]
                 try:
                     joined = self._joined(kind, parts)
                 except NoInterval as error:
-                    missing.append((kind, metric, f"{where}: {error}"))
+                    missing.append((kind, metric, _at(probe, in_words(str(error)), stage)))
                     continue
                 out.append(joined.model_copy(update={"uneven": lacking}))
         for (kind, metric, probe, why), stages in none.items():
-            missing.append((kind, metric, f"{_where(probe, *stages)}: {why}"))
+            missing.append((kind, metric, _at(probe, why, *stages)))
         return out, missing
 
     def _joined(self, kind: str, parts: Sequence[Measured]) -> Number:
@@ -208,7 +209,7 @@ def _made_by_the_same(one: Measured, two: Measured) -> None:
         )
 
 
-def _lacking(asked: Sequence[Measured], parts: Sequence[Measured]) -> tuple[str, ...]:
+def _lacking(asked: Sequence[Measured], parts: Sequence[Measured]) -> tuple[Reason, ...]:
     """Which attack has no number in which seeds that others have, a clause each.
 
     Args:
@@ -224,9 +225,9 @@ def _lacking(asked: Sequence[Measured], parts: Sequence[Measured]) -> tuple[str,
         names[key[0]] += 1
     out = []
     for (name, params, _, stage, *_), there in own.items():
-        gone = ", ".join(map(str, sorted(seeds - there)))
+        gone = sorted(seeds - there)
         which = name if names[name] == 1 else f"{name} {params} at stage {stage}"
-        out += [f"{which} has no number in seed {gone}"] if gone else []
+        out += [reason("seed_lacks", attack=which, seeds=gone)] if gone else []
     return tuple(dict.fromkeys(out))
 
 
@@ -242,7 +243,6 @@ def _by_seed(kind: str, parts: Sequence[Measured], stage: str) -> list[Measured]
     return [cascade.combine(kind, by_seed[s], stage) for s in sorted(by_seed)]
 
 
-def _where(probe: bool, *stages: str) -> str:
+def _at(probe: bool, why: Reason, *stages: str) -> Reason:
     ordered = sorted(stages, key=STAGES.index)
-    named = ", ".join("final or all" if s == "final" else s for s in ordered)
-    return f"stage {named}, {'probes' if probe else 'real messages'}"
+    return reason("at", stages=ordered, probe=probe, of=why)

@@ -10,11 +10,13 @@ from pydantic import Field, computed_field
 
 from leakbench.base.errors import UsageError
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason, reason
 from leakbench.base.spec import canonical
 from leakbench.record.folders import Run
 from leakbench.record.policy import Policy
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import Configuration, Evaluated, Measured, Number, Utility
+from leakbench.results.reason_words import reason_text
 
 
 class Sent(Part):
@@ -157,24 +159,29 @@ class Setting(Part):
             return "done"
         if not self.others:
             return "not recorded"
-        return "failed" if self._failed else "running"
+        return "running" if self._failed is None else "failed"
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def why(self) -> str:
         """Why it is not simply done."""
-        told = {
-            "dead": self.dead_because,
-            "failed": self._failed,
-            "running": "not finished: run the same command again",
-            "not recorded": "no run.json is here",
-        }
-        return told.get(self.state, "")
+        return self.dead_because if self.dead else reason_text(self.reason) if self.reason else ""
 
     @property
-    def _failed(self) -> str:
-        failed = sorted(r.status for r in self.others if r.status.startswith("failed"))
-        return failed[0] if failed else ""
+    def reason(self) -> Reason | None:
+        """Why none of its runs is complete; None where one is."""
+        if self._failed is not None:
+            failed = reason("failed", text=self._failed)
+        else:
+            failed = reason("to_finish")
+        undone = {"failed": failed, "running": failed, "not recorded": reason("no_record")}
+        return undone.get(self.state)
+
+    @property
+    def _failed(self) -> str | None:
+        """What the first of the runs that failed failed with; None where none did."""
+        found = (r.failure for r in self.others)
+        return min((why for why in found if why is not None), default=None)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -143,12 +143,12 @@ def _read(setting: Setting, lacking: Lacking) -> Setting:
     lacking.not_at_the_end(setting, measured)
     results = [r for e in evaluated for r in _results(e, by_run[e.run.seed])]
     gained, lack = utility.rows(setting, evaluated)
-    for metric, reason in lack:
-        lacking.add(setting, "", metric, reason)
+    for metric, why in lack:
+        lacking.add(setting, "", metric, why)
     known = [u.model_copy(update={"claim": claim(setting, u.meaning.name)}) for u in gained]
     numbers, none = Pooling(setting, evaluated, known[0]).numbers(measured)
-    for attack, metric, reason in none:
-        lacking.add(setting, attack, metric, reason)
+    for attack, metric, why in none:
+        lacking.add(setting, attack, metric, why)
     read = {"evaluated": tuple(evaluated), "measured": tuple(measured), "results": tuple(results)}
     return setting.model_copy(update={**read, "numbers": tuple(numbers), "utility": tuple(known)})
 

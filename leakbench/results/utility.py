@@ -9,6 +9,7 @@ import numpy as np
 
 from leakbench.base.errors import BrokenFile
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason import Reason, reason
 from leakbench.federation.utility import METRICS
 from leakbench.record import origin
 from leakbench.record.columns import RUN_UTILITY
@@ -75,7 +76,7 @@ def meaning_of(run: Run) -> Meaning:
 
 def rows(
     setting: Setting, evaluated: Sequence[Evaluated]
-) -> tuple[list[Utility], list[tuple[str, str]]]:
+) -> tuple[list[Utility], list[tuple[str, Reason]]]:
     """The setting's utility by statistic, the final one first.
 
     And what is missing, as (metric, reason).
@@ -85,8 +86,7 @@ def rows(
         chosen = [_chosen(e, statistic) for e in evaluated]
         if statistic == "last10" and any(len(c) < LAST for c in chosen):
             few = min(len(e.evaluations) for e in evaluated)
-            why = f"no last10: only {few} evaluations, it is the mean of the last {LAST}"
-            missing.append((meaning.name, why))
+            missing.append((meaning.name, reason("few_evaluations", some=few, all=LAST)))
             continue
         means = {e.run.seed: rise.mean(c) for e, c in zip(evaluated, chosen, strict=True)}
         found = over_seeds(means, meaning.name)

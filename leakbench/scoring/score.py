@@ -15,7 +15,7 @@ from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
 from leakbench.attacking.outline import Outline
-from leakbench.base.errors import FAULTS, MethodError, NotMeasured, UsageError
+from leakbench.base.errors import FAULTS, MethodError, NotMeasured, NoWeights, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.printable_text import one_line
 from leakbench.base.spec import canonical
@@ -112,23 +112,38 @@ def score(
 
 
 @dataclass(frozen=True)
+class Lack:
+    """A metric without a number, and why, in words that no code reads."""
+
+    metric: str
+    why: str
+    weights: bool = False  # is it that those of its network are not here?
+
+    @property
+    def line(self) -> dict[str, str]:
+        """As it stands in attack.json."""
+        code = {"code": "no_weights"} if self.weights else {}
+        return {"metric": self.metric, "reason": self.why, **code}
+
+
+@dataclass(frozen=True)
 class Scored:
     """What guesses and truth give: the lines of units.csv and results.csv, and what is missing."""
 
     units: list[dict[str, Any]]
     rows: list[dict[str, Any]]
-    missing: list[tuple[str, str]]  # metric, reason
+    missing: list[Lack]
 
     @property
     def named(self) -> set[str]:
         """The metrics that have a number, or a reason why they have none."""
-        return {r["metric"] for r in self.rows} | {metric for metric, _ in self.missing}
+        return {r["metric"] for r in self.rows} | {lack.metric for lack in self.missing}
 
     def described(self, attack: Attack) -> dict[str, Any]:
         """What attack.json says of them: how its metrics are read, and what is missing."""
         return {
             "metrics": {m.name: _described(m) for m in attack.metrics if m.name in self.named},
-            "missing": [{"metric": m, "reason": why} for m, why in self.missing],
+            "missing": [lack.line for lack in self.missing],
         }
 
 
@@ -149,16 +164,16 @@ def numbers(
     truth = truth or Truth(recording.run)
     lines: list[Line] = []
     faults: list[MethodError] = []
-    missing = [("all", reason) for reason in _too_old(recording, attack, folder)]
+    missing = [Lack("all", why) for why in _too_old(recording, attack, folder)]
     for cell in cells_of(saved(folder)):
         for metric in attack.metrics:
             try:
-                found, why = _measured(cell, metric, truth)
+                found, lacks = _measured(cell, metric, truth)
             except MethodError as error:  # a fault of this metric, which costs no other its number
                 faults.append(error)
-                found, why = [], [one_line(str(error))]
+                found, lacks = [], [Lack(metric.name, one_line(str(error)))]
             lines += found
-            missing += [(metric.name, reason) for reason in why]
+            missing += lacks
     if faults and not lines:
         raise faults[0]
     rows = []
@@ -166,15 +181,15 @@ def numbers(
         try:
             rows.append(_row(recording, name, attack, line, meta))
         except intervals.NoInterval as error:
-            missing.append((line.metric.name, f"round {line.cell.round}: {error}"))
-    missing += [(line.metric.name, line.remark) for line in lines if line.remark]
+            missing.append(Lack(line.metric.name, f"round {line.cell.round}: {error}"))
+    missing += [Lack(line.metric.name, line.remark) for line in lines if line.remark]
     shown = {(r["metric"], r["round"], r["probe"]) for r in rows}
     lines = [x for x in lines if (x.metric.name, x.cell.round, x.cell.probe) in shown]
     units = [u for line in lines for u in _units(line)]
     return Scored(units, rows, list(dict.fromkeys(missing)))
 
 
-def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[str]]:
+def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], list[Lack]]:
     """The metric's line of a cell, or why there is none.
 
     Raises:
@@ -183,13 +198,14 @@ def _measured(cell: Cell, metric: Metric, truth: Truth) -> tuple[list[Line], lis
     cell = cell.scorable(metric)
     lacking = cell.lacking(metric)
     if lacking is not None:
-        return [], [f"round {cell.round}: {lacking}"] if lacking else []
+        return [], [Lack(metric.name, f"round {cell.round}: {lacking}")] if lacking else []
     try:
         if metric.meant_for and not metric.meant_for(truth.answer(cell.any_guess)):
             return [], []
-        return [_line(cell, metric, truth)], [cell.remark] if cell.left_out else []
+        some = [Lack(metric.name, cell.remark)] if cell.left_out else []
+        return [_line(cell, metric, truth)], some
     except NotMeasured as error:
-        return [], [str(error)]
+        return [], [Lack(metric.name, str(error), isinstance(error, NoWeights))]
     except FAULTS as error:
         # A guess or an answer that the metric cannot take: never silently a missing number.
         what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from leakbench.base import GONE, Reason
 from leakbench.reporting import ReportData
-from leakbench.results import ANY, CASCADE, Missing
+from leakbench.results import ANY, CASCADE, Missing, reason_text
 from reports._words import STAGES, several
 
 FEW = 4  # methods in a line
 NAMES = {CASCADE: "best real attacker", ANY: "worst case"}
-# The tables have no column for wrappers, so a reason names them; here the method's name does.
-WRAPPERS = re.compile(r" ?\[under the wrappers .*\](?=$| \(seed)", re.DOTALL)
-STAGE = re.compile(r"\(?\bstage ([a-z]+)\)?")
 
 
 @dataclass(frozen=True)
@@ -44,25 +41,25 @@ def not_here(data: ReportData) -> NotHere:
 
 def _gaps(data: ReportData, missing: Iterable[Missing]) -> list[Gap]:
     titles = {s.family: s.title for s in data.settings}
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    found: dict[tuple[str, Reason, str], dict[str, None]] = {}
     for m in missing:
         base = m.configuration
         over = [str(w["name"]).replace("_", " ") for w in base.wrappers]
         whom = titles.get(base.defense, base.defense) + "".join(f" with {name}" for name in over)
-        key = (base.task, _reason(m.reason), _what(data, m))
+        key = (base.task, m.reason, _what(data, m))
         found.setdefault(key, {})[whom] = None
     out = []
-    for (task, why, what), methods in found.items():
+    for (task, why, what), methods in sorted(found.items(), key=lambda gap: _urgency(gap[0][1])):
         of = several(list(methods), FEW)
-        out.append(Gap(f"{what[0].upper()}{what[1:]} of {of}", why, task))
-    return sorted(out, key=lambda gap: _urgency(gap.why))
+        out.append(Gap(f"{what[0].upper()}{what[1:]} of {of}", _said(why), task))
+    return out
 
 
-def _urgency(why: str) -> int:
+def _urgency(why: Reason) -> int:
     """What broke comes before what nobody ran, and that before what cannot be told."""
-    if why.startswith(("failed", "not finished", "guessed")):
+    if why.code in GONE - {"no_end"}:
         return 0
-    return 1 if why == "not run" else 2
+    return 1 if why.code == "not_run" else 2
 
 
 def _what(data: ReportData, m: Missing) -> str:
@@ -75,11 +72,8 @@ def _what(data: ReportData, m: Missing) -> str:
     return f"{attack} ({metric})" if attack else metric
 
 
-def _reason(text: str) -> str:
-    """Without what only programs read."""
-    bare = WRAPPERS.sub("", text)
-    bare = re.sub(r" \([^()]*`[^()]*\)", "", bare)
-    bare = STAGE.sub(lambda found: STAGES.get(found[1], found[1]), bare)
-    if bare.startswith("it would fit but was not run"):
+def _said(why: Reason) -> str:
+    """For a page, which has the command that runs an attack beside it, and no marks of code."""
+    if why.code == "not_run":
         return "not run"
-    return bare.replace("mean_data", "means of data").rstrip(".")
+    return reason_text(why, STAGES).replace("`", "").replace("_", " ").rstrip(".")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leakbench.judging import plural
 from leakbench.reporting import ReportData
-from leakbench.results import Claim, Number
+from leakbench.results import Number
 from reports._words import FLAGS, several
 
 FINE, MIND, WRONG = ("ok", "✓"), ("mind", "!"), ("bad", "✕")
@@ -177,18 +177,12 @@ def _scale(case: _Case) -> list[SureLine]:
         return [SureLine(MIND, "No paper to compare with.", text)]
     stands = "stands" if len(claims) == 1 else "stand"
     text = f"{plural(len(claims), 'number')} of a paper {stands} beside ours"
-    other = [how for c in claims if (how := _other(c))]
+    other = [c.differs for c in claims if c.differs]
     if other:
         text += f"; {len(other)} at another scale, such as: {other[0]}."
         return [SureLine(MIND, "Another scale than the papers.", text)]
     text += ", in the papers' own settings as far as they are stated."
     return [SureLine(FINE, "The papers' scale.", text)]
-
-
-def _other(claim: Claim) -> str:
-    """How the paper's setting differs, the first that is stated."""
-    parts = [p for p in claim.source.split("; ") if " here" in p]
-    return parts[0].split(": ")[-1] if parts else ""
 
 
 def _probes(case: _Case) -> list[SureLine]:
@@ -215,7 +209,7 @@ def _noted(case: _Case) -> list[SureLine]:
 
 def _tried(case: _Case) -> list[SureLine]:
     missing = [m for m in case.data.missing if m.fits]
-    waiting = [m.attack for m in missing if m.attack and "not run" in m.reason]
+    waiting = [m.attack for m in missing if m.attack and m.reason.code == "not_run"]
     text = f"{plural(len(missing), 'number')} a reader would look for, each with its reason, below."
     if waiting:
         names = _names([name.replace("_", " ") for name in waiting])

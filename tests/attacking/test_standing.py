@@ -58,7 +58,7 @@ def test_an_attack_that_was_mended_is_run_again_and_flagged_until_then(run, tmp_
     with plugged("attacks", tmp_path, mine=source(PLAIN)):
         there = standing(again(run), "mine", build("mine"))
         assert (there.complete, there.guesses) == (False, None)
-        assert there.why == "made by other code of mine: run again"
+        assert (there.why, there.then) == ("made by other code of mine", "run again")
         assert "stale_attack" in flags(run)
         # Scored again, they are still guesses of other code.
         scored = api.score(run, "mine")
@@ -98,7 +98,7 @@ def test_scored_by_other_code_it_is_scored_again_and_not_guessed_again(run, tmp_
     edited(folder / "attack.json", lambda m: m["sources"].update(scoring="0" * 64))
     assert "stale_attack" in flags(run)
     before = standing(again(run), NAME, build(NAME))
-    assert before.why == f"scored by other code of {NAME}: scored again"
+    assert (before.why, before.then) == (f"scored by other code of {NAME}", "scored again")
     monkeypatch.setattr(guessing, "guessed", lambda *a, **k: pytest.fail("guessed again"))
     api.attack(run, NAME)
     assert "stale_attack" not in flags(run)

@@ -14,7 +14,6 @@ from leakbench.base.meaning import Meaning, Topic
 from leakbench.cli import summary
 from leakbench.record import folders
 from leakbench.record.columns import RESULTS, TRADEOFF
-from leakbench.results.lacking import NO_END
 from leakbench.results.number import Configuration
 
 
@@ -108,7 +107,11 @@ class TestReport:
         assert lines[1].endswith("attacked untrained alone, not at the end")
         assert lines[2].endswith("not attacked")
         missing = read_csv(tmp_path / "rep" / "missing.csv", ("attack", "reason"))
-        assert [r for r in missing if r["attack"] == "one" and NO_END in r["reason"]]
+        assert [
+            r
+            for r in missing
+            if r["attack"] == "one" and "no number of the end of training" in r["reason"]
+        ]
 
     def test_one_seed_with_an_end_does_not_silence_the_others(self, cli, tmp_path):
         for seed, stage in ((0, "final"), (1, "untrained")):
@@ -116,7 +119,11 @@ class TestReport:
             add_attack(run, "one", [measure("p_leak", [0.0] * 10, 0.1, [1.0] * 10, stage=stage)])
         assert cli("report", tmp_path / "runs", "-o", tmp_path / "rep", "--format", "csv")[0] == 0
         missing = read_csv(tmp_path / "rep" / "missing.csv", ("attack", "reason"))
-        (line,) = [r["reason"] for r in missing if r["reason"].startswith(NO_END)]
+        (line,) = [
+            r["reason"]
+            for r in missing
+            if r["reason"].startswith("no number of the end of training")
+        ]
         assert "(seed 1), only untrained" in line
 
     def test_a_guess_file_without_guesses_is_one_sentence(self, cli, tmp_path):

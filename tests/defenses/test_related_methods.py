@@ -135,7 +135,7 @@ def test_what_is_rebuilt_from_ccvrs_means_is_not_measured_and_so_not_called_safe
     assert found.meta["hides"] is True
     assert api.attack(found, "decoder", network="linear").rows == []
     lines = collect([load(found.path)]).missing
-    said = {x.reason for x in lines if x.attack == "decoder"}
+    said = {x.said for x in lines if x.attack == "decoder"}
     assert any("is no example of client" in reason for reason in said)
 
 

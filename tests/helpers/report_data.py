@@ -189,7 +189,10 @@ def again(n: Number, **more: Any) -> Number:
     if "claimed" in more:
         at, source = more.pop("claimed"), more.pop("claimed_source")
         spread = (more.pop("claimed_low", None), more.pop("claimed_high", None))
-        update["claim"] = Claim(value=at, low=spread[0], high=spread[1], source=source)
+        differs = DIFFERS if source == SOURCE else ""
+        update["claim"] = Claim(
+            value=at, low=spread[0], high=spread[1], source=source, differs=differs
+        )
     who = {k: more.pop(k) for k in ("rung", "params") if k in more}
     who |= {"name": more.pop("attack")} if "attack" in more else {}
     update["attacker"] = n.attacker.model_copy(update=who)
@@ -209,7 +212,8 @@ SETTINGS: list[tuple[Configuration, float, float | None, float | None, float]] =
     (setting("fedaws", {}, ("clip_noise",)), 0.71, 0.05, 0.05, 68.0),
     (setting("feduv", {}), 0.86, None, None, 70.0),
 ]
-SOURCE = "FedHide, Table 4: 20 clients here, 100 there; ± is a standard deviation"
+DIFFERS = "clients 100 there, 20 here"
+SOURCE = f"FedHide, Table 4; ± is a standard deviation; {DIFFERS}"
 
 
 def named(base: Configuration, seed: int) -> str:

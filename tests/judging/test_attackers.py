@@ -8,6 +8,7 @@ import pytest
 from helpers.report_data import runs_of
 from helpers.verdicts import asked, case, change, judged, known, number, question
 
+from leakbench.base.reason import in_words, reason
 from leakbench.judging.attackers import absent, present, real, row_of, speaks
 from leakbench.judging.counting import counts, tally, unjudged
 from leakbench.judging.gaps import gaps, picked
@@ -17,8 +18,13 @@ from leakbench.judging.question import Judged
 from leakbench.judging.sentences import sentence
 from leakbench.judging.shortfall import short
 from leakbench.judging.verdict import judge
-from leakbench.judging.wording import count, kinds_of
+from leakbench.judging.wording import count
 from leakbench.metrics import context, topics
+from leakbench.results.reason_words import kinds_of, reason_text
+
+
+def words_of(reasons):
+    return list(map(reason_text, reasons))
 
 
 def attacked(*attacks, **more):
@@ -136,14 +142,14 @@ def test_seeds_that_were_not_looked_at_are_gaps():
     every, two = number(0.1), change(number(0.1, attack="two"), seeds=(0, 1))
     assert gaps(base, []) == ()
     assert gaps(base, [every]) == ()
-    assert gaps(base, [two]) == ("attacked in 2 of 3 seeds",)
-    assert gaps(base, [every, two]) == ("two has no number in seed 2",)
+    assert words_of(gaps(base, [two])) == ["attacked in 2 of 3 seeds"]
+    assert words_of(gaps(base, [every, two])) == ["two has no number in seed 2"]
     one = change(number(0.1, attack="two"), seeds=(1,))
-    assert gaps(base, [every, one]) == ("two has no number in seed 0, 2",)
+    assert words_of(gaps(base, [every, one])) == ["two has no number in seed 0, 2"]
     # The same attack with the same parameters, in several metrics or stages, is one attack.
     assert gaps(base, [two, change(every, attacker=two.attacker)]) == ()
     half = change(base, runs=base.runs[:2], others=base.runs[2:], utility=())
-    assert gaps(half, [two]) == ("2 of 3 runs are complete",)
+    assert words_of(gaps(half, [two])) == ["2 of 3 runs are complete"]
 
 
 def test_chosen_clients_are_a_gap_of_what_their_updates_tell():
@@ -155,8 +161,9 @@ def test_chosen_clients_are_a_gap_of_what_their_updates_tell():
         return change(base, runs=runs_of(r.meta | told for r in base.runs))
 
     assert topics.IMAGES.kind == "update"
-    assert len(picked(topics.IMAGES, chosen(1, 3))) == 1
-    assert picked(topics.IMAGES, chosen(1, 3))[0].startswith("2 of the clients")
+    assert words_of(picked(topics.IMAGES, chosen(1, 3))) == [
+        "2 of the clients were chosen (record.clients), not drawn"
+    ]
     assert picked(topics.IMAGES, chosen(0, 1, 2, 3)) == ()
     assert picked(topics.IMAGES, chosen()) == ()
     assert picked(topics.PROTOTYPES, chosen(1, 3)) == ()
@@ -178,8 +185,12 @@ def test_numbers_and_kinds_read_aloud():
     ("evidence", "rule", "told"),
     [
         (case(kind="label", sends_kind=False), 1, "nothing to attack: sends no label"),
-        (case(reason="it takes too long."), 2, "not attacked: it takes too long"),
-        (case(state="failed", reason="failed: lr is too large."), 2, "failed: lr is too large"),
+        (case(reasons=(in_words("it takes too long."),)), 2, "not attacked: it takes too long"),
+        (
+            case(state="failed", reasons=(reason("failed", text="lr is too large."),)),
+            2,
+            "failed: lr is too large",
+        ),
         (case(number(0.9), dead_seeds=3, dead_because="it did not learn"), 3, "dead run: it did"),
         (case(number(0.02, flags=["control_failed"])), 4, "attack too weak"),
         (case(number(0.9)), 5, "leaks"),

@@ -9,7 +9,10 @@ from helpers.report_data import gained, runs_of
 from helpers.verdicts import at, by, case, change, judged, known, number, question, text_of
 from scipy.stats import binomtest, t
 
+from leakbench.base.reason import in_words, reason
+from leakbench.judging import wording
 from leakbench.judging.acquittal import doubts, open_share
+from leakbench.judging.evidence import Evidence
 from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
 from leakbench.judging.needed import clusters_needed, more_units, seeds_needed, strict
 from leakbench.judging.opening import _keeps, lede
@@ -173,9 +176,10 @@ def test_how_many_take_part_and_are_recorded_whole():
 
 
 def test_two_reasons_are_told():
-    assert _because(_Why(("One.", "Two.", "Three."))) == "One. Two."
-    assert _because(_Why(("One.",))) == "One."
-    assert _because(_Why())
+    three = tuple(map(in_words, ("One.", "Two.", "Three.")))
+    assert _because(_Why(three)) == three[:2]
+    assert wording.lacking(Evidence(meaning=images.LPIPS.meaning, reasons=three[:2])) == "One. Two"
+    assert _because(_Why()) == (reason("none_fits"),)
 
 
 def test_nine_tenths_of_what_an_error_rate_leaves():
@@ -222,20 +226,21 @@ def test_why_a_setting_lacks_a_number_is_found_by_the_attack_that_measures_it():
     here = change(known("a"), numbers=(number(0.3, attack="unmix"),))
     there = known("b")
 
-    def lacks(attack, reason, **more):
-        about = {"configuration": there.configuration, "attack": attack, "reason": reason}
+    def lacks(attack, why, **more):
+        about = {"configuration": there.configuration, "attack": attack, "reason": why}
         return Missing(metric="", **about, **more)
 
     asks = question()
-    failed = lacks("unmix", "failed: no memory")
+    broken = reason("failed", text="no memory")
+    failed = lacks("unmix", broken)
     why = _Reasons([here], [failed]).of(there, asks)
-    assert why.reasons == ("failed: no memory",)
+    assert why.reasons == (broken,)
     assert len(why.gone) == 1
     other = change(here, numbers=(number(0.3, attack="turn", metric=images.LPIPS),))
-    why = _Reasons([here, other], [lacks("turn", "failed: no memory")]).of(there, asks)
+    why = _Reasons([here, other], [lacks("turn", broken)]).of(there, asks)
     assert (why.reasons, why.gone) == ((), ())  # it asks another question
-    why = _Reasons([here], [lacks("new", "failed: no memory")]).of(there, asks)
+    why = _Reasons([here], [lacks("new", broken)]).of(there, asks)
     assert len(why.gone) == 1  # it may have asked any
-    why = _Reasons([here], [lacks("unmix", "it was not run")]).of(there, asks)
-    assert (why.reasons, why.gone) == (("it was not run",), ())
+    why = _Reasons([here], [lacks("unmix", "failed in my words")]).of(there, asks)
+    assert (why.reasons, why.gone) == ((in_words("failed in my words"),), ())
     assert _Reasons([here], [failed]).of(here, asks).reasons == ()

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 
 from leakbench import metrics
 from leakbench.attacking.metric import Metric
+from leakbench.base.reason import in_words
 from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.counting import counts, unjudged
 from leakbench.judging.evidence import Evidence
@@ -25,6 +26,11 @@ from leakbench.judging.verdict import judge
 from leakbench.judging.wording import amount, count, plural
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
+from leakbench.results.reason_words import reason_text
+
+
+def words_of(reasons):
+    return list(map(reason_text, reasons))
 
 
 def said(c):
@@ -41,7 +47,7 @@ def test_rule_1_sends_nothing_of_the_kind():
 
 
 def test_rule_2_not_attacked_says_why():
-    c = case(reason="its prediction was over ten minutes")
+    c = case(reasons=(in_words("its prediction was over ten minutes"),))
     assert judge(c).rule == 2
     assert (
         said(c)
@@ -316,7 +322,7 @@ def test_every_case_has_a_verdict_and_a_sentence(rows, dead):
         *attacks,
         dead_seeds=dead,
         dead_because="accuracy 0.1 is not beyond chance (0.1)",
-        reason="nobody did",
+        reasons=(in_words("nobody did"),),
     )
     verdict = judge(c)
     text = sentence(c, verdict)
@@ -574,7 +580,9 @@ def test_a_kind_that_nobody_read_is_a_gap_in_the_evidence():
     by = judged("held", "a").evidence.attacks
     proxies = [change(n, attacker=change(n.attacker, reads=("prototype",))) for n in by]
     updates = [change(n, attacker=change(n.attacker, reads=("update",))) for n in by]
-    assert unread(topics.PROTOTYPES, base, proxies) == ("its updates were not attacked for this",)
+    assert words_of(unread(topics.PROTOTYPES, base, proxies)) == [
+        "its updates were not attacked for this"
+    ]
     assert unread(topics.PROTOTYPES, base, [*proxies, *updates]) == ()
     summed = [{**sent[1], "receiver": "aggregator"}, sent[0]]
     hidden = change(base, runs=runs_of(r.meta | {"sent": summed} for r in base.runs))
@@ -601,7 +609,7 @@ def test_a_kind_that_was_read_by_who_acquits_nobody_is_a_gap_as_well(more, why):
     able, poor = number(0.01, width=0.01), number(0.01, width=0.01, attack="poor", **more)
     able = change(able, attacker=change(able.attacker, reads=("prototype",)))
     poor = change(poor, attacker=change(poor.attacker, reads=("update",), observer=who))
-    assert unread(topics.PROTOTYPES, base, [able, poor]) == (f"its updates were {why}",)
+    assert words_of(unread(topics.PROTOTYPES, base, [able, poor])) == [f"its updates were {why}"]
     # Alone, the verdict itself says that it does not acquit; but for a client's.
     alone = [change(poor, attacker=change(poor.attacker, reads=kinds))]
     assert bool(unread(topics.PROTOTYPES, base, alone)) == ("client" in who[0])

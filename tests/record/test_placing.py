@@ -85,7 +85,7 @@ def test_one_that_was_killed_in_between_is_not_complete_and_says_so(tmp_path, mo
     (setting,) = group([load(run)])
     lacking.not_there(setting)
     assert units.of_run(load(run)) == []
-    assert [m.reason for m in lacking.missing if not m.metric] == [
+    assert [m.said for m in lacking.missing if not m.metric] == [
         "not finished (status being replaced): run the same command again"
     ]
 

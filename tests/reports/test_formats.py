@@ -450,7 +450,7 @@ def test_a_table_per_question_with_the_papers_number_beside_ours(written):
         "0.48 (0.44 to 0.52)",
     ]
     assert cells[7] == "leaks in part"
-    assert "FedHide, Table 4: 20 clients here, 100 there" in text
+    assert "clients 100 there, 20 here" in text
     assert all(
         c.strip()
         for x in text.splitlines()

@@ -13,6 +13,7 @@ import pytest
 from helpers.page import EMPTY, EVIL, Page
 from helpers.report_data import (
     CLIENTS,
+    DIFFERS,
     SETTINGS,
     again,
     built,
@@ -23,6 +24,7 @@ from helpers.report_data import (
     setting,
 )
 
+from leakbench.base.reason import in_words, reason
 from leakbench.judging.attackers import row_of
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.data import About, Clients, Embedding, Naming, Picture, Split
@@ -534,7 +536,7 @@ def test_every_line_of_how_sure_has_its_own_cause():
     )
     assert heads["Failures."].text.startswith("Attacks failed on 1 of ")
     assert heads["Oracle knowledge."].mark == ("mind", "!")
-    assert "20 clients here" in heads["Another scale than the papers."].text
+    assert DIFFERS in heads["Another scale than the papers."].text
     assert heads["Not tried:"].mark == ("bad", "✕")
     numbers = [n for s in data.settings for n in s.numbers]
     weak = [again(n, flags="control_failed", control=n.floor.value) for n in numbers]
@@ -655,32 +657,30 @@ def test_what_is_missing_is_told_in_words_what_would_fit_first():
     other = setting("fedcs", {"cos_theta": 0.2})
     attacks = ("unmix", "any_attack")
     rows = [row(b, 0.8, a, "method", "p_leak", 0.9) for b in (base, other) for a in attacks]
-    under = ' [under the wrappers [{"name":"clip_noise","params":{"kinds":["update"]}}]]'
     gone = [
         Missing(
-            configuration=other,
-            attack="gradient_inversion",
-            metric="",
-            reason="it would fit but was not run: leakbench attack",
+            configuration=other, attack="gradient_inversion", metric="", reason=reason("not_run")
         ),
         Missing(
-            configuration=base, attack="unmix", metric="", reason=f"not kept (stage early){under}"
+            configuration=base,
+            attack="unmix",
+            metric="",
+            reason=reason("at", stages=["early"], probe=None, of=in_words("`it` was not_kept")),
         ),
         Missing(
             configuration=other,
             attack="label_inference",
             metric="",
-            reason="clients send the server no labels",
-            fits=False,
+            reason=reason("unfit", text="clients send the server no labels"),
         ),
     ]
     gone.reverse()
     text = render(built(rows, missing=gone))
     [section] = re.findall(r'<section id="missing">(.*?)</section>', text, re.DOTALL)
     first, rest = section.split("<details", 1)
-    assert first.index("Gradient inversion") < first.index("not kept")
+    assert first.index("Gradient inversion") < first.index("it was not kept")
     assert "Gradient inversion of FedCS: not run." in first
-    assert "with clip noise: not kept early." in first
+    assert "with clip noise: early: it was not kept." in first
     assert "Label inference" not in first
     assert "Label inference of FedCS: clients send the server no labels." in rest
     assert not re.search(r"\w_\w|[{}@`]", re.sub(r"<[^>]*>", "", section))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.run_folders import add_attack, make_run, measure
 
+from leakbench.base.reason import reason
 from leakbench.record.folders import load
 from leakbench.results import cascade
 from leakbench.results.number import MADE, Measured
@@ -261,9 +262,9 @@ def test_no_seed_is_left_out_and_the_attack_that_lacks_one_is_named(tmp_path: Pa
     # The mixture over all seeds is below `two` alone, so the worst case is `two`.
     assert (rows["any_attack"]["value"], rows["any_attack"]["seeds"]) == (1.0, "0|1")
     lacking = [m["reason"] for m in tables.rows("missing") if m["attack"] == "cascade"]
-    assert any(reason.endswith("two has no number in seed 2") for reason in lacking)
+    assert any(why.endswith("two has no number in seed 2") for why in lacking)
     joined_ = [n for n in tables.numbers if n.attacker.made]
-    assert [n.uneven for n in joined_] == [("two has no number in seed 2",)] * 2
+    assert [n.uneven for n in joined_] == [(reason("seed_lacks", attack="two", seeds=[2]),)] * 2
     assert not any(n.on_front for n in joined_)
 
 

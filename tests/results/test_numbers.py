@@ -12,6 +12,7 @@ from helpers.verdicts import BASE, change, number
 from scipy.stats import t as student
 
 from leakbench.base.meaning import Meaning
+from leakbench.base.reason import in_words, reason
 from leakbench.metrics import context, images
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results import cascade, paired, pooling, rise, utility
@@ -31,6 +32,7 @@ from leakbench.results.number import (
     Unit,
     when,
 )
+from leakbench.results.reason_words import reason_text
 from leakbench.statistics.intervals import Estimate
 
 UP, DOWN = P_LEAK.meaning, images.LPIPS.meaning
@@ -248,7 +250,7 @@ def test_the_front_of_settings_and_what_may_not_lie_on_it():
     same = change(a, configuration=b.configuration)
     assert len(best([a, same], about)) == 2  # equals stand together
     assert not fit(placed("e", 0.5, 0.5, flags=["dead_run"]))
-    assert not fit(change(a, uneven=("x",)))
+    assert not fit(change(a, uneven=(in_words("x"),)))
     assert not fit(placed("e", 0.5, 0.5, rung="paper", attack="any_attack"))
     assert fit(placed("e", 0.5, 0.5, rung="paper", attack="nearest"))
     # Of several parameters of an attack the number that leaks most stands for a.
@@ -275,9 +277,9 @@ def test_the_last_accepted_guess_counts_and_a_failed_one_never():
     paper = measured(units(1), units(0), units(1), rung="paper", name="own")
     assert cascade.entering("cascade", [paper, one], lambda m: False) == [one]
     assert cascade.entering("any_attack", [one, paper], lambda m: False) == [paper, one]
-    assert "rung paper" in cascade.why_none("cascade", [paper])
-    assert "rung paper" not in cascade.why_none("any_attack", [paper])
-    assert "rung paper" not in cascade.why_none("cascade", [paper, one])
+    assert cascade.why_none("cascade", [paper]) == reason("only_paper")
+    assert cascade.why_none("any_attack", [paper]) == reason("all_weak")
+    assert cascade.why_none("cascade", [paper, one]) == reason("all_weak")
 
 
 def test_which_attack_lacks_which_seeds():
@@ -285,10 +287,13 @@ def test_which_attack_lacks_which_seeds():
         return measured(units(1), units(0), units(1), name=name, seed=seed)
 
     asked = [of("a", 0), of("a", 1), of("a", 2), of("b", 1)]
-    assert pooling._lacking(asked, asked) == ("b has no number in seed 0, 2",)
+    assert pooling._lacking(asked, asked) == (reason("seed_lacks", attack="b", seeds=[0, 2]),)
     assert pooling._lacking(asked, asked[:3]) == ()
-    assert pooling._where(False, "final", "early") == "stage early, final or all, real messages"
-    assert pooling._where(True, "middle") == "stage middle, probes"
+    where = pooling._at(False, in_words("why"), "final", "early")
+    assert reason_text(where) == "stage early, final or all, real messages: why"
+    assert reason_text(where, {"final": "late"}) == "early, late or all, real messages: why"
+    probes = pooling._at(True, in_words("why"), "middle")
+    assert reason_text(probes) == "stage middle, probes: why"
 
 
 # -- utility, dead runs, names, claims -----------------------------------------------------------

@@ -1,0 +1,116 @@
+"""What a ``Reason`` says: the one place where a sentence is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from leakbench.base.reason import Code, Reason
+
+Facts = Mapping[str, Any]
+_UNREAD = {
+    "nobody": "not attacked for this",
+    "clients": "attacked by clients alone, who see less than the server",
+    "paper": "attacked by the paper's own attack alone",
+    "weak": "attacked by none that works where nothing is defended",
+}
+
+
+def reason_text(why: Reason, stages: Mapping[str, str] | None = None) -> str:
+    """The whole of it; ``stages``: what they are called, if not by their names."""
+    head, rest = _HEADS.get(why.code, ""), reason_clause(why, stages)
+    return f"{head}: {rest}" if head else rest
+
+
+def reason_clause(why: Reason, stages: Mapping[str, str] | None = None) -> str:
+    """The same without the word that a verdict has for it already."""
+    said = _at(why.facts, stages) if why.code == "at" else _SAID[why.code](why.facts)
+    return f"{said} (seed {numbered(why.seeds)})" if why.seeds else said
+
+
+def numbered(seeds: Iterable[int]) -> str:
+    """As in "0, 2"."""
+    return ", ".join(map(str, sorted(seeds)))
+
+
+def kinds_of(kind: str) -> str:
+    """Messages of a kind, as a sentence names them: "updates", "mean data"."""
+    return (kind if kind.endswith(("s", "data")) else f"{kind}s").replace("_", " ")
+
+
+def _text(facts: Facts) -> str:
+    return str(facts["text"])
+
+
+def _plain(said: str) -> Callable[[Facts], str]:
+    return lambda facts: said
+
+
+def _form(said: str) -> Callable[[Facts], str]:
+    return lambda facts: said.format(**facts)
+
+
+def _at(facts: Facts, stages: Mapping[str, str] | None) -> str:
+    several = facts["probe"] is not None  # of what is made of several attacks
+    called = {s: (stages or {}).get(s, s) for s in facts["stages"]}
+    named = ", ".join(f"{n} or all" if s == "final" and several else n for s, n in called.items())
+    where = named if stages else f"stage {named}"
+    kind = f", {'probes' if facts['probe'] else 'real messages'}" if several else ""
+    return f"{where}{kind}: {reason_text(facts['of'], stages)}"
+
+
+def _no_end(facts: Facts) -> str:
+    # The attack's seed tells no two of its readings apart.
+    given = [f"{k}={v}" for k, v in facts["params"].items() if k != "seed"]
+    whose = f" with {', '.join(given)}" if given else ""
+    seeds = f" (seed {numbered(facts['seeds'])})" if facts["seeds"] else ""
+    return (
+        f"no number of the end of training{whose}{seeds}, only {' and '.join(facts['stages'])}:"
+        " there nothing was sent that it can read, or the record does not hold it (train with"
+        " --record all)"
+    )
+
+
+def _unread(facts: Facts) -> str:
+    names = " and ".join(f"its {kinds_of(kind)}" for kind in facts["kinds"])
+    return f"{names} were {_UNREAD[facts['by']]}"
+
+
+def _gone(facts: Facts) -> str:
+    return f"{facts['attack']} gave no number ({reason_text(facts['of']).splitlines()[0]})"
+
+
+_HEADS: dict[Code, str] = {"failed": "failed", "to_finish": "not finished"}
+_SAID: dict[Code, Callable[[Facts], str]] = {
+    "failed": _text,
+    "unfinished": _form("not finished (status {status}): run the same command again"),
+    "to_finish": _plain("run the same command again"),
+    "unscored": _plain("guessed but not scored: leakbench score, where the run has its truth"),
+    "no_end": _no_end,
+    "not_run": _plain("it would fit but was not run: leakbench attack"),
+    "none_run": _plain("no attack was run: leakbench attack"),
+    "none_fits": _plain("no attack that fits was run"),
+    "unfit": _text,
+    "unknown_fit": _form("which attacks would fit cannot be told here: {text}"),
+    "no_record": _plain("no run.json is here"),
+    "no_weights": _text,
+    "only_paper": _plain(
+        "only the paper's own attack ran (rung paper), which never enters the cascade"
+    ),
+    "all_weak": _plain("the control of every attack that could enter failed: too weak to judge"),
+    "few_evaluations": _form(
+        "no last10: only {some} evaluations, it is the mean of the last {all}"
+    ),
+    "told": _text,
+    "seed_lacks": lambda f: f"{f['attack']} has no number in seed {numbered(f['seeds'])}",
+    "incomplete": _form("{some} of {all} runs are complete"),
+    "few_attacked": _form("attacked in {some} of {all} seeds"),
+    "unread": _unread,
+    "chosen": _form("{count} of the clients were chosen (record.clients), not drawn"),
+    "gone": _gone,
+    "dead_seeds": _plain("where a run is dead nothing is to be found"),
+    "mixed_code": _plain("the run was resumed by other code"),
+    "stale_run": _plain("the run was made by another version of the method"),
+    "stale_attack": _plain("it was made by another version of the attack"),
+    "no_control": _plain("nobody ran it where nothing is defended"),
+}

@@ -1,0 +1,102 @@
+"""Reasons are values: every code has its words, and no verdict rests on a word."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from helpers.report_data import report_data
+from helpers.run_folders import add_attack, make_run, measure
+
+from leakbench.base.reason import GONE, Code, Reason, in_words, reason
+from leakbench.judging.judging import find_questions
+from leakbench.record.folders import load
+from leakbench.results import reason_words
+from leakbench.results.number import Missing
+from leakbench.results.reason_words import reason_text
+from leakbench.results.tables import collect
+
+# What the words of a code are made of.
+FACTS = {
+    "failed": {"text": "no memory"},
+    "unfinished": {"status": "running"},
+    "no_end": {"params": {"k": 2, "seed": 1}, "stages": ["early"], "seeds": [3]},
+    "unfit": {"text": "no labels"},
+    "unknown_fit": {"text": "gone"},
+    "no_weights": {"text": "not here"},
+    "told": {"text": "mine"},
+    "at": {"stages": ["early"], "probe": True, "of": in_words("mine")},
+    "few_evaluations": {"some": 5, "all": 10},
+    "seed_lacks": {"attack": "unmix", "seeds": [2, 0]},
+    "incomplete": {"some": 1, "all": 3},
+    "few_attacked": {"some": 1, "all": 3},
+    "unread": {"kinds": ["update", "mean_data"], "by": "clients"},
+    "chosen": {"count": 2},
+    "gone": {"attack": "unmix", "of": reason("failed", text="one\ntwo")},
+}
+
+
+def test_every_code_has_words():
+    said = {c: reason_text(Reason(code=c, facts=FACTS.get(c, {}))) for c in get_args(Code)}
+    assert all(said.values())
+    assert len(set(said.values())) == len(said)
+    assert said["failed"] == "failed: no memory"
+    assert "of the end of training with k=2 (seed 3), only early: " in said["no_end"]
+    assert said["at"] == "stage early, probes: mine"
+    assert said["seed_lacks"] == "unmix has no number in seed 0, 2"
+    assert said["unread"].startswith("its updates and its mean data were attacked by clients alone")
+    assert said["gone"] == "unmix gave no number (failed: one)"
+    assert set(GONE) <= set(said)
+    some = reason("not_run").model_copy(update={"seeds": (1, 0)})
+    assert reason_text(some).endswith(" (seed 0, 1)")
+
+
+@pytest.fixture
+def reworded(monkeypatch):
+    """Every sentence of a reason becomes another."""
+    for code in reason_words._SAID:
+        monkeypatch.setitem(reason_words._SAID, code, lambda facts: "xyzzy")
+    monkeypatch.setattr(reason_words, "_HEADS", {})
+    monkeypatch.setattr(reason_words, "_at", lambda facts, stages: "xyzzy")
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Of a setting that held, and then one more attack gave no number, for a reason: its word."""
+    rows = measure("p_leak", [0.0] * 100, 0.01, [1.0] * 100)
+    runs = [make_run(tmp_path, seed=seed) for seed in (0, 1)]
+    for run in runs:
+        add_attack(run, "unmix", [rows], rung="method")
+    tables = collect(list(map(load, runs)))
+    own = tables.settings[0].configuration
+
+    def word(why):
+        lack = Missing(configuration=own, attack="new", metric="", reason=why)
+        return find_questions(tables.settings, [lack])[0].judged[0].verdict.word
+
+    return word
+
+
+def of(code):
+    return Reason(code=code, facts=FACTS.get(code, {}))
+
+
+def test_no_rewording_moves_a_verdict(judged, request):
+    before = {code: judged(of(code)) for code in get_args(Code)}
+    request.getfixturevalue("reworded")
+    assert {code: judged(of(code)) for code in get_args(Code)} == before
+    assert {code for code, word in before.items() if word == "cannot tell"} == set(GONE)
+    assert {word for code, word in before.items() if code not in GONE} == {"held"}
+
+
+def test_what_somebody_says_of_an_attack_decides_nothing(judged):
+    assert judged(in_words("failed: in my words")) == "held"
+
+
+def test_the_verdicts_of_a_whole_report_stand_whatever_its_reasons_say(request):
+    data = report_data()
+    before = [j.verdict for q in data.questions for j in q.judged]
+    assert before
+    request.getfixturevalue("reworded")
+    found = find_questions(data.settings, data.missing)
+    assert [j.verdict for q in found for j in q.judged] == before
