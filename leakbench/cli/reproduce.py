@@ -49,7 +49,8 @@ def listing(out: Path, *, as_json: bool) -> int:
         for scale, x in recipe.scales.items():
             emit(f"  --scale {scale}: {x.time}; {history.told(run.get(name, {}).get(scale))}")
     lacking = [(p, n) for p in PRINTED for n in p.recipes if n not in RECIPES]
-    for kind, said in (("setup", "Setups, not results"), ("drawing", "Nothing to run")):
+    kinds = {"setup": "Setups, not results", "drawing": "Nothing to run", "left out": "Left out"}
+    for kind, said in kinds.items():
         emit("")
         emit(f"{said}:")
         for p in (p for p in PRINTED if p.kind == kind):

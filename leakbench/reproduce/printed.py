@@ -1,7 +1,8 @@
 """Every table and figure that the four papers print, and what makes each again here.
 
 A result has recipes, a table of the setup stands in `leakbench show` of what carries its numbers,
-and a drawing or an example has nothing that could be measured.
+and a drawing or an example has nothing that could be measured. What a paper claims without a table
+or figure of its own, and nothing here makes again, is left out with the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["result", "setup", "drawing"]
+Kind = Literal["result", "setup", "drawing", "left out"]
 PAPERS = {"fedhide": "FedHide", "fedmetric": "FedMetric", "flea": "FLea", "fedaa": "FedAA"}
 
 
@@ -32,13 +33,14 @@ class Carried:
 
 @dataclass(frozen=True)
 class Printed:
-    """A table or figure of a paper."""
+    """A table, a figure or a claim of a paper."""
 
     paper: str  # as in published.json
     where: str  # "Table 1"
     about: str
     recipes: tuple[str, ...] = ()
-    aside: str = ""  # why there is nothing to run, or where it stands
+    aside: str = ""  # why there is nothing to run, or it is not, or where it stands
+    measurable: bool = True  # could it be run?
     carried: tuple[Carried, ...] = ()
 
     @property
@@ -48,10 +50,12 @@ class Printed:
 
     @property
     def kind(self) -> Kind:
-        """Is it a result, a setup or a drawing?"""
+        """Is it a result, a setup, a drawing, or left out?"""
         if self.recipes:
             return "result"
-        return "setup" if self.carried else "drawing"
+        if self.carried:
+            return "setup"
+        return "left out" if self.measurable else "drawing"
 
     @property
     def answer(self) -> str:
@@ -72,6 +76,9 @@ class _Paper:
         return Printed(self.paper, where, about, recipes)
 
     def drawing(self, where: str, about: str, why: str) -> Printed:
+        return Printed(self.paper, where, about, aside=why, measurable=False)
+
+    def left_out(self, where: str, about: str, why: str) -> Printed:
         return Printed(self.paper, where, about, aside=why)
 
     def setup(self, where: str, about: str, *carried: Carried, aside: str = "") -> Printed:
@@ -120,6 +127,12 @@ PRINTED: tuple[Printed, ...] = (
     _H.result("supplement, Figure 1", "t-SNE of prototypes, FedGN", "fedhide-tsne"),
     _H.result("supplement, Figure 2", "t-SNE of prototypes, FedCS", "fedhide-tsne"),
     _H.result("supplement, Figure 3", "t-SNE of prototypes, FedHide", "fedhide-tsne"),
+    _H.left_out(
+        "Theorems 1 and 2",
+        "how much the loss falls in a round, at least",
+        "the bounds hold for constants L1, L2, σ, G1 and G2 that the paper assumes and never"
+        " measures: some that are large enough fit every run, so no run can contradict them",
+    ),
     _M.setup(
         "Table 1",
         "classes, samples and size of an input",
@@ -162,6 +175,25 @@ PRINTED: tuple[Printed, ...] = (
         "the splits are drawn anew here; the report of a run maps its own",
     ),
     _L.result("Figure 13", "examples of a client", "flea-figure13"),
+    _L.left_out(
+        "Appendix D, the decoder's error on the images that it was trained on",
+        "0.01 in Figure 9(b)",
+        "who has the very images needs no decoder; errors here are of the clients' images, and the"
+        " training error stands beside the guess (`curve`)",
+    ),
+    _L.left_out(
+        "Section 4.4, a client who reads the buffer",
+        "what other clients' features tell it",
+        "it sees the server's features without the senders' names, so decoder and context, which"
+        " read as the server, find at least as much; how many see them is `exposure` in"
+        " flea-figure9",
+    ),
+    _L.left_out(
+        "Section 5, communication and storage",
+        "the overhead of shared features",
+        "the paper prints no number; bytes of each kind stand in a run's `sent`, and seconds depend"
+        " on the machine",
+    ),
     _A.result("Table 1", "accuracy on data islands", "fedaa-table1"),
     _A.result("Table 2", "accuracy on mobile terminals", "fedaa-table2"),
     _A.result("Table 3", "accuracy without a part of the method", "fedaa-table3"),
