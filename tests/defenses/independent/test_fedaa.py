@@ -176,7 +176,7 @@ class FedAA(Loop):
 METHODS = [
     ("fedaa", FedAA, {}),
     ("fedaa", FedAA, {"sigma": 0.5, "clip": True, "average": "plain", "second_epochs": 2}),
-    ("fedaa", FedAA, {"sends": "images", "eta3": 3.0, "optimizer": "adam", "lr": 0.01}),
+    ("fedaa", FedAA, {"sends": "images", "examples": 5, "eta3": 3.0, "lr": 0.02}),
     ("fedaa", FedAA, {"local": "fedprox", "mu": 0.3, "fine_tune": False}),
     ("fedaa", FedAA, {"local": "moon", "mu": 2.0}),
     ("fedaa", FedAA, {"identifier": False}),
