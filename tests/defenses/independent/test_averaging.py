@@ -15,24 +15,12 @@ ADAM = {**EPOCHS, "optimizer": "adam", "lr": 0.01, "decay": 0.9}
 nets = pytest.mark.parametrize("net", NETS)
 
 
-@nets
-@pytest.mark.parametrize("params", [{"batch": 8}, SGD, ADAM, {"batch": 8, "steps": 3}])
-def test_fedavg(net, params):
-    compare(Loop, "fedavg", NETS[net], **params)
-
-
 class FedProx(Loop):
     """Li et al. 2020, Eq. 2: + mu/2 |w - w_t|^2 over the weights."""
 
     def loss(self, net, x, y, c):
         away = sum((v - self.model[k]).square().sum() for k, v in net.named_parameters())
         return super().loss(net, x, y, c) + self.p.mu / 2 * away
-
-
-@nets
-@pytest.mark.parametrize("params", [SGD, ADAM])
-def test_fedprox(net, params):
-    compare(FedProx, "fedprox", NETS[net], **{**params, "mu": 0.3})
 
 
 class FedBN(Loop):
@@ -44,11 +32,6 @@ class FedBN(Loop):
         assert len(norms) == 2
         mine = {k for k in self.arch.state_dict() if k.rpartition(".")[0] in norms}
         assert mine == self.kept[0].keys()
-
-
-@nets
-def test_fedbn(net):
-    compare(FedBN, "fedbn", NETS[net], **SGD)
 
 
 class MOON(Loop):
@@ -68,11 +51,6 @@ class MOON(Loop):
     def uplink(self, c):
         self.state[c] = {"previous": copy.copy(self.locals[c])}
         return {}
-
-
-@nets
-def test_moon(net):
-    compare(MOON, "moon", NETS[net], **{**SGD, "mu": 2.0})
 
 
 class SCAFFOLD(Loop):
@@ -107,7 +85,21 @@ class SCAFFOLD(Loop):
         self.c = {k: v + sum(d[k] for d in changes) / self.n for k, v in self.c.items()}  # line 17
 
 
+METHODS = [
+    ("fedavg", Loop, {"batch": 8}),
+    ("fedavg", Loop, {"batch": 8, "steps": 3}),
+    ("fedavg", Loop, SGD),
+    ("fedavg", Loop, ADAM),
+    ("fedprox", FedProx, {**SGD, "mu": 0.3}),
+    ("fedprox", FedProx, {**ADAM, "mu": 0.3}),
+    ("fedbn", FedBN, SGD),
+    ("moon", MOON, {**SGD, "mu": 2.0}),
+    ("scaffold", SCAFFOLD, {**SGD, "decay": 0.9}),
+    ("scaffold", SCAFFOLD, {"batch": 8, "fraction": 0.6}),
+]
+
+
 @nets
-@pytest.mark.parametrize("params", [{**SGD, "decay": 0.9}, {"batch": 8, "fraction": 0.6}])
-def test_scaffold(net, params):
-    compare(SCAFFOLD, "scaffold", NETS[net], **params)
+@pytest.mark.parametrize(("name", "loop", "params"), METHODS)
+def test_as_in_the_paper(net, name, loop, params):
+    compare(loop, name, NETS[net], **params)
