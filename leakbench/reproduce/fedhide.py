@@ -89,7 +89,8 @@ def _params(**shared: Any) -> dict[str, dict[str, Any]]:
 def rates(lr: str = "", own_lr: str = "") -> dict[str, dict[str, str]]:
     """Why the rates of all of the family are not the paper's."""
     told = {"lr": lr, "own_lr": own_lr}
-    return {name: {k: why for k, why in told.items() if why} for name in _FAMILY}
+    given = {rate: why for rate, why in told.items() if why}
+    return dict.fromkeys(_FAMILY, given)
 
 
 _LOOKING = "chosen by hand while looking at what this table shows, no sweep was made"

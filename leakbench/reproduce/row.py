@@ -176,8 +176,8 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         UsageError: the place cannot be written.
     """
     cells = [row.cells for row in rows]
-    empty = {c for c in LATER if all(line[c] == "" for line in cells)}
-    write_csv(path, [c for c in COLUMNS if c not in empty], cells)
+    told = {c for c in LATER for line in cells if line[c] != ""}
+    write_csv(path, [c for c in COLUMNS if c in told or c not in LATER], cells)
 
 
 def read(path: Path) -> list[Row]:

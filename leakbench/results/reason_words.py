@@ -55,8 +55,9 @@ def _at(facts: Facts, stages: Mapping[str, str] | None) -> str:
     called = {s: (stages or {}).get(s, s) for s in facts["stages"]}
     named = ", ".join(f"{n} or all" if s == "final" and several else n for s, n in called.items())
     where = named if stages else f"stage {named}"
-    kind = f", {'probes' if facts['probe'] else 'real messages'}" if several else ""
-    return f"{where}{kind}: {reason_text(facts['of'], stages)}"
+    if several:
+        where += ", probes" if facts["probe"] else ", real messages"
+    return f"{where}: {reason_text(facts['of'], stages)}"
 
 
 def _no_end(facts: Facts) -> str:

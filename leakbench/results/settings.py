@@ -165,7 +165,9 @@ class Setting(Part):
     @property
     def why(self) -> str:
         """Why it is not simply done."""
-        return self.dead_because if self.dead else reason_text(self.reason) if self.reason else ""
+        if self.dead:
+            return self.dead_because
+        return reason_text(self.reason) if self.reason else ""
 
     @property
     def reason(self) -> Reason | None:
