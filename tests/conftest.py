@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from helpers.quarters import PARTS, part_of
 
 # Before torch is imported: two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,8 +25,20 @@ FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    """``--slow-part``: as `.ci/run` asks, which draws it from the commit."""
+    about = f"of the slow tests only this part, 0 to {PARTS - 1}; else all that -m selects"
+    parser.addoption("--slow-part", type=int, choices=range(PARTS), help=about)
+
+
+def pytest_collection_modifyitems(config, items):
     """The longest first; all others stay beside those with which they share a module's fixtures."""
+    part = config.getoption("--slow-part")
+    if part is not None:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        left = {item for item in slow if part_of(item.nodeid) != part}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
 
 
