@@ -23,7 +23,7 @@ HISTORY = 10  # as in the reference; so is FLAT, of the gradient's largest numbe
 FLAT = 1e-7
 
 # Numbers in one problem's x and weights: beyond it a CPU gains nothing
-# (benchmarks/fedaa_phases.py).
+# (docs/methods.md).
 SMALL = 2**19
 
 Fits: TypeAlias = "Callable[[Tensor], Tensor]"

@@ -32,7 +32,7 @@ class Eer(UtilityMetric):
     delete-one jackknife, whose pseudo-values are centred on the EER itself). A pair of two people
     counts for both, as it must: a mean over such pairs varies with each of its people. The spread
     of the scores then is that of other people from the same population, not of other recordings of
-    these. ``benchmarks/eer_coverage.py`` simulates how often the interval holds the true EER.
+    these. results/eer-coverage.md says how often the interval holds the true EER.
     """
 
     meaning: ClassVar[Meaning] = Meaning(

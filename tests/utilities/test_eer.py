@@ -174,7 +174,7 @@ def test_it_is_installed():
 
 
 def test_the_interval_holds_the_true_eer_about_as_often_as_it_says():
-    """A small one of benchmarks/eer_coverage.py: ten people; 95 % less four deviations."""
+    """As in results/eer-coverage.md, of ten people; 95 % less four deviations."""
     found, _, pairs = drawn(1500, 2, seed=99, spread=0.9)
     genuine = pairs[pairs[:, 2] == 1]
     some = shared(0, "test/some").integers("pairs", len(pairs), 60_000)
