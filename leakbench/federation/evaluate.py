@@ -82,13 +82,23 @@ def global_loss(fed: Federation) -> float | None:
     data = fed.data
     if data.train.targets is not None:
         return None
-    each, asked, losses = fed.tables(), _spaced(len(data.sizes), EXAMPLES), []
-    for client in asked:
-        mine = data.rows[client][_spaced(data.sizes[client], max(1, EXAMPLES // len(asked)))]
+    each, asked = fed.tables(), _spaced(len(data.sizes), EXAMPLES)
+    most = max(1, EXAMPLES // len(asked))
+    rows = [data.rows[c][_spaced(data.sizes[c], most)] for c in asked]
+
+    def losses(client: int, mine: Tensor) -> Tensor:
         me = fed.outside(row(each, client))
         said = class_logits(method.predict(me.net, data.train.images(mine), me))
-        losses.append(torch.nn.functional.cross_entropy(said.double(), data.train.y[mine]))
-    return float(torch.stack(losses).mean())
+        return torch.nn.functional.cross_entropy(
+            said.double(), data.train.y[mine], reduction="none"
+        )
+
+    if fed.columns["kept"]:
+        found = [losses(c, mine) for c, mine in zip(asked, rows, strict=True)]
+    else:  # one model: all at once, in parts
+        every = [losses(asked[0], part) for part in torch.split(torch.cat(rows), CHUNK)]
+        found = list(torch.split(torch.cat(every), list(map(len, rows))))
+    return float(torch.stack([one.mean() for one in found]).mean())
 
 
 def _spaced(count: int, most: int) -> list[int]:

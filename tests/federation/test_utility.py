@@ -349,8 +349,15 @@ class TestGlobalLoss:
         first = [by_hand(fed, c, [0]) for c in (0, 1)]
         assert global_loss(fed) == pytest.approx(sum(first) / 2, rel=1e-12)
 
+    @pytest.mark.parametrize("name", ["fedbn", "fedavg"])
+    def test_one_model_for_all_in_parts_or_one_each(self, name, monkeypatch):
+        monkeypatch.setattr(evaluate, "CHUNK", 9)
+        fed = run(federation(name, data=uneven(first_digits(3)[1], (7, 30, 12)), clients=3), 1)
+        whole = [by_hand(fed, c, slice(n)) for c, n in enumerate((7, 30, 12))]
+        assert global_loss(fed) == pytest.approx(sum(whole) / 3, rel=1e-12)
+
     def test_it_is_not_what_a_method_minimises(self):
-        fed = run(federation("fedprox", clients=3, mu=10.0), 2)
+        fed = run(federation("fedprox", clients=3, mu=10.0, steps=2), 2)
         bare = [by_hand(fed, c, slice(n)) for c, n in enumerate(fed.data.sizes)]
         assert global_loss(fed) == pytest.approx(sum(bare) / 3, rel=1e-12)
         assert diagnose(fed)["global_loss"] == global_loss(fed) != diagnose(fed)["loss"]
