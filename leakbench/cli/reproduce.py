@@ -31,12 +31,12 @@ def listing(out: Path, *, as_json: bool) -> int:
     """
     from leakbench.reproduce import history
     from leakbench.reproduce.catalogue import RECIPES
-    from leakbench.reproduce.printed import COMING, PRINTED
+    from leakbench.reproduce.printed import COMING, EVERYTHING
 
     run = history.of(RECIPES.values(), out)
     if as_json:
         recipes = {name: _facts(r, run.get(name, {})) for name, r in RECIPES.items()}
-        asides = [p for p in PRINTED if not p.recipes]
+        asides = [p for p in EVERYTHING if not p.recipes]
         emit_json(
             {
                 "recipes": recipes,
@@ -48,12 +48,12 @@ def listing(out: Path, *, as_json: bool) -> int:
         emit(f"{name}: {recipe.about}")
         for scale, x in recipe.scales.items():
             emit(f"  --scale {scale}: {x.time}; {history.told(run.get(name, {}).get(scale))}")
-    lacking = [(p, n) for p in PRINTED for n in p.recipes if n not in RECIPES]
-    kinds = {"setup": "Setups, not results", "drawing": "Nothing to run", "left out": "Left out"}
-    for kind, said in kinds.items():
+    lacking = [(p, n) for p in EVERYTHING for n in p.recipes if n not in RECIPES]
+    titles = {"setup": "Setups, not results", "drawing": "Nothing to run"}
+    for kind, said in {**titles, "text": "Of the text, left out"}.items():
         emit("")
         emit(f"{said}:")
-        for p in (p for p in PRINTED if p.kind == kind):
+        for p in (p for p in EVERYTHING if p.kind == kind):
             emit(f"  {p.name} ({p.about}): {p.answer}")
     if lacking:
         emit("")

@@ -13,18 +13,19 @@ from pathlib import Path
 from leakbench.base.errors import UsageError
 from leakbench.reproduce import marks, write
 from leakbench.reproduce.catalogue import RECIPES
-from leakbench.reproduce.printed import COMING, PRINTED
+from leakbench.reproduce.printed import COMING, EVERYTHING
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.reproduce.statements import FAILS, HOLDS, OPEN, WITHIN, Statement
 
 BEGIN, END = "<!-- made by benchmarks/reproduced.py: -->", "<!-- until here -->"
 HEADS = ("paper, table", "run as", "what differs", "what the paper says of the order")
+ASIDES = ("paper, place", "what it is", "kind", "why there is no recipe, or where it stands")
 _SHORT = {HOLDS: "hold", WITHIN: "not shown", FAILS: "**do not hold**", OPEN: "cannot be judged"}
 
 
 def inserted(page: str, results: Path) -> str:
-    """``page`` with the table of ``results`` between its two marks.
+    """``page`` with the tables of ``results`` and of what is left out between its two marks.
 
     Raises:
         UsageError: a mark is missing.
@@ -34,13 +35,14 @@ def inserted(page: str, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise UsageError(f"expected the lines {BEGIN} and {END} in the page. Put them back.")
-    return "\n".join([before + BEGIN, "", *table(results), "", END + after])
+    made = [*table(results), "", "## Left out, and why", "", *left_out()]
+    return "\n".join([before + BEGIN, "", *made, "", END + after])
 
 
 def table(results: Path) -> list[str]:
     """The lines of a Markdown table: every result that the papers print, where it was run."""
-    out = ["| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
-    results_of = (p for p in PRINTED if p.recipes)
+    out = _head(HEADS)
+    results_of = (p for p in EVERYTHING if p.recipes)
     for recipes, group in groupby(results_of, lambda p: (p.paper, p.recipes)):
         shown = list(group)
         where = ", ".join([shown[0].name, *(p.where for p in shown[1:])])
@@ -48,6 +50,16 @@ def table(results: Path) -> list[str]:
         why = "; ".join(COMING[name] for name in recipes[1] if name in COMING) or "never run"
         out += lines or [_cells(where, f"`{shown[0].answer}`: {why}", "", "")]
     return out
+
+
+def left_out() -> list[str]:
+    """The lines of a Markdown table: what no recipe makes, and why, or where it stands."""
+    mine = [p for p in EVERYTHING if not p.recipes]
+    return [*_head(ASIDES), *(_cells(p.name, p.about, p.kind, p.answer) for p in mine)]
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
 
 
 def _lines(where: str, name: str, results: Path) -> Iterator[str]:

@@ -20,7 +20,7 @@ from leakbench.models.networks import MODELS
 from leakbench.record.runspec import make_spec
 from leakbench.reproduce import history, overview, printed
 from leakbench.reproduce.catalogue import RECIPES
-from leakbench.reproduce.printed import COMING, PRINTED
+from leakbench.reproduce.printed import COMING, EVERYTHING, PRINTED, TOLD
 from leakbench.results import claims
 
 ROOT = Path(__file__).parents[2]
@@ -73,12 +73,25 @@ def test_none_of_a_papers_tables_and_figures_is_left_out(paper, tables, figures,
     wanted = [f"Table {i}" for i in range(1, tables + 1)]
     wanted += [f"Figure {i}" for i in range(1, figures + 1)]
     wanted += [f"supplement, Figure {i}" for i in range(1, more + 1)]
-    mine = [p for p in PRINTED if p.paper == paper]
-    assert [p.where for p in mine if p.kind != "left out"] == wanted
-    assert not [p for p in mine if p.kind == "left out" and p.where in wanted]
+    assert [p.where for p in PRINTED if p.paper == paper] == wanted
 
 
-@pytest.mark.parametrize("p", PRINTED, ids=name_of)
+def test_every_number_of_the_text_alone_has_a_place_and_no_place_is_made_up():
+    asked = {(r["paper"], r["source"]) for r in claims.published() if not r["table"]}
+    assert asked
+    assert asked == {(p.paper, source) for p in EVERYTHING for source in p.sources}
+
+
+def test_the_table_of_what_is_left_out_has_all_that_no_recipe_makes():
+    head, rule, *lines = overview.left_out()
+    assert head.count("|") == rule.count("|") == 5
+    names = [line.split(" | ")[0].removeprefix("| ") for line in lines]
+    assert names == [p.name for p in EVERYTHING if not any(n in RECIPES for n in p.recipes)]
+    assert {p.kind for p in TOLD} <= {"result", "text"}
+    assert len({p.name for p in EVERYTHING}) == len(EVERYTHING)
+
+
+@pytest.mark.parametrize("p", EVERYTHING, ids=name_of)
 def test_a_recipe_makes_it_or_it_is_said_in_a_clause_why_there_is_nothing_to_run(p):
     assert bool(p.recipes) != bool(p.aside or p.carried)
     for name in p.recipes:
