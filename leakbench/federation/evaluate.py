@@ -93,11 +93,13 @@ def global_loss(fed: Federation) -> float | None:
             said.double(), data.train.y[mine], reduction="none"
         )
 
-    if fed.columns["kept"]:
-        found = [losses(c, mine) for c, mine in zip(asked, rows, strict=True)]
-    else:  # one model: all at once, in parts
-        every = [losses(asked[0], part) for part in torch.split(torch.cat(rows), CHUNK)]
-        found = list(torch.split(torch.cat(every), list(map(len, rows))))
+    # Of a network that draws, other dice than the evaluation's, which decide the utility.
+    with shared(fed.seed, "global loss", round=fed.t, device=fed.device).lent():
+        if fed.columns["kept"]:
+            found = [losses(c, mine) for c, mine in zip(asked, rows, strict=True)]
+        else:  # one model: all at once, in parts
+            every = [losses(asked[0], part) for part in torch.split(torch.cat(rows), CHUNK)]
+            found = list(torch.split(torch.cat(every), list(map(len, rows))))
     return float(torch.stack([one.mean() for one in found]).mean())
 
 

@@ -15,6 +15,7 @@ from leakbench.reproduce import (
     fedmetric,
     findings,
     flea,
+    like_clients,
 )
 from leakbench.reproduce.recipe import Recipe
 
@@ -27,7 +28,15 @@ _FEDAA = (
     fedaa_names.RECIPE,
 )
 RECIPES: dict[str, Recipe] = {
-    r.name: r for r in (*_FEDHIDE, *fedmetric.RECIPES, *findings.RECIPES, *flea.RECIPES, *_FEDAA)
+    r.name: r
+    for r in (
+        *_FEDHIDE,
+        *fedmetric.RECIPES,
+        *findings.RECIPES,
+        like_clients.RECIPE,
+        *flea.RECIPES,
+        *_FEDAA,
+    )
 }
 
 

@@ -1,6 +1,6 @@
-"""What no paper has, on digits: attackers who know the method, and gains where nobody is unlike.
+"""What the prototype papers' P_leak is worth: attackers who know the method, on digits.
 
-On data that come with leakbench; docs/findings.md is made of the former, of five seeds each.
+Five seeds each, on data that come with leakbench; docs/findings.md is made of these tables.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 from leakbench.base import registry
 from leakbench.record.policy import Policy
 from leakbench.reproduce import fedhide, fedmetric
-from leakbench.reproduce.fedaa_setups import RECORD
-from leakbench.reproduce.orders import Keeps
 from leakbench.reproduce.recipe import BY_HAND, UTILITY, Case, Measure, Recipe, Scale, Setup
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -85,61 +83,7 @@ _MNIST = Setup(
 )
 _WORST = {fedhide.gn(0.5), fedhide.cs(0.1), fedhide.hide(0.1, 5), fedhide.hide(0.01, 10)}
 
-_IID = Setup(
-    dataset="digits",
-    task="digits",
-    rounds=50,
-    task_params={"split": "iid", "evaluations": 10},
-    stand_in="8x8 digits, dealt to ten clients at random, which no paper has",
-)
-_ALIKE = {"average": "weighted", "fraction": 1.0, "batch": 16, "steps": 0, "epochs": 5}
-_ADAM = {**_ALIKE, "optimizer": "adam", "lr": 0.001, "decay": 0.98}
-_SGD = {**_ALIKE, "lr": 0.05, "decay": 0.98}
-# Of a method: what it is here, and the case beside which nothing but the method is another.
-AVERAGE, NORMED, BY_SGD = "FedAvg", "FedAvg+BN", "FedAvg by SGD"
-IID: dict[str, tuple[Case, str]] = {
-    c.label: (c, beside)
-    for beside, cases in {
-        AVERAGE: (
-            Case(AVERAGE, "fedavg", _ADAM),
-            Case("FedProx", "fedprox", {**_ADAM, "mu": 0.01}),
-            Case("MOON", "moon", {**_ADAM, "mu": 1.0}),
-            Case("FedLC", "fedlc", _ADAM),
-            Case("FedNTD", "fedntd", _ADAM),
-            Case("FedDecorr", "feddecorr", _ADAM),
-            Case("FedGen", "fedgen", _ADAM),
-            Case("FedMix", "fedmix", _ADAM),
-            Case("FedBR", "fedbr", _ADAM),
-            Case("CCVR", "ccvr", _ADAM),
-            Case("FedData", "feddata", {**_ADAM, "batch": 8, "shared_batch": 8}),
-            Case("FLea", "flea", {**_ADAM, "layer": "first"}),
-            Case("FedProto", "fedproto", _ADAM),
-            Case("FedPCL", "fedpcl", _ADAM),
-        ),
-        NORMED: (Case(NORMED, "fedbn", {**_ADAM, "private": False}), Case("FedBN", "fedbn", _ADAM)),
-        BY_SGD: (
-            Case(BY_SGD, "fedavg", _SGD),
-            Case("SCAFFOLD", "scaffold", _SGD),
-            Case("FedAA", "fedaa", {**_SGD, "epochs": 4, "tune_lr": 0.05, "hidden": 64}),
-        ),
-    }.items()
-    for c in cases
-}
-
 RECIPES = (
-    Recipe(
-        name="findings-iid",
-        paper="flea",
-        about="Every method that averages models where clients are alike: what it costs there.",
-        cases=tuple(c for c, _ in IID.values()),
-        measures=(Measure(UTILITY, "final accuracy", printed=False),),
-        scales={"smoke": Scale("twenty minutes on two cores", (_IID,), SEEDS[:3], RECORD)},
-        orders=tuple(
-            Keeps(f"{label} keeps the accuracy of {beside}", UTILITY, (), (label,), beside)
-            for label, (_, beside) in IID.items()
-            if label != beside
-        ),
-    ),
     Recipe(
         name="findings-fedhide",
         paper="fedhide",
