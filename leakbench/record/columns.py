@@ -32,7 +32,7 @@ TRADEOFF = _names(
     task defense defense_params wrappers seeds utility_metric utility utility_low utility_high
     chance attack attack_params rung observer knowledge stage round probe metric leaks value low
     high interval n unit floor floor_low floor_high control control_low control_high flags
-    on_front claimed claimed_low claimed_high claimed_source
+    on_front claimed claimed_low claimed_high claimed_source utility_flags
     """
 )
 UTILITY = _names(

@@ -13,7 +13,7 @@ from leakbench.reproduce.differs import printed
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
 from leakbench.scoring import flags
-from leakbench.scoring.flags import CURVE_UNKNOWN, UNDERTRAINED
+from leakbench.scoring.flags import UNDERTRAINED
 
 # Of the paper's rounds: with fewer, and no curve that tells more, a run had barely begun.
 BARELY = 0.1
@@ -38,7 +38,7 @@ def marked(recipe: Recipe | None, rows: Sequence[Row]) -> list[Row]:
     out = []
     for r in known:
         marks = (r.flags - {UNDERTRAINED}) | of_row(r, rounds.get((r.scale, r.dataset)))
-        marks -= {UNDERTRAINED, CURVE_UNKNOWN} if r.measure in fresh else set()
+        marks -= flags.OF_TRAINING if r.measure in fresh else set()
         marks |= {"dead_run"} if (r.dataset, r.label) in dead else set()
         out.append(r.model_copy(update={"flags": marks}) if r.ours else r)
     return out

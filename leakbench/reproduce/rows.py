@@ -37,7 +37,7 @@ LEFT_OUT = "not run: left out by --only"
 # What the runs say of a number that no attack gave.
 _OF_RUNS = frozenset(("dead_run", "one_seed", "few_seeds", "other_engine"))
 _OF_RUNS |= {"unofficial_data", "mixed_code", "stale_run"}
-_OF_RUNS |= {flags.UNDERTRAINED, flags.CURVE_UNKNOWN}
+_OF_RUNS |= flags.OF_TRAINING
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,10 @@ def _number(n: Number) -> Row:
         "round": n.round,
         "probe": n.probe,
         **_values(n),
-        "flags": flags.join(n.flags),
+        "flags": flags.join(n.flags - flags.OF_TRAINING),
         "on_front": n.on_front,
         **claimed(n.claim),
+        "utility_flags": flags.join(n.utility.flags),
     }
 
 
@@ -94,7 +95,7 @@ def _line(setting: Setting, m: Measured) -> Row:
         "probe": m.probe,
         **_values(m),
         "failed": m.failed,
-        "flags": flags.join(m.flags),
+        "flags": flags.join(m.flags - flags.OF_TRAINING),
         **{c: getattr(m.made, c) for c in ("engine", "device", "dtype", "version", "commit")},
     }
 

@@ -130,7 +130,7 @@ class Pooling:
         out |= of_runs([e for e in self.evaluated if e.run.seed in own])
         out |= flags.of_units([u.cluster for u in units], [u.failed for u in units])
         # A configuration is dead, or undertrained, if any of its seeds is, attacked or not.
-        out |= self.final.flags & {"dead_run", flags.UNDERTRAINED, flags.CURVE_UNKNOWN}
+        out |= self.final.flags & {"dead_run", *flags.OF_TRAINING}
         return out | ({"probe"} if seeds[0].probe else set())
 
 

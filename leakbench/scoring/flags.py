@@ -12,6 +12,8 @@ from leakbench.statistics.intervals import Estimate
 
 FEW_UNITS, FEW_CLUSTERS = 50, 10
 UNDERTRAINED, CURVE_UNKNOWN = "undertrained", "curve_unknown"
+# Of a curve, not of a message: tables of leakage say it in a column beside their own flags.
+OF_TRAINING = frozenset({UNDERTRAINED, CURVE_UNKNOWN})
 # Of all that a run gained, in the last quarter of its rounds (``leakbench.results.rise``). Who
 # nears a limit exponentially and is past this has come nine tenths of the way.
 STEEP = 0.1

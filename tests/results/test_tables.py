@@ -59,7 +59,8 @@ def test_seeds_are_pooled_and_the_interval_is_the_widest(three: Path) -> None:
         pytest.approx(clopper_pearson(30, 30)[0]),
         1.0,
     )
-    assert row["flags"] == "curve_unknown|few_units"  # 30 unit scores
+    assert row["flags"] == "few_units"  # 30 unit scores
+    assert row["utility_flags"] == "curve_unknown|few_units"
 
 
 def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> None:
