@@ -97,19 +97,31 @@ def run(
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    from leakbench.reproduce import figures, kept, make, marks, rows, sweeps, write  # with torch
+    from leakbench.reproduce import (  # with torch
+        figures,
+        kept,
+        make,
+        marks,
+        rows,
+        sweeps,
+        twin,
+        write,
+    )
 
     where = provenance.device(device) if executor.here else device
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
-    before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)
+    path = out / recipe.name / f"{scale}.csv"
+    before, twins = kept.earlier(path, planned), twin.known(path)
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
         done = executor.run(todo, tell=tell)
     found = _found(planned, done, runs, console)
     with console.busy("reading runs and writing the table"):
+        settings = {key: f.setting for key, f in found.items() if f.setting}
         lines = rows.table(recipe, scale, planned, found)
+        lines = twin.added(lines, planned, settings, twins)
         lines = kept.joined(lines, before, planned, runs)
         lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
         if settled := [r for r in lines if kept.KEPT in r.note]:
@@ -119,7 +131,6 @@ def run(
         for d in datasets:
             asked = [o for o in recipe.orders_of(scale) if not o.datasets or d in o.datasets]
             said += [o.judge(lines, d) for o in asked]
-        settings = {key: f.setting for key, f in found.items() if f.setting}
         settings |= {k: settings[v] for k, v in sweeps.taken(recipe, scale, lines) if v in settings}
         drawn = figures.draw(recipe, scale, lines, settings, out)
         files = [*write.write(recipe, scale, lines, said, drawn, out), *drawn]

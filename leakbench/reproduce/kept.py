@@ -9,7 +9,7 @@ from pathlib import Path
 from leakbench.attacking.metric import Metric
 from leakbench.base import provenance, registry
 from leakbench.base.meaning import Meaning
-from leakbench.reproduce import row
+from leakbench.reproduce import row, twin
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import Row
@@ -24,7 +24,7 @@ _SAME = (
 # What was measured. All else is said anew, as of every row: of a file it would be taken on trust.
 _MEASURED = (
     *("ours", "std", "floor", "control", "chance", "seeds", "engine", "device", "dtype"),
-    *("commit", "runs", "rise"),
+    *("commit", "runs", "rise", "twin"),
 )
 _OF_SEEDS = frozenset(("one_seed", "few_seeds"))
 
@@ -73,10 +73,8 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
         return now
     if not _settings(before.runs) <= _settings(case.folders):
         return now
-    # Whether the installed code made them nobody can tell any more, unless it is the very commit;
-    # and of attacks the table names none.
-    commit, dirty = provenance.source()
-    stale = {"stale_run"} if dirty or {*before.commit} != {commit} else set()
+    # Of attacks the table names no code.
+    stale = set() if _by_this_code(before, case) else {"stale_run"}
     stale |= {"stale_attack"} if before.attack else set()
     marks = (before.flags - _OF_SEEDS) | flags.of_seeds(len(before.seeds)) | stale
     marks |= {"stand_in_data"} if case.setup.stand_in else set()
@@ -87,6 +85,14 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
     notes = dict.fromkeys(part for part in (*before.note.split("; "), KEPT) if part)
     said = {"flags": frozenset(marks), "claim": claim, "note": "; ".join(notes)}
     return now.model_copy(update={**measured, **said})
+
+
+def _by_this_code(before: Row, case: Planned) -> bool:
+    """Is it of the installed commit, or does a twin say that the installed code trains alike?"""
+    commit, dirty = provenance.source()
+    if not dirty and {*before.commit} == {commit}:
+        return True
+    return bool(before.twin) and twin.alike(before.twin, twin.today(case))
 
 
 def _sound(r: Row) -> bool:

@@ -34,11 +34,15 @@ COLUMNS = (
         "dtype",
         "commit",
         "runs",
+        "twin",
         "differs",
         "note",
     ),
 )
-LATER = ("rise",)  # columns that a table of before lacks, as does one of which no row fills them
+LATER = (
+    "rise",
+    "twin",
+)  # columns that a table of before lacks, as does one of which no row fills them
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
 STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
 
@@ -125,6 +129,8 @@ class Row(Part):
     # How much of all that its runs gained came at their end, of the steepest of them
     # (``leakbench.results.rise``); None where nobody knows, as of a table of before.
     rise: float | None = None
+    # What the same run of three rounds came to by the code that made it (``reproduce.twin``).
+    twin: Params | None = None
     engine: Words = ()
     device: Words = ()
     dtype: Words = ()

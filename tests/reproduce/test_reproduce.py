@@ -32,6 +32,7 @@ from leakbench.reproduce import (
     rows,
     statements,
     sweeps,
+    twin,
     write,
 )
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK
@@ -243,7 +244,7 @@ class TestCommand:
 
     def test_what_is_no_measurement_is_said_anew(self, tiny, cli, tmp_path):
         """The paper's number, what differs, which data and how many seeds."""
-        wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40}
+        wrong = {"claimed": "0.1", "flags": "", "differs": "", "commit": "0" * 40, "twin": ""}
         found = self.again(cli, tmp_path, lambda r: r | wrong)["p_leak"]
         assert found["value"] == "1.0"
         assert found["claimed"] == "1.0"
@@ -251,12 +252,24 @@ class TestCommand:
         assert told <= set(found["flags"].split("|"))
         assert "stand-in data" in found["differs"]
 
+    @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True)])
+    def test_a_row_of_another_commit_is_stale_unless_its_twin_comes_out_the_same(
+        self, tiny, cli, tmp_path, factor, stale
+    ):
+        made = twin.today(next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS"))
+        then = {k: [v[0], *(factor * x for x in v[1:])] for k, v in made.items()}
+        other = {"commit": "0" * 40, "twin": json.dumps(then)}
+        found = self.again(cli, tmp_path, lambda r: r | other)["p_leak"]
+        assert ("stale_run" in found["flags"]) == stale
+        assert "stale_attack" in found["flags"]  # of attacks no twin speaks
+        assert json.loads(found["twin"]) == then
+
     def again(self, cli, tmp_path, change, *, twice=False):
         """FedAwS's rows after another row alone was made, on an earlier table that was changed."""
         path = tmp_path / "results" / "tiny-table" / "smoke.csv"
         assert cli("tiny-table", "--only", "FedAwS", "-q")[0] == 0
         shutil.rmtree(tmp_path / "runs")
-        lines = table(path)
+        lines = [{"twin": "", **r} for r in table(path)]
         spoilt = [change(r) if r["measure"] == "p_leak" and r["value"] else r for r in lines]
         write_csv(path, list(lines[0]), spoilt * (2 if twice else 1))
         assert cli("tiny-table", "--only", "FedGN(0.5)", "-q")[0] == 0
