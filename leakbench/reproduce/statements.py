@@ -42,6 +42,7 @@ class Order(ABC):
     text: str  # the paper's statement
     measure: str  # whose values
     datasets: tuple[str, ...] = ()  # where it is claimed; everywhere if empty
+    because: str = ""  # what is known of why, where it does not hold
 
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
@@ -82,6 +83,7 @@ class Order(ABC):
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
+        said += [self.because] if self.because and verdict != HOLDS else []
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")
