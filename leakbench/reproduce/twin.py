@@ -33,8 +33,9 @@ from leakbench.reproduce.row import Row
 from leakbench.results.settings import Setting
 
 ROUNDS = 3
-# Of a tensor's norm. Another number of threads moves a product by some 1e-6 of it, in float32.
-TOLERANCE = 1e-4
+# Of a tensor's norm. Commits that sum in another order moved a product by up to 1e-4 of it, in
+# float32; the smallest mu of a paper's sweep of FedProx moves one by 1e-3.
+TOLERANCE = 3e-4
 _SKETCHES = 3
 
 # {what it is of: its norm, and its products with some random vectors of signs}

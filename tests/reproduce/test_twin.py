@@ -54,6 +54,11 @@ def test_another_run_has_another(plain, other):
     assert not twin.alike(plain, twin.of(spec(**other)))
 
 
+def test_the_smallest_weight_of_a_papers_sweep_shows():
+    without, least = (twin.of(spec("fedprox", params={"mu": mu})) for mu in (0.0, 0.01))
+    assert not twin.alike(without, least)
+
+
 def test_what_is_not_known_is_not_alike(plain):
     assert twin.alike(plain, plain)
     assert not twin.alike(plain, None)
