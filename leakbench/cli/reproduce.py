@@ -97,22 +97,12 @@ def run(
     recipe = catalogue.find(name)
     given = None if seeds is None else keys.seeds(seeds)
     planned = plan.plan(recipe, scale, only=only, seeds=given, runs=runs)
-    from leakbench.reproduce import (  # with torch
-        figures,
-        kept,
-        make,
-        marks,
-        rows,
-        sweeps,
-        twin,
-        write,
-    )
+    from leakbench.reproduce import figures, kept, make, marks, rows, sweeps, write  # with torch
 
     where = provenance.device(device) if executor.here else device
     for p in {p.setup.column: p for p in planned if p.lacking}.values():
         console.warn(f"leakbench: {p.setup.column}: {p.lacking}")
-    path = out / recipe.name / f"{scale}.csv"
-    before, twins = kept.earlier(path, planned), twin.known(path)
+    before = kept.earlier(out / recipe.name / f"{scale}.csv", planned)
     todo = make.jobs(planned, str(runs), where)
     console.say(f"{recipe.about} {len(todo)} runs, {scale}: {recipe.scales[scale].time}")
     with console.progress(len(todo)) as tell:
@@ -121,7 +111,6 @@ def run(
     with console.busy("reading runs and writing the table"):
         settings = {key: f.setting for key, f in found.items() if f.setting}
         lines = rows.table(recipe, scale, planned, found)
-        lines = twin.added(lines, planned, settings, twins)
         lines = kept.joined(lines, before, planned, runs)
         lines = marks.marked(recipe, sweeps.with_best(recipe, scale, planned, lines))
         if settled := [r for r in lines if kept.KEPT in r.note]:

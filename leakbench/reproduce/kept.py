@@ -12,7 +12,7 @@ from leakbench.base.meaning import Meaning
 from leakbench.reproduce import row, twin
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
-from leakbench.reproduce.row import Row
+from leakbench.reproduce.row import DIRTY, Row
 from leakbench.results import claims
 from leakbench.scoring import flags
 
@@ -88,11 +88,15 @@ def _either(now: Row, before: Row | None, case: Planned) -> Row:
 
 
 def _by_this_code(before: Row, case: Planned) -> bool:
-    """Is it of the installed commit, or does a twin say that the installed code trains alike?"""
+    """Is it of the installed commit, or does its twin say that the installed code trains alike?
+
+    The twin is of its first run, and speaks of the others where all are of one commit.
+    """
     commit, dirty = provenance.source()
     if not dirty and {*before.commit} == {commit}:
         return True
-    return bool(before.twin) and twin.alike(before.twin, twin.today(case))
+    one = len(before.commit) == 1 and not before.commit[0].endswith(DIRTY)
+    return one and twin.same(case, before.seeds[0], before.twin)
 
 
 def _sound(r: Row) -> bool:

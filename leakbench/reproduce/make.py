@@ -19,6 +19,7 @@ from leakbench.record import folders
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
+from leakbench.reproduce import twin
 from leakbench.reproduce.plan import Planned, complete
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
@@ -61,6 +62,7 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
         trained = Trained(Path(out) / spec.folder(), skipped=True)
     else:
         trained = pipeline.train(spec, out, device, progress=progress)
+        twin.kept(trained.path, spec, device)
     unfit, failed = attacked(trained.path, attacks, device, progress=progress)
     return MadeRun(str(trained.path), trained.skipped, unfit, failed)
 

@@ -44,6 +44,7 @@ LATER = (
     "twin",
 )  # columns that a table of before lacks, as does one of which no row fills them
 UNTUNED = "untuned"  # the flag of the best of some values of which not all were tried
+DIRTY = "-dirty"  # how a commit ends whose code was changed and not committed
 STAND_IN = "stand-in data"  # how a difference begins that says what stands in for the paper's data
 
 

@@ -16,14 +16,15 @@ from leakbench.base import provenance
 from leakbench.base.errors import NotMeasured
 from leakbench.base.spec import canonical
 from leakbench.judging.wording import of_clusters
+from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
-from leakbench.reproduce import prototype_views
+from leakbench.reproduce import prototype_views, twin
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
 from leakbench.reproduce.recipe import Measure, Params, Recipe, Study
-from leakbench.reproduce.row import Measurement, Row
+from leakbench.reproduce.row import DIRTY, Measurement, Row
 from leakbench.results import claims, rise
 from leakbench.results.number import END, Claim, Number
 from leakbench.results.settings import Setting
@@ -172,6 +173,7 @@ class _OfRuns:
             "dtype": _each(str(m["dtype"]) for m in metas),
             "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
             "runs": tuple(r.id for r in setting.runs),
+            "twin": metas[0].get("twin"),
             "note": f"dead run: {setting.dead_because}" if setting.dead else "",
         }
 
@@ -181,9 +183,17 @@ class _OfRuns:
             found = self._viewed(m, m.view)
         else:
             found = self._attacked(m) if m.attack else self._gained(m)
-        unofficial = "unofficial_data" in found.get("flags", ())
-        claim = claims.beside(row.claim, unofficial=unofficial)
+        marks = found.get("flags", frozenset())
+        if "stale_run" in marks and self._trained_alike:
+            found["flags"] = marks - {"stale_run"}
+        claim = claims.beside(row.claim, unofficial="unofficial_data" in marks)
         return row.model_copy(update={**self.made, **found, "claim": claim})
+
+    @cached_property
+    def _trained_alike(self) -> bool:
+        """Does the installed code train as that of every run did, as their twins say?"""
+        stale = [r for r in self.setting.runs if origin.stale(r.meta)]
+        return all(twin.same(self.planned, r.seed, r.meta.get("twin")) for r in stale)
 
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:
@@ -248,7 +258,7 @@ def _each(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _commit(commit: str | None, dirty: bool) -> str:
-    return f"{commit or 'unknown'}{'-dirty' * dirty}"
+    return f"{commit or 'unknown'}{DIRTY * dirty}"
 
 
 def _std(n: Number) -> float:

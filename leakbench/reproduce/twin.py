@@ -19,18 +19,16 @@ import torch
 from torch import Tensor
 
 from leakbench.base import provenance
-from leakbench.base.errors import BrokenFile, LeakbenchError
+from leakbench.base.errors import LeakbenchError
+from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.tree import Tree, flat
 from leakbench.data import sets
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
-from leakbench.record import origin, rounds
+from leakbench.record import rounds
 from leakbench.record.runspec import RunSpec, parts
-from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
-from leakbench.reproduce.row import Row
-from leakbench.results.settings import Setting
 
 ROUNDS = 3
 # Of a tensor's norm. Commits that sum in another order moved a product by up to 1e-4 of it, in
@@ -117,57 +115,20 @@ def of(spec: RunSpec, device: str = "auto") -> Twin:
     return seen.told()
 
 
-def known(path: Path) -> dict[tuple[str, ...], Twin]:
-    """{runs and commits: the twin} of the table at ``path``; {} where there is none to be read."""
-    if not path.is_file():
-        return {}
-    try:
-        return {_made_of(r): r.twin for r in row.read(path) if r.twin}
-    except BrokenFile:  # it is about to be written anew
-        return {}
+def kept(folder: Path, spec: RunSpec, device: str) -> None:
+    """Its run.json says it too, of the run that this code has just trained into ``folder``."""
+    meta = read_sealed(folder / "run.json")
+    write_sealed(folder / "run.json", {**meta, "twin": of(spec, device)})
 
 
-def added(
-    rows: Sequence[Row],
-    planned: Sequence[Planned],
-    settings: Mapping[tuple[str, str], Setting],
-    before: Mapping[tuple[str, ...], Twin],
-) -> list[Row]:
-    """``rows`` with the twin of each case that has runs, as in the table of ``before`` if it is in.
+def same(case: Planned, seed: int, then: Twin | None) -> bool:
+    """Does the installed code bring forth the twin that a run of ``case`` had ``then``?
 
-    ``settings``: {(label, column): its runs}.
+    Not known is no, as where its data are not here: none are fetched for it.
     """
-    cases = {p.key: p for p in planned}
-    out = []
-    for r in rows:
-        key = (r.label, r.dataset)
-        if r.runs and r.ours and key in settings:
-            found = before.get(_made_of(r)) or _of_runs(settings[key], cases[key])
-            r = r.model_copy(update={"twin": found})
-        out.append(r)
-    return out
-
-
-def _made_of(r: Row) -> tuple[str, ...]:
-    return (*r.runs, *r.commit)
-
-
-def _of_runs(setting: Setting, case: Planned) -> Twin | None:
-    """None where the installed code did not make the runs: its twin would say nothing of them."""
-    metas = [r.meta for r in setting.runs]
-    if provenance.source()[1] or any(m["dirty"] or origin.stale(m) for m in metas):
-        return None
-    return today(case)
-
-
-def today(case: Planned) -> Twin | None:
-    """The twin of its first seed by the installed code, trained once in a process.
-
-    None where its data are not here, or it cannot be trained.
-    """
-    if not case.specs or (case.setup.needs and not sets.found(case.setup.needs)):
-        return None
-    return _today(case.specs[0].model_dump_json())
+    if not then or (case.setup.needs and not sets.found(case.setup.needs)):
+        return False
+    return any(alike(then, _today(s.model_dump_json())) for s in case.specs if s.seed == seed)
 
 
 @cache

@@ -18,7 +18,7 @@ from helpers.small_runs import tree_of
 
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError
-from leakbench.base.files import write_csv
+from leakbench.base.files import read_sealed, write_csv, write_sealed
 from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
@@ -256,13 +256,34 @@ class TestCommand:
     def test_a_row_of_another_commit_is_stale_unless_its_twin_comes_out_the_same(
         self, tiny, cli, tmp_path, factor, stale
     ):
-        made = twin.today(next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS"))
+        case = next(p for p in plan.plan(TINY, "smoke") if p.case.label == "FedAwS")
+        made = twin.of(case.specs[0])
         then = {k: [v[0], *(factor * x for x in v[1:])] for k, v in made.items()}
         other = {"commit": "0" * 40, "twin": json.dumps(then)}
         found = self.again(cli, tmp_path, lambda r: r | other)["p_leak"]
         assert ("stale_run" in found["flags"]) == stale
         assert "stale_attack" in found["flags"]  # of attacks no twin speaks
         assert json.loads(found["twin"]) == then
+
+    @pytest.mark.parametrize(("factor", "stale"), [(1.0, False), (1.001, True), (None, True)])
+    def test_runs_of_other_sources_are_stale_unless_their_twins_come_out_the_same(
+        self, tiny, cli, tmp_path, factor, stale
+    ):
+        only = ("tiny-table", "--only", "FedAwS", "-q")
+        assert cli(*only)[0] == 0
+        path = next((tmp_path / "runs").iterdir()) / "run.json"
+        meta = read_sealed(path)
+        then = meta.pop("twin")
+        if factor:
+            meta["twin"] = {k: [factor * x for x in v] for k, v in then.items()}
+        write_sealed(path, {**meta, "sources": {**meta["sources"], "core": "0" * 64}})
+        code, out, _ = cli(*only)
+        assert code == 0
+        assert ("Of runs that other code made" in out) == stale
+        rows = table(tmp_path / "results" / "tiny-table" / "smoke.csv")
+        mine = [r for r in rows if r["label"] == "FedAwS" and r["value"]]
+        assert mine
+        assert {("stale_run" in r["flags"]) for r in mine} == {stale}
 
     def again(self, cli, tmp_path, change, *, twice=False):
         """FedAwS's rows after another row alone was made, on an earlier table that was changed."""

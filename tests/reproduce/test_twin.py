@@ -94,12 +94,20 @@ SCALES = {"smoke": Scale("s", (SETUP,))}
 RECIPE = Recipe("t", "flea", "T.", (CASE,), (Measure(UTILITY, "u"),), SCALES)
 
 
-def test_where_the_data_are_not_here_there_is_none(monkeypatch):
+def test_the_installed_code_is_asked_by_seed(plain):
+    case = plan(RECIPE, "smoke", seeds=(0, 1))[0]
+    assert twin.same(case, 0, plain)
+    assert not twin.same(case, 1, plain)
+    assert not twin.same(case, 2, plain)
+    assert not twin.same(case, 0, None)
+
+
+def test_where_the_data_are_not_here_nothing_is_known(monkeypatch, plain):
     """And none are fetched for it."""
     monkeypatch.setattr(Task, "load", lambda self: pytest.fail("data were looked for"))
     case = plan(RECIPE, "smoke")[0]
-    assert twin.today(replace(case, setup=replace(SETUP, needs="mnist"))) is None
-    assert twin.today(replace(case, specs=())) is None
+    assert not twin.same(replace(case, setup=replace(SETUP, needs="mnist")), 0, plain)
+    assert not twin.same(replace(case, specs=()), 0, plain)
 
 
 def test_a_table_keeps_it(tmp_path, plain):
@@ -107,5 +115,3 @@ def test_a_table_keeps_it(tmp_path, plain):
     rows = [row.model_copy(update={"twin": plain, "runs": ("r-s0",), "commit": ("c",)}), row]
     write(tmp_path / "s.csv", rows)
     assert [r.twin for r in read(tmp_path / "s.csv")] == [plain, None]
-    assert twin.known(tmp_path / "s.csv") == {("r-s0", "c"): plain}
-    assert twin.known(tmp_path / "none.csv") == {}
