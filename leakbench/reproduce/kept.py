@@ -9,7 +9,7 @@ from pathlib import Path
 from leakbench.attacking.metric import Metric
 from leakbench.base import provenance, registry
 from leakbench.base.meaning import Meaning
-from leakbench.reproduce import row, twin
+from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
 from leakbench.reproduce.row import DIRTY, Row
@@ -96,7 +96,7 @@ def _by_this_code(before: Row, case: Planned) -> bool:
     if not dirty and {*before.commit} == {commit}:
         return True
     one = len(before.commit) == 1 and not before.commit[0].endswith(DIRTY)
-    return one and twin.same(case, before.seeds[0], before.twin)
+    return one and case.trains_as(before.twin, before.seeds[0])
 
 
 def _sound(r: Row) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.base.errors import BrokenFile, LeakbenchError
+from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Progress
-from leakbench.record import folders
+from leakbench.record import folders, twin
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
 from leakbench.record.training import Trained
-from leakbench.reproduce import twin
 from leakbench.reproduce.plan import Planned, complete
 
 Attacks = tuple[tuple[str, dict[str, Any]], ...]
@@ -62,7 +62,8 @@ def whole(spec: RunSpec, out: str, attacks: Attacks, device: str, *, progress: P
         trained = Trained(Path(out) / spec.folder(), skipped=True)
     else:
         trained = pipeline.train(spec, out, device, progress=progress)
-        twin.kept(trained.path, spec, device)
+        meta = read_sealed(trained.path / "run.json")
+        write_sealed(trained.path / "run.json", {**meta, "twin": twin.of(spec, device)})
     unfit, failed = attacked(trained.path, attacks, device, progress=progress)
     return MadeRun(str(trained.path), trained.skipped, unfit, failed)
 

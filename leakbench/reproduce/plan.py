@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import LeakbenchError, UnknownName, UsageError, suggestion
 from leakbench.record import folders as _runs
 from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
+
+if TYPE_CHECKING:
+    from leakbench.record.twin import Twin
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,29 @@ class Planned:
     def folders(self) -> tuple[str, ...]:
         """The names of its run folders."""
         return tuple(s.folder() for s in self.specs)
+
+    def trains_as(self, then: Twin | None, seed: int) -> bool:
+        """Does the installed code bring forth the twin that the run of ``seed`` had ``then``?
+
+        Not known is no, as where its data are not here: none are fetched for it.
+        """
+        from leakbench.data import sets
+        from leakbench.record import twin  # with torch
+
+        if not then or (self.setup.needs and not sets.found(self.setup.needs)):
+            return False
+        made = [_twin_today(s.model_dump_json()) for s in self.specs if s.seed == seed]
+        return any(twin.alike(then, now) for now in made)
+
+
+@cache
+def _twin_today(spec: str) -> Twin | None:
+    from leakbench.record import twin  # with torch
+
+    try:
+        return twin.of(RunSpec.model_validate_json(spec))
+    except LeakbenchError:
+        return None
 
 
 def scale_of(recipe: Recipe, name: str) -> Scale:

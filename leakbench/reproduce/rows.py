@@ -19,7 +19,7 @@ from leakbench.judging.wording import of_clusters
 from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
-from leakbench.reproduce import prototype_views, twin
+from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.pooling import pooled
@@ -193,7 +193,7 @@ class _OfRuns:
     def _trained_alike(self) -> bool:
         """Does the installed code train as that of every run did, as their twins say?"""
         stale = [r for r in self.setting.runs if origin.stale(r.meta)]
-        return all(twin.same(self.planned, r.seed, r.meta.get("twin")) for r in stale)
+        return all(self.planned.trains_as(r.meta.get("twin"), r.seed) for r in stale)
 
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:

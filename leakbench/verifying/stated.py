@@ -11,7 +11,7 @@ from leakbench.base import provenance
 from leakbench.base.errors import LeakbenchError
 from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
-from leakbench.record import origin, run_json
+from leakbench.record import origin, run_json, twin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import RunSpec, parts
 from leakbench.record.training import lacking
@@ -40,6 +40,7 @@ UNKNOWN = {
     "excerpt": "what it is an excerpt of, is not here",
     "export": "what it is an export of, is not here",
 }
+TWIN = "twin"  # only of a run that was made for a paper's table
 # What an excerpt or an export says otherwise than the run itself.
 PARTS = {"excerpt": {"spec", "stages", "command"}, "export": {"id", "spec", "command"}}
 USERS = "they are what its user wrote beside the run, and change no number"
@@ -48,13 +49,14 @@ USERS = "they are what its user wrote beside the run, and change no number"
 def of_run_json(run: Run, again: Callable[[], Federation]) -> Iterator[Finding]:
     """Findings of every key; ``again``: the run's federation before round 0."""
     meta = run.meta
-    strange = sorted(meta.keys() - {*DERIVED, *ELSEWHERE, *UNKNOWN})
+    strange = sorted(meta.keys() - {*DERIVED, *ELSEWHERE, *UNKNOWN, TWIN})
     if strange:
         yield differs(FILE, ", ".join(strange), "leakbench writes no such key")
     yield from _derived(run, again)
     yield _versions(meta)
     yield _sources(meta)
     yield _missing(run)
+    yield from _twin(run)
     yield unchecked(FILE, "spec.name, spec.attacks", USERS)
     yield from untold(FILE, UNKNOWN, meta)
 
@@ -126,6 +128,23 @@ def _sources(meta: Mapping[str, Any]) -> Finding:
         told = " and ".join(map(origin.told, changed))
         return unchecked(FILE, "sources", f"{told} is another here: leakbench train --restart")
     return holds(FILE, "sources", "the code that is installed, and files as it opened them")
+
+
+def _twin(run: Run) -> Iterator[Finding]:
+    """What the same run of three rounds comes to."""
+    then = run.meta.get(TWIN)
+    if then is None:
+        return
+    try:
+        now = twin.of(RunSpec.build(run.spec, f"{run.path}/{FILE}"))
+    except LeakbenchError as error:
+        yield unchecked(FILE, TWIN, str(error))
+        return
+    if twin.alike(then, now):
+        yield holds(FILE, TWIN, "three rounds of it come to the same here")
+    else:
+        told = unchecked if origin.stale(run.meta) else differs
+        yield told(FILE, TWIN, "three rounds of it come to something else here")
 
 
 def _missing(run: Run) -> Finding:

@@ -17,8 +17,9 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import digest, read_csv, read_sealed, read_tree, write_csv, write_tree
 from leakbench.base.tree import flat, tmap, unflat
 from leakbench.cli import run as run_cli
-from leakbench.record import columns
+from leakbench.record import columns, twin
 from leakbench.record.folders import Run
+from leakbench.record.runspec import RunSpec
 from leakbench.results import utility
 from leakbench.verifying import Finding
 
@@ -228,3 +229,17 @@ def test_the_command_says_it_all(copy: Run, capsys: pytest.CaptureFixture[str]) 
 def table(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """The typed rows of a CSV."""
     return [columns.typed(row, path) for row in read_csv(path, names)]
+
+
+def test_the_twin_of_a_run_is_derived_again(copy):
+    made = twin.of(RunSpec.build(copy.spec, "run.json"))
+
+    def found(value):
+        edited(copy.path / "run.json", lambda meta: meta.update(twin=value))
+        checked = leakbench.verify(copy.path)
+        return [f.outcome for f in checked if (f.part, f.what) == ("run.json", "twin")]
+
+    assert found(dict(made)) == ["holds"]
+    twice = {k: [2 * x for x in v] for k, v in made.items()}
+    for other in (twice, {}, "x", {**made, "t": "x"}, {**made, "t": []}):
+        assert found(other) == ["differs"]

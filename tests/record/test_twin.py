@@ -10,8 +10,8 @@ from defenses.ccvr import CCVR
 from defenses.fedgen import FedGen
 from defenses.fedprox import FedProx
 from leakbench.federation.task import Task
+from leakbench.record import twin
 from leakbench.record.runspec import make_spec
-from leakbench.reproduce import twin
 from leakbench.reproduce.plan import plan
 from leakbench.reproduce.recipe import UTILITY, Case, Measure, Recipe, Scale, Setup
 from leakbench.reproduce.row import Row, read, write
@@ -96,18 +96,18 @@ RECIPE = Recipe("t", "flea", "T.", (CASE,), (Measure(UTILITY, "u"),), SCALES)
 
 def test_the_installed_code_is_asked_by_seed(plain):
     case = plan(RECIPE, "smoke", seeds=(0, 1))[0]
-    assert twin.same(case, 0, plain)
-    assert not twin.same(case, 1, plain)
-    assert not twin.same(case, 2, plain)
-    assert not twin.same(case, 0, None)
+    assert case.trains_as(plain, 0)
+    assert not case.trains_as(plain, 1)
+    assert not case.trains_as(plain, 2)
+    assert not case.trains_as(None, 0)
 
 
 def test_where_the_data_are_not_here_nothing_is_known(monkeypatch, plain):
     """And none are fetched for it."""
     monkeypatch.setattr(Task, "load", lambda self: pytest.fail("data were looked for"))
     case = plan(RECIPE, "smoke")[0]
-    assert not twin.same(replace(case, setup=replace(SETUP, needs="mnist")), 0, plain)
-    assert not twin.same(replace(case, specs=()), 0, plain)
+    assert not replace(case, setup=replace(SETUP, needs="mnist")).trains_as(plain, 0)
+    assert not replace(case, specs=()).trains_as(plain, 0)
 
 
 def test_a_table_keeps_it(tmp_path, plain):

@@ -11,24 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from leakbench.base import provenance
-from leakbench.base.errors import LeakbenchError
-from leakbench.base.files import read_sealed, write_sealed
 from leakbench.base.tree import Tree, flat
-from leakbench.data import sets
 from leakbench.federation.evaluate import Evaluations
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
 from leakbench.record import rounds
 from leakbench.record.runspec import RunSpec, parts
-from leakbench.reproduce.plan import Planned
 
 ROUNDS = 3
 # Of a tensor's norm. Commits that sum in another order moved a product by up to 1e-4 of it, in
@@ -115,37 +109,21 @@ def of(spec: RunSpec, device: str = "auto") -> Twin:
     return seen.told()
 
 
-def kept(folder: Path, spec: RunSpec, device: str) -> None:
-    """Its run.json says it too, of the run that this code has just trained into ``folder``."""
-    meta = read_sealed(folder / "run.json")
-    write_sealed(folder / "run.json", {**meta, "twin": of(spec, device)})
-
-
-def same(case: Planned, seed: int, then: Twin | None) -> bool:
-    """Does the installed code bring forth the twin that a run of ``case`` had ``then``?
-
-    Not known is no, as where its data are not here: none are fetched for it.
-    """
-    if not then or (case.setup.needs and not sets.found(case.setup.needs)):
-        return False
-    return any(alike(then, _today(s.model_dump_json())) for s in case.specs if s.seed == seed)
-
-
-@cache
-def _today(spec: str) -> Twin | None:
-    try:
-        return of(RunSpec.model_validate_json(spec))
-    except LeakbenchError:
-        return None
-
-
-def alike(a: Twin | None, b: Twin | None) -> bool:
-    """Are they twins of one training? Not known is no."""
-    if not a or not b or a.keys() != b.keys():
+def alike(a: object, b: object) -> bool:
+    """Are they twins of one training? Not known is no; so is what no twin looks like."""
+    if not isinstance(a, Mapping) or not isinstance(b, Mapping) or not a or a.keys() != b.keys():
         return False
     return all(_near(v, b[name]) for name, v in a.items())
 
 
-def _near(a: Sequence[float], b: Sequence[float]) -> bool:
+def _near(a: object, b: object) -> bool:
+    if not _numbers(a) or not _numbers(b):
+        return False
     most = TOLERANCE * max(a[0], b[0])
     return len(a) == len(b) and all(abs(x - y) <= most for x, y in zip(a, b, strict=True))
+
+
+def _numbers(value: object) -> TypeGuard[Sequence[float]]:
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(x, int | float) for x in value)
