@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from helpers.quarters import PARTS, part_of
+from helpers.tiers import PARTS, named, part_of, slow
 
 # Before torch is imported: two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,12 +31,17 @@ def pytest_addoption(parser):
     parser.addoption("--slow-part", type=int, choices=range(PARTS), help=about)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m asks
 def pytest_collection_modifyitems(config, items):
     """The longest first; all others stay beside those with which they share a module's fixtures."""
+    names = named()
+    for item in items:
+        if slow(item.nodeid, names):
+            item.add_marker("slow")
     part = config.getoption("--slow-part")
     if part is not None:
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        left = {item for item in slow if part_of(item.nodeid) != part}
+        long = [item for item in items if item.get_closest_marker("slow")]
+        left = {item for item in long if part_of(item.nodeid) != part}
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))

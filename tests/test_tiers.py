@@ -1,11 +1,11 @@
-"""What `.ci/run` leaves to other commits: each slow test is in one quarter, fast ones in all."""
+"""Which tests run every time, and which of the slow ones `.ci/run` leaves to other commits."""
 
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
-from helpers.quarters import PARTS, part_of
+from helpers.tiers import PARTS, chosen, measured, named, part_of, slow
 
 FILE = """
 import pytest
@@ -18,6 +18,35 @@ def test_fast():
 def test_slow(i):
     pass
 """
+
+
+LOG = """
+12.00s setup    tests/a.py::test_one
+0.50s call     tests/a.py::test_two[x]
+0.60s call     tests/b.py::Kind::test_three[a b]
+0.61s call     tests/b.py::Kind::test_three[c]
+0.90s call     tests/b.py::test_four
+1.00s setup    tests/b.py::test_four
+9.00s call     elsewhere.py::test_five
+"""
+
+
+def test_slow_is_what_takes_long_and_whoever_shares_its_fixtures():
+    names = chosen(measured(LOG.splitlines()))
+    assert names == ["tests/a.py", "tests/b.py::Kind::test_three"]
+    told = frozenset(names)
+    assert slow("tests/a.py::test_two[x]", told)
+    assert slow("tests/b.py::Kind::test_three[new]", told)
+    assert not slow("tests/b.py::test_four", told)
+    assert not slow("tests/b.py::Kind::test_three_and_more", told)
+
+
+def test_every_name_of_the_list_is_there(pytestconfig):
+    """One that nobody has any more would hide nothing, and mislead whoever reads it."""
+    for name in named():
+        file, _, test = name.partition("::")
+        text = (pytestconfig.rootpath / file).read_text(encoding="utf-8")
+        assert not test or f"def {test.rpartition('::')[2]}(" in text, name
 
 
 def test_quarters_are_about_as_large():
