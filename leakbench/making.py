@@ -15,9 +15,9 @@ from typing import Any
 
 from leakbench import pipeline
 from leakbench.attacking import choices
+from leakbench.attacking.attack_state import standing
 from leakbench.attacking.choices import ReadyAttack
 from leakbench.attacking.guessing import folder_of
-from leakbench.attacking.standing import standing
 from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError

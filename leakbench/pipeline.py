@@ -10,9 +10,9 @@ from typing import Any
 from leakbench.attacking import guessing, submission
 from leakbench.attacking import isolated as apart
 from leakbench.attacking.attack import Attack
+from leakbench.attacking.attack_state import standing
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.standing import standing
 from leakbench.attacking.view import View
 from leakbench.base import locks, provenance, terminal
 from leakbench.base.errors import FAULTS, BrokenFile, LeakbenchError, MethodError, UsageError

@@ -2,7 +2,7 @@ from .attack import Attack as Attack
 from .guess import Guess as Guess
 from .metric import Metric as Metric
 from .metric import Score as Score
-from .outline import Outline as Outline
+from .public_facts import Outline as Outline
 from .replay import Replay as Replay
 from .source import Source as Source
 from .source import covered as covered

@@ -19,7 +19,7 @@ from leakbench.federation.traffic import party
 if TYPE_CHECKING:
     import torch
 
-    from leakbench.attacking.outline import Outline
+    from leakbench.attacking.public_facts import Outline
     from leakbench.attacking.view import ThreatModel, View
 
 

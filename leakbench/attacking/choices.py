@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakbench.attacking.attack import Attack
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.source import Source
 from leakbench.base import registry
 from leakbench.base.errors import UnknownName, UsageError

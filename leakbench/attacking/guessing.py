@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from leakbench.attacking import guess_file, guessing, handout
+from leakbench.attacking import grant, guess_file, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import build
 from leakbench.attacking.guess import Guess, checked
@@ -48,7 +48,7 @@ def guesses(name: str, attack: Attack, view: View, spec: RunSpec, *, blind: bool
     """
     with tempfile.TemporaryDirectory(prefix="leakbench-") as made:
         place = Path(made)
-        handout.write(view, spec, place)
+        grant.write(view, spec, place)
         job: dict[str, Any] = {"attack": name, "params": attack.parameters(), "blind": blind}
         job |= {"device": view.device, "threads": torch.get_num_threads()}
         job["deterministic"] = torch.are_deterministic_algorithms_enabled()
@@ -102,7 +102,7 @@ def main() -> None:
         torch.use_deterministic_algorithms(True)
     try:
         attack = build(job["attack"], job["params"]).attack
-        view = handout.HandedView.of(handout.Handout(Path(), job["device"]))
+        view = grant.HandedView.of(grant.Handout(Path(), job["device"]))
         found = attack(view, blind=job["blind"])
     except LeakbenchError as error:
         write_json(Path(ERROR), {"error": str(error)})

@@ -18,7 +18,7 @@ from leakbench.attacking import payloads
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.choices import ReadyAttack, build
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import View
 from leakbench.base import registry
 from leakbench.base.errors import MethodError, UnknownName, UsageError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from leakbench.attacking import gradients
-from leakbench.attacking.lent import Lent
+from leakbench.attacking.loan import Lent
 from leakbench.attacking.source import Source, covered, passed
 from leakbench.base.errors import ThreatViolation, UsageError
 from leakbench.base.lazy import torch

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from leakbench.base import plugins, stated, terminal
+from leakbench.base import module_text, plugins, terminal
 from leakbench.base.errors import UnknownName, UsageError, among
 from leakbench.base.interrupts import heed
 
@@ -241,8 +241,8 @@ def _usable(kind: str, read: Callable[[str, str], Any]) -> Iterator[tuple[str, A
 
 def _doc(kind: str, name: str, module: str) -> str:
     try:
-        source = stated.read(module)
-    except stated.Unsaid:
+        source = module_text.read(module)
+    except module_text.Unsaid:
         source = None
     if source is not None and len(source.classes) == 1:
         return source.doc
@@ -267,10 +267,10 @@ def attribute(kind: str, name: str, which: str) -> Any:
         UnknownName, UsageError: as for ``load``.
     """
     try:
-        source = stated.read(names(kind)[name])
+        source = module_text.read(names(kind)[name])
         (cls,) = source.classes
-        return stated.attribute(source.name, cls.name, which)
-    except (KeyError, ValueError, stated.Unsaid):
+        return module_text.attribute(source.name, cls.name, which)
+    except (KeyError, ValueError, module_text.Unsaid):
         return getattr(load(kind, name), which)
 
 

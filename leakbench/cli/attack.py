@@ -137,7 +137,7 @@ class _Plan:
 
     def _seconds(self, choice: Any, recording: Any) -> float:
         """How long it is predicted to take; nothing where its results are there and stand."""
-        from leakbench.attacking.standing import standing
+        from leakbench.attacking.attack_state import standing
         from leakbench.base.errors import BrokenFile
 
         try:

@@ -9,7 +9,7 @@ import shlex
 from functools import partial
 from typing import Any
 
-from leakbench.base import registry, stated
+from leakbench.base import module_text, registry
 from leakbench.base.errors import UnknownName, UsageError, among, suggestion
 from leakbench.base.meaning import Meaning
 from leakbench.cli.console import emit, emit_json
@@ -44,8 +44,8 @@ def listing(kind: str | None, *, as_json: bool) -> int:
 
 def _lines(kind: str) -> dict[str, str]:
     if kind == "models":
-        functions = sorted(stated.entries(MODELS, "MODELS").items())
-        return {name: _first(stated.doc_of(MODELS, own)) for name, own in functions}
+        functions = sorted(module_text.entries(MODELS, "MODELS").items())
+        return {name: _first(module_text.doc_of(MODELS, own)) for name, own in functions}
     if kind == "metrics":
         return {name: _read(m) for name, m in _metrics().items()}
     return {name: _first(doc) for name, doc in registry.docs(kind).items()}

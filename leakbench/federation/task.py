@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from leakbench.base import stated
+from leakbench.base import module_text
 from leakbench.base.errors import UsageError, among, suggestion
 from leakbench.base.spec import Spec
 from leakbench.base.streams import Rng
@@ -146,7 +146,7 @@ class Task(Spec):
             UsageError: there is no such model.
         """
         if type(self).module is Task.module:
-            self._named_among(stated.entries("leakbench.models.networks", "MODELS"))
+            self._named_among(module_text.entries("leakbench.models.networks", "MODELS"))
 
     def _named_among(self, known: Iterable[str]) -> None:
         if self.model not in known:

@@ -21,11 +21,11 @@ from .fronts import front as front
 from .fronts import lost as lost
 from .fronts import steps as steps
 from .fronts import trades as trades
+from .headline import headline as headline
 from .judging import find_questions as find_questions
-from .opening import headline as headline
-from .praise import leaks_least as leaks_least
-from .praise import may_be as may_be
-from .praise import most_often as most_often
+from .leaders import leaks_least as leaks_least
+from .leaders import may_be as may_be
+from .leaders import most_often as most_often
 from .question import Judged as Judged
 from .question import Question as Question
 from .question import Span as Span

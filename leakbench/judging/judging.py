@@ -13,7 +13,7 @@ from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.gaps import gaps, picked, unread
-from leakbench.judging.opening import headline, lede, others
+from leakbench.judging.headline import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge

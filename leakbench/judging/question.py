@@ -8,8 +8,8 @@ from pydantic import Field, PlainSerializer, computed_field
 
 from leakbench.base.meaning import Topic
 from leakbench.base.part import Part
+from leakbench.judging.caveats import short
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.shortfall import short
 from leakbench.judging.verdict import Verdict
 from leakbench.results.number import ByName
 from leakbench.results.settings import Setting

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leakbench.judging.caveats import copied, doubted, exact_units, settle, too_few
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.shortfall import copied, doubted, exact_units, settle, too_few
 from leakbench.judging.verdict import Verdict
 from leakbench.judging.wording import amount, between, by, lacking, plural
 from leakbench.results.number import Number

@@ -37,9 +37,9 @@ from pydantic import Field, computed_field
 from leakbench.base.part import Part
 from leakbench.judging.acquittal import Doubt, doubts
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.needed import TAIL, strict
 from leakbench.results import paired
 from leakbench.results.number import Number
+from leakbench.statistics.multiplicity import TAIL, bonferroni
 
 Word = Literal[
     "nothing to attack",
@@ -182,7 +182,7 @@ def _most(numbers: Iterable[Number]) -> Number | None:
 def _beyond(reached: Number, counting: Sequence[Number]) -> bool:
     """Is its low beyond the blind guess: by the intervals, or over the same units?
 
-    The best of several single attacks pays for having been picked, as in ``strict``.
+    The best of several single attacks pays for having been picked, as in ``bonferroni``.
     """
     if reached.low > reached.blind_high:
         return True
@@ -196,7 +196,10 @@ def _best(evidence: Evidence, counting: Sequence[Number]) -> Number | None:
     Its interval is corrected for the choice.
     """
     single = [a for a in counting if not a.attacker.paper]
-    numbers = [strict(a, len(single)) for a in single]
+    numbers = []
+    for a in single:
+        own = bonferroni(a.value, len(single))
+        numbers.append(a.model_copy(update={"value": own}))
     if evidence.cascade and not evidence.cascade.weak:
         numbers.insert(0, evidence.cascade)  # first: it wins a tie
     return max(numbers, key=lambda n: (n.low, n.leak), default=None)

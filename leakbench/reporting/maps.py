@@ -18,7 +18,7 @@ from torch import Tensor
 from leakbench.attacking import guessing
 from leakbench.attacking.guess import Guess
 from leakbench.base.streams import shared
-from leakbench.judging.praise import leaks_least
+from leakbench.judging.leaders import leaks_least
 from leakbench.judging.question import Judged, Question
 from leakbench.metrics import prototype_pairs
 from leakbench.metrics.prototypes import P_LEAK, named, nearness

@@ -14,7 +14,7 @@ from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import ROLES, folder_of, saved
 from leakbench.attacking.metric import Metric, Score
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.base.errors import FAULTS, MethodError, NotMeasured, NoWeights, UsageError
 from leakbench.base.files import digest, digests, read_sealed, write_csv, write_sealed
 from leakbench.base.printable_text import one_line

@@ -18,7 +18,7 @@ from leakbench.verifying.data import of_task
 from leakbench.verifying.final import SCORES, WHAT, evaluated_again, federation
 from leakbench.verifying.finding import Finding, differs, holds, unchecked
 from leakbench.verifying.replay import beyond, replayed
-from leakbench.verifying.stated import of_run_json
+from leakbench.verifying.run_keys import of_run_json
 
 FACTS = "fingerprint, facts, stages and traffic"
 # What no reader of a folder can know.

@@ -12,7 +12,7 @@ from helpers.small_runs import again, trained
 from leakbench.attacking import choices, guessing
 from leakbench.attacking.attack import Attack
 from leakbench.attacking.guess import Guess
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base.errors import MethodError
 from leakbench.base.tree import flat

@@ -23,7 +23,7 @@ from helpers.small_runs import Lazily, again
 
 from attacks.gradient_inversion import GradientInversion
 from leakbench import api
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.attacking.replay import Replay
 from leakbench.attacking.view import ThreatModel, View
 from leakbench.base import dice

@@ -17,8 +17,8 @@ from leakbench.base import registry
 from leakbench.base.errors import UnknownName
 from leakbench.base.meaning import Meaning
 from leakbench.federation import utility as gains
+from leakbench.judging.headline import headline
 from leakbench.judging.judging import find_questions
-from leakbench.judging.opening import headline
 from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.folders import Run

@@ -20,7 +20,7 @@ from leakbench import api
 from leakbench.attacking import choices
 from leakbench.attacking.guess import Guess
 from leakbench.attacking.guessing import Guessed, _save, described, folder_of
-from leakbench.attacking.outline import Outline
+from leakbench.attacking.public_facts import Outline
 from leakbench.base.files import digests, read_csv, read_sealed, write_sealed
 from leakbench.record.folders import Run, load
 from leakbench.record.messages import Message, read_messages

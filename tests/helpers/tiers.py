@@ -6,8 +6,8 @@ fixtures take long. It is written anew from a log of `pytest --durations=0 --dur
     python -m pytest -m "slow or not slow" --durations=0 --durations-min=0.01 > log
     PYTHONPATH=tests python -m helpers.tiers log
 
-What nobody has measured yet runs every time. Of the slow ones `.ci/run` runs a quarter, drawn by the
-commit, so that four commits in a row see about all.
+What nobody has measured yet runs every time. Of the slow ones `.ci/run` runs a quarter, drawn by
+the commit, so that four commits in a row see about all.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from helpers.verdicts import asked, case, change, judged, known, number, questio
 
 from leakbench.base.reason import in_words, reason
 from leakbench.judging.attackers import absent, present, real, row_of, speaks
+from leakbench.judging.caveats import short
 from leakbench.judging.counting import counts, tally, unjudged
 from leakbench.judging.gaps import gaps, picked
-from leakbench.judging.opening import named
-from leakbench.judging.praise import most_often
+from leakbench.judging.headline import named
+from leakbench.judging.leaders import most_often
 from leakbench.judging.question import Judged
 from leakbench.judging.sentences import sentence
-from leakbench.judging.shortfall import short
 from leakbench.judging.verdict import judge
 from leakbench.judging.wording import count
 from leakbench.metrics import context, topics

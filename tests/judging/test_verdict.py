@@ -18,9 +18,9 @@ from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.counting import counts, unjudged
 from leakbench.judging.evidence import Evidence
 from leakbench.judging.gaps import unread
+from leakbench.judging.headline import headline, lede, others
 from leakbench.judging.judging import _sends_kind
-from leakbench.judging.needed import seeds_needed, strict
-from leakbench.judging.opening import headline, lede, others
+from leakbench.judging.sample_size import seeds_needed
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.judging.wording import amount, count, plural
@@ -127,9 +127,9 @@ def test_the_best_of_several_attacks_pays_for_having_been_picked():
         high=binomtest(20, 40).proportion_ci().high,
     )
     wide = binomtest(20, 40).proportion_ci(1 - 0.05 / 4)
-    assert strict(row, 1) == row
-    assert strict(row, 4).value.low == pytest.approx(wide.low, abs=0.015)
-    assert strict(row, 4).value.low <= wide.low
+    assert bonferroni(row.value, 1) == row.value
+    assert bonferroni(row.value, 4).low == pytest.approx(wide.low, abs=0.015)
+    assert bonferroni(row.value, 4).low <= wide.low
     close = number(0.58, attack="a", low=0.506, n=60)
     others_ = [number(0.02, attack=f"b{i}", width=0.02) for i in range(3)]
     assert judge(case(close, cascade=number(0.02, attack="cascade"))).rule == 5

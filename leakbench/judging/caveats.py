@@ -6,7 +6,7 @@ import math
 
 from leakbench.judging.acquittal import MOST_FAILED, SEEDS, Doubt, open_units
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.needed import more_units, seeds_needed
+from leakbench.judging.sample_size import more_units, seeds_needed
 from leakbench.judging.verdict import Verdict
 from leakbench.judging.wording import amount, lacking, of_clusters, plural
 from leakbench.results.number import Number

@@ -1,14 +1,12 @@
-"""How much more data would settle a verdict, and the interval of a number that was picked."""
+"""How much more data would settle a verdict."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from leakbench.judging.evidence import Evidence
 from leakbench.results.number import Number
-
-TAIL = 0.025  # of an interval
+from leakbench.statistics.multiplicity import TAIL
 
 
 def seeds_needed(n: Number, seeds: int) -> int | None:
@@ -80,26 +78,3 @@ def more_units(evidence: Evidence, n: Number) -> str:
 def _room(n: Number, edge: float) -> float:
     """Between nothing found and the edge of what may be called held, on a scale from 0 to 1."""
     return edge if n.meaning.direction == "up" else 1 + edge
-
-
-def strict(number: Number, count: int) -> Number:
-    """The number with its interval at 5 % / ``count``: the best of several was picked by looking.
-
-    A share of units: Clopper-Pearson again, and never narrower than the given interval scaled by
-    Student's quantiles, which also carries what seeds added to it. Degrees of freedom: n - 1.
-    """
-    e = number.value
-    if count < 2 or e.interval == "exact":
-        return number
-    from scipy.special import betaincinv, stdtrit  # scipy.stats takes a second to load
-
-    tail = 0.025 / count
-    free = max(e.n - 1, 1)
-    wider = float(stdtrit(free, 1 - tail) / stdtrit(free, 0.975))
-    low, high = e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
-    if e.interval == "clopper-pearson":
-        hits, up = math.floor(e.value * e.n + 1e-9), math.ceil(e.value * e.n - 1e-9)
-        least = float(betaincinv(hits, e.n - hits + 1, tail)) if hits > 0 else 0.0
-        most = float(betaincinv(up + 1, e.n - up, 1 - tail)) if up < e.n else 1.0
-        low, high = max(min(low, least), 0.0), min(max(high, most), 1.0)
-    return number.model_copy(update={"value": replace(e, low=low, high=high)})

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leakbench.judging.counting import alone, unjudged
-from leakbench.judging.praise import alike, candidate, leaks_least, least_leaking, may_be
+from leakbench.judging.leaders import alike, candidate, leaks_least, least_leaking, may_be
 from leakbench.judging.question import Judged, Question, Span
 from leakbench.judging.sentences import ATTACKERS, additions, clauses
 from leakbench.judging.wording import amount, by

@@ -13,13 +13,14 @@ from leakbench.base.reason import in_words, reason
 from leakbench.judging import wording
 from leakbench.judging.acquittal import doubts, open_share
 from leakbench.judging.evidence import Evidence
+from leakbench.judging.headline import _keeps, lede
 from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
-from leakbench.judging.needed import clusters_needed, more_units, seeds_needed, strict
-from leakbench.judging.opening import _keeps, lede
+from leakbench.judging.sample_size import clusters_needed, more_units, seeds_needed
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
 from leakbench.metrics import images
 from leakbench.results.number import Missing, Power
+from leakbench.statistics.multiplicity import bonferroni
 
 EDGE = number(0.0).blind + number(0.0).meaning.matters
 
@@ -34,11 +35,11 @@ def test_the_interval_of_one_that_was_picked_is_wider_on_both_sides(count):
     row = change(number(0.5, n=10), value=number(0.5).value)
     row = change(row, value=change_of(row.value, n=10, low=0.4, high=0.7, interval="student"))
     wider = t.ppf(1 - 0.025 / count, 9) / t.ppf(0.975, 9)
-    got = strict(row, count).value
+    got = bonferroni(row.value, count)
     assert (got.low, got.high) == pytest.approx((0.5 - wider * 0.1, 0.5 + wider * 0.2))
-    assert strict(row, 1) == row
+    assert bonferroni(row.value, 1) == row.value
     sure = change(row, value=change_of(row.value, interval="exact"))
-    assert strict(sure, count) == sure
+    assert bonferroni(sure.value, count) == sure.value
 
 
 def change_of(estimate, **more):
@@ -51,7 +52,7 @@ def test_of_a_share_it_is_never_narrower_than_clopper_and_pearsons(hits, n):
     row = number(hits / n, n=n, low=own.low, high=own.high)
     wide = binomtest(hits, n).proportion_ci(1 - 0.05 / 3, "exact")
     wider = t.ppf(1 - 0.025 / 3, n - 1) / t.ppf(0.975, n - 1)
-    share, got = hits / n, strict(row, 3).value
+    share, got = hits / n, bonferroni(row.value, 3)
     low = min(share - wider * (share - own.low), wide.low)
     high = max(share + wider * (own.high - share), wide.high)
     assert (got.low, got.high) == pytest.approx((max(low, 0.0), min(high, 1.0)), abs=1e-12)

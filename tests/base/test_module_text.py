@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.small_runs import plugged
 
-from leakbench.base import registry, sources, stated
+from leakbench.base import module_text, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.metrics import MSE, P_LEAK, PSNR
 from leakbench.models import networks
@@ -77,10 +77,12 @@ def test_metrics_are_those_of_the_attacks() -> None:
 
 
 def test_models_are_described_by_their_functions() -> None:
-    read = stated.entries("leakbench.models.networks", "MODELS")
+    read = module_text.entries("leakbench.models.networks", "MODELS")
     assert set(read) == set(networks.MODELS)
     for name, function in networks.MODELS.items():
-        assert stated.doc_of("leakbench.models.networks", read[name]) == inspect.getdoc(function)
+        assert module_text.doc_of("leakbench.models.networks", read[name]) == inspect.getdoc(
+            function
+        )
 
 
 @pytest.mark.usefixtures("never_loaded")
@@ -133,9 +135,9 @@ def test_what_a_base_states_is_its_own_too(tmp_path: Path) -> None:
     above = source(body="    metrics = (MSE, P_LEAK)").replace("class Mine", "class Above")
     mine = source("from attacks._above import Above", "Above", "    order = 3")
     with plugged("attacks", tmp_path, _above=above, mine=mine):
-        assert stated.attribute("attacks.mine", "Mine", "metrics") == (MSE, P_LEAK)
-        with pytest.raises(stated.Unsaid):
-            stated.attribute("attacks.mine", "Mine", "seed")
+        assert module_text.attribute("attacks.mine", "Mine", "metrics") == (MSE, P_LEAK)
+        with pytest.raises(module_text.Unsaid):
+            module_text.attribute("attacks.mine", "Mine", "seed")
         assert registry.attribute("attacks", "mine", "order") == 3
 
 

@@ -10,7 +10,7 @@ from helpers.small_runs import PLAIN, again, build, copied, plugged, source, tra
 
 from leakbench import api, pipeline
 from leakbench.attacking import guessing
-from leakbench.attacking.standing import standing
+from leakbench.attacking.attack_state import standing
 from leakbench.base.errors import BrokenFile, MethodError
 from leakbench.base.files import digest, read_sealed
 from leakbench.record import attack_code

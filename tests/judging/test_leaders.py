@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from helpers.verdicts import at, case, change, judged, known, number, question, text_of
 
-from leakbench.judging.opening import lede
-from leakbench.judging.praise import leaks_least, may_be, most_often
+from leakbench.judging.headline import lede
+from leakbench.judging.leaders import leaks_least, may_be, most_often
 from leakbench.judging.question import Judged
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge
