@@ -13,6 +13,7 @@ from .counting import counts as counts
 from .counting import tally as tally
 from .counting import unjudged as unjudged
 from .evidence import Evidence as Evidence
+from .first_sentences import headline as headline
 from .fronts import Axes as Axes
 from .fronts import Corner as Corner
 from .fronts import Slab as Slab
@@ -21,7 +22,6 @@ from .fronts import front as front
 from .fronts import lost as lost
 from .fronts import steps as steps
 from .fronts import trades as trades
-from .headline import headline as headline
 from .judging import find_questions as find_questions
 from .leaders import leaks_least as leaks_least
 from .leaders import may_be as may_be

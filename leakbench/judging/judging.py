@@ -11,9 +11,9 @@ from leakbench.base.meaning import Meaning, Topic
 from leakbench.base.reason import GONE, Reason, reason
 from leakbench.judging.attackers import present
 from leakbench.judging.evidence import Evidence
+from leakbench.judging.first_sentences import headline, lede, others
 from leakbench.judging.fronts import Axes, front
 from leakbench.judging.gaps import gaps, picked, unread
-from leakbench.judging.headline import headline, lede, others
 from leakbench.judging.question import Judged, Question
 from leakbench.judging.sentences import sentence
 from leakbench.judging.verdict import judge

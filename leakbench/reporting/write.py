@@ -17,7 +17,7 @@ from leakbench.base.thread_count import threads
 from leakbench.base.version import __version__
 from leakbench.gate.outcome import CheckResult
 from leakbench.gate.rows import gate_rows
-from leakbench.judging.headline import headline
+from leakbench.judging.first_sentences import headline
 from leakbench.judging.judging import find_questions
 from leakbench.record.folders import Run
 from leakbench.reporting import about, clients, curves, maps, moved, pictures, redaction

@@ -17,7 +17,7 @@ from leakbench.base import registry
 from leakbench.base.errors import UnknownName
 from leakbench.base.meaning import Meaning
 from leakbench.federation import utility as gains
-from leakbench.judging.headline import headline
+from leakbench.judging.first_sentences import headline
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK

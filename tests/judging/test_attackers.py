@@ -12,8 +12,8 @@ from leakbench.base.reason import in_words, reason
 from leakbench.judging.attackers import absent, present, real, row_of, speaks
 from leakbench.judging.caveats import short
 from leakbench.judging.counting import counts, tally, unjudged
+from leakbench.judging.first_sentences import named
 from leakbench.judging.gaps import gaps, picked
-from leakbench.judging.headline import named
 from leakbench.judging.leaders import most_often
 from leakbench.judging.question import Judged
 from leakbench.judging.sentences import sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.verdicts import at, case, change, judged, known, number, question, text_of
 
-from leakbench.judging.headline import lede
+from leakbench.judging.first_sentences import lede
 from leakbench.judging.leaders import leaks_least, may_be, most_often
 from leakbench.judging.question import Judged
 from leakbench.judging.sentences import sentence

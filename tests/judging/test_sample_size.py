@@ -13,7 +13,7 @@ from leakbench.base.reason import in_words, reason
 from leakbench.judging import wording
 from leakbench.judging.acquittal import doubts, open_share
 from leakbench.judging.evidence import Evidence
-from leakbench.judging.headline import _keeps, lede
+from leakbench.judging.first_sentences import _keeps, lede
 from leakbench.judging.judging import _audited, _because, _present, _Reasons, _Why
 from leakbench.judging.sample_size import clusters_needed, more_units, seeds_needed
 from leakbench.judging.sentences import sentence

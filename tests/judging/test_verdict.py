@@ -17,8 +17,8 @@ from leakbench.base.reason import in_words
 from leakbench.federation.utility import METRICS as UTILITIES
 from leakbench.judging.counting import counts, unjudged
 from leakbench.judging.evidence import Evidence
+from leakbench.judging.first_sentences import headline, lede, others
 from leakbench.judging.gaps import unread
-from leakbench.judging.headline import headline, lede, others
 from leakbench.judging.judging import _sends_kind
 from leakbench.judging.sample_size import seeds_needed
 from leakbench.judging.sentences import sentence
@@ -27,6 +27,7 @@ from leakbench.judging.wording import amount, count, plural
 from leakbench.metrics import context, images, topics
 from leakbench.metrics.prototypes import P_LEAK, PROTOTYPE_COSINE
 from leakbench.results.reason_words import reason_text
+from leakbench.statistics.multiplicity import bonferroni
 
 
 def words_of(reasons):
