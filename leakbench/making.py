@@ -24,7 +24,7 @@ from leakbench.base.errors import UsageError
 from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
-from leakbench.record import damage, folders, todays
+from leakbench.record import damage, folders, freshness
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
 from leakbench.record.returning import put_back
@@ -128,7 +128,7 @@ def trained(spec: RunSpec, out: str, device: str, *, progress: Progress) -> Trai
         LeakbenchError: as ``leakbench.pipeline.train``.
     """
     folder = Path(out) / spec.folder()
-    there = todays.found(folder, spec, device)
+    there = freshness.found(folder, spec, device)
     if there.status == "done" and there.exact and not there.changed:
         return TrainedRun(folder, "reused")
     anew = bool(there.changed)

@@ -13,8 +13,8 @@ from leakbench.base.errors import UsageError, alike, suggestion
 from leakbench.base.plain_text import plain_text
 from leakbench.cli import keys
 from leakbench.cli.keys import Values, product
-from leakbench.record.called import well_formed
 from leakbench.record.policy import Policy
+from leakbench.record.setting_name import well_formed
 
 _TOP = (
     *("name", "task", "rounds", "seeds", "engine", "dtype", "record"),

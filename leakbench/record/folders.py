@@ -26,9 +26,9 @@ from leakbench.base.files import (
 )
 from leakbench.base.shapes import Shape, checked
 from leakbench.base.spec import canonical, fingerprint
-from leakbench.record.called import BESIDE
 from leakbench.record.columns import Row, typed
 from leakbench.record.placing import GUESS, REPLACING
+from leakbench.record.setting_name import BESIDE
 from leakbench.record.shapes import AttackJson, RunJson
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from leakbench.federation.engines import ENGINES, Engine, resolve
 from leakbench.federation.precision import DTYPES, Dtype
 from leakbench.federation.task import Task
 from leakbench.record import audited
-from leakbench.record.called import BESIDE, PATTERN, well_formed
 from leakbench.record.policy import Policy
+from leakbench.record.setting_name import BESIDE, PATTERN, well_formed
 
 Params = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from leakbench.base.errors import BrokenFile
 from leakbench.base.files import read_sealed
 from leakbench.base.folder_job import Needs
 from leakbench.base.spec import canonical
-from leakbench.record.called import BESIDE
 from leakbench.record.runspec import RunSpec
+from leakbench.record.setting_name import BESIDE
 
 RUN = "run.json"
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from leakbench.base.shapes import Closed, Count, Name, Place, Round, Sha, Shape, Text
-from leakbench.record.called import PATTERN
+from leakbench.record.setting_name import PATTERN
 
 ROOMS = ("transcript", "control", "known", "truth")
 Status = Annotated[Text, Field(pattern=r"(?s)^(done|running|guessed|being replaced|failed: .*)$")]

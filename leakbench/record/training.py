@@ -22,7 +22,7 @@ from leakbench.federation.evaluate import Evaluations, evaluated
 from leakbench.federation.federation import Federation
 from leakbench.federation.task_data import TaskData
 from leakbench.federation.utility import METRICS
-from leakbench.record import already, audited, checkpoint, clearing, private_data, rounds
+from leakbench.record import audited, checkpoint, clearing, existing_run, private_data, rounds
 from leakbench.record import origin as origins
 from leakbench.record.budget import fitted
 from leakbench.record.columns import RUN_DIAGNOSTICS, RUN_UTILITY
@@ -97,14 +97,14 @@ def train(
         say(sentence)
     folder = runs / spec.folder()
     now = origins.of(spec, data, where)
-    if already.complete(folder, spec, restart=restart, say=say):
-        already.differences_said(folder, now, say)
+    if existing_run.complete(folder, spec, restart=restart, say=say):
+        existing_run.differences_said(folder, now, say)
         return Trained(folder, skipped=True)
     with locks.training(folder):
         # Somebody else just did it?
-        if not restart and already.complete(folder, spec, restart=False, say=say):
+        if not restart and existing_run.complete(folder, spec, restart=False, say=say):
             return Trained(folder, skipped=True)
-        spec = already.with_what_stands_beside(folder, spec, say)
+        spec = existing_run.with_what_stands_beside(folder, spec, say)
         # If damaged, or another's, that is said before anything is written.
         saved = None if restart else checkpoint.saved(folder)
         begun_by = _begun_by(folder, saved, now, mixed=mixed)

@@ -18,7 +18,7 @@ import leakbench
 from leakbench.base import hashed_source, opened, plugins, registry, sources
 from leakbench.base.errors import UsageError
 from leakbench.base.files import read_sealed
-from leakbench.record import attack_code, origin, todays
+from leakbench.record import attack_code, freshness, origin
 from leakbench.record.runspec import make_spec
 from leakbench.reporting import write
 
@@ -45,7 +45,15 @@ QUIET = {
     **dict.fromkeys(
         [
             f"leakbench/record/{name}.py"
-            for name in ("damage", "excerpts", "naming", "returning", "sending", "todays")
+            for name in (
+                "damage",
+                "excerpts",
+                "naming",
+                "returning",
+                "sending",
+                "freshness",
+                "twin",
+            )
         ],
         "copies, names and sends what is there",
     ),
@@ -339,7 +347,7 @@ def test_what_lies_beside_a_method_counts(mine: Path, tmp_path: Path) -> None:
         anew()
         found = origin.stale(meta)
         assert right(found), (path.name, found)
-        assert bool(todays.found(run.path, spec, "cpu").changed) is bool(found), path.name
+        assert bool(freshness.found(run.path, spec, "cpu").changed) is bool(found), path.name
         path.write_bytes(kept[path])
         anew()
     (own / "further.txt").write_text("it is read, too, for it fits *.txt")
@@ -363,7 +371,7 @@ def test_the_metrics_code_is_told_where_a_run_is_kept(mine: Path, tmp_path: Path
     hits = mine / "utilities" / "hits.py"
     hits.write_text(hits.read_text().replace("* SCALE", "* 0 + 1"))
     anew()
-    said = todays.found(old.path, make_spec("fedavg", **how), "cpu")
+    said = freshness.found(old.path, make_spec("fedavg", **how), "cpu")
     assert said.changed == "the source of the utility metric changed"
     new = leakbench.train("fedavg", out=tmp_path / "more", seed=1, **how)
     assert origin.apart([old.meta, new.meta])

@@ -14,9 +14,9 @@ from leakbench.base import sources
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed, write_sealed
 from leakbench.record import origin as origins
-from leakbench.record.called import BESIDE
 from leakbench.record.run_json import command
 from leakbench.record.runspec import RunSpec
+from leakbench.record.setting_name import BESIDE
 
 Say = Callable[[str], None]
 

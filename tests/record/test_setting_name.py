@@ -7,9 +7,9 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed
 from leakbench.base.spec import canonical, fingerprint
 from leakbench.record import folders, training
-from leakbench.record.called import LONGEST, well_formed
 from leakbench.record.run_json import command
 from leakbench.record.runspec import RunSpec, make_spec
+from leakbench.record.setting_name import LONGEST, well_formed
 from leakbench.record.training import train
 
 SMALL = {"model": "mlp", "width": 8, "dim": 8, "evaluations": 10}
