@@ -21,15 +21,12 @@ from leakbench.attacking.guessing import folder_of
 from leakbench.attacking.wanted import WantedRun
 from leakbench.base import provenance
 from leakbench.base.errors import UsageError
-from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome, Progress
 from leakbench.judging.wording import plural
 from leakbench.record import damage, folders, freshness
 from leakbench.record.folders import AttackFolder, Run
 from leakbench.record.recording import Recording
-from leakbench.record.returning import put_back
 from leakbench.record.runspec import RunSpec
-from leakbench.record.sending import Sending
 from leakbench.results.names import setting_names
 from leakbench.results.number import Configuration
 
@@ -86,13 +83,13 @@ def make(wanted: Sequence[WantedRun], out: Path, device: str, *, do: Do, say: Sa
     """
     where, called = provenance.device(device), labels([w.spec for w in wanted])
     settings = [called[w.spec.identity()] for w in wanted]
-    jobs, sending, damaged = [], Sending(out), list[tuple[str, str, str, int]]()
+    jobs, damaged = [], list[tuple[str, str, str, int]]()
     for name, w in zip(settings, wanted, strict=True):
         if why := damage.cleared(out / w.spec.folder()):
             damaged.append((name, "damaged, so it is made again", why, w.spec.seed))
         asked: tuple[Any, ...] = (w.spec, str(out), where)
-        at = sending.of(w.spec)
-        jobs.append(FolderJob(f"{name}, seed {w.spec.seed}", trained, asked, **at))
+        folder = str(out / w.spec.folder())
+        jobs.append(Job(f"{name}, seed {w.spec.seed}", trained, asked, folder=folder))
     _tell(damaged, say)
     done = do(jobs)
     there = [(s, w, o.value) for s, w, o in zip(settings, wanted, done, strict=True) if o.value]
@@ -179,10 +176,7 @@ class _Attacks:
                 self.told.append((setting, f"{choice.title} is made", there.why, run.seed))
                 asked = (str(run.path), choice.name, choice.attack.parameters(), self.device)
                 name = f"{choice.title} on {setting}, seed {run.seed}"
-                at: dict[str, Any] = {"where": str(run.path), "folder": run.path, "put": put_back}
-                self.jobs.append(
-                    FolderJob(name, pipeline.attack, asked, back=f"attacks/{made}", **at)
-                )
+                self.jobs.append(Job(name, pipeline.attack, asked, folder=str(run.path)))
         return CountedRun(run.path, run.meta, frozenset(counted))
 
     def _chosen(self, wanted: WantedRun) -> Sequence[ReadyAttack]:

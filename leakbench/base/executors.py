@@ -66,15 +66,8 @@ class Executor:
             return local.run(jobs, workers=self.workers, tell=tell, budget=budget)
         from leakbench.base import ray_jobs
 
-        return ray_jobs.run(
-            jobs,
-            address=self.address,
-            workers=self.workers,
-            cpus=self.cpus,
-            gpus=self.gpus,
-            tell=tell,
-            budget=budget,
-        )
+        share = ray_jobs.Share(self.workers, self.cpus, self.gpus, budget)
+        return ray_jobs.run(jobs, self.address, share, tell)
 
 
 def executor(
@@ -94,8 +87,8 @@ def executor(
         return Executor(workers=workers)
     if address.startswith("//"):
         raise UsageError(
-            f"--on {on}: a client from outside cannot bring folders back. Run the command on a node"
-            " of the cluster, with ray:HOST:6379 or plain ray."
+            f"--on {on}: a client from outside does not see the cluster's folders. Run the command"
+            " on a node of the cluster, with ray:HOST:6379 or plain ray."
         )
     share = gpus or 0.0
     if not math.isfinite(share) or share < 0 or (share > 1 and share != int(share)):

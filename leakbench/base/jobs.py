@@ -32,12 +32,16 @@ Tell = Callable[[str, int, int, str], None]  # the same of several jobs, each un
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work under a name that people read."""
+    """A piece of work under a name that people read.
+
+    ``folder``: of the run that it writes, "" for none: on a cluster all see the one around it.
+    """
 
     name: str
     work: Callable[..., Any]  # a function of a module, called as work(*args, progress=...)
     args: tuple[Any, ...]
     seconds: float = 0.0  # it is predicted to take, 0 where nobody knows
+    folder: str = ""
 
 
 @dataclass(frozen=True)

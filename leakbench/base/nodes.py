@@ -1,12 +1,12 @@
-"""Is another machine fit for our jobs? The same code, the same plugins, and perhaps our disk."""
+"""Is another machine fit for our jobs? It has the same code and plugins, and sees our folders."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -18,16 +18,45 @@ from leakbench.base import plugins, provenance, sources
 from leakbench.base.errors import UsageError
 
 DATA = "LEAKBENCH_DATA"
-OWN = "the user's own folder of plugins"
+NONE = "none"
 
 
 @dataclass(frozen=True)
-class NodeCode:
-    """What decides a run's bytes on a node: {what: digest or version}, and {plugin: digest}."""
+class Wanted:
+    """What the machine ``node`` has that gives jobs out, and wants of those that take them.
+
+    ``code``: as ``code`` says. ``marks``: {folder: the name of a file that lies in it}.
+    """
 
     node: str
-    versions: dict[str, str]
-    plugins: dict[str, str]
+    code: Mapping[str, str]
+    marks: Mapping[str, str]
+
+    def refused(self) -> str:
+        """Why this machine must not do its jobs, in a sentence; "" where it may."""
+        return self.unlike(name(), code()) or self.unseen()
+
+    def unlike(self, node: str, found: Mapping[str, str]) -> str:
+        """What ``node`` has in another version: it might give other numbers, unseen."""
+        for what in {**self.code, **found}:
+            here, there = self.code.get(what, NONE), found.get(what, NONE)
+            if here != there:
+                return (
+                    f"node {node} has {what}: {there}, and {self.node} has {what}: {here}. Put the"
+                    " same on every node, and begin Ray anew."
+                )
+        return ""
+
+    def unseen(self) -> str:
+        """Which folder is not here what it is there."""
+        for folder, mark in self.marks.items():
+            if not os.path.lexists(Path(folder, mark)):
+                return (
+                    f"Ray's nodes write into one folder, and node {name()} does not see what"
+                    f" {self.node} has at {folder}: choose a folder on a disk that every node has"
+                    " at the same path."
+                )
+        return ""
 
 
 @cache
@@ -36,59 +65,43 @@ def name() -> str:
     return platform.node() or "without a name"
 
 
-def code() -> NodeCode:
-    """Of this machine; the sources are read once in a process."""
-    return NodeCode(name(), {"source": _ours(), **provenance.versions()}, dict(_plugins()))
+def code() -> dict[str, str]:
+    """What decides a run's bytes on this machine: {what: its version, or the start of a digest}."""
+    found = {"sources of leakbench": _ours(), **provenance.versions()}
+    for path in (*named(), str(plugins.folder())):
+        found[f"plugin {path}"] = _digest([Path(path)])
+    groups = [entry_points(group=f"leakbench.{kind}") for kind in plugins.KINDS]
+    for package in sorted({point.module for group in groups for point in group}):
+        found[f"plugins of the package {package}"] = _digest(_folders(package))
+    return found
 
 
 @cache
 def _ours() -> str:
-    """SHA-256 of all our sources, as they are imported here."""
-    sha = hashlib.sha256()
-    for package in sorted(sources.OURS):
-        spec = find_spec(package)
-        for folder in sorted(spec.submodule_search_locations or []) if spec else []:
-            _add(sha, package, Path(folder))
-    return sha.hexdigest()
+    """Of all our sources as they are imported here, read once in a process."""
+    return _digest(folder for package in sorted(sources.OURS) for folder in _folders(package))
 
 
-def _add(sha: hashlib._Hash, name: str, place: Path) -> None:
-    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-        source = path.read_bytes().replace(b"\r\n", b"\n")
-        inside = path.relative_to(place).as_posix() if place.is_dir() else path.name
-        sha.update(f"{name}/{inside}\0{len(source)}\0".encode() + source)
+def _folders(package: str) -> list[Path]:
+    spec = find_spec(package)
+    return [Path(p) for p in sorted(spec.submodule_search_locations or [])] if spec else []
 
 
-def _plugins() -> Iterator[tuple[str, str]]:
-    """(its path, its digest): "" where it is not there."""
-    for path in named():
-        yield path, _digest(Path(path))
-    yield OWN, _digest(plugins.folder())
-    for point in _packages():
-        spec = find_spec(point)
-        for folder in (spec.submodule_search_locations if spec else None) or []:
-            yield f"{point} (a package)", _digest(Path(folder))
-
-
-def _packages() -> list[str]:
-    """The installed packages that bring plugins of their own."""
-    return sorted(
-        {p.module for kind in plugins.KINDS for p in entry_points(group=f"leakbench.{kind}")}
-    )
+def _digest(places: Iterable[Path]) -> str:
+    sha, found = hashlib.sha256(), False
+    for place in places:
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            if path.is_file():
+                source, found = path.read_bytes().replace(b"\r\n", b"\n"), True
+                inside = path.relative_to(place.parent).as_posix()
+                sha.update(f"{inside}\0{len(source)}\0".encode() + source)
+    return sha.hexdigest()[:12] if found else NONE
 
 
 def named() -> list[str]:
     """The plugins that were named, by their whole paths."""
     given = os.environ.get(plugins.VARIABLE, "").split(os.pathsep)
     return [str(Path(p).absolute()) for p in given if p]
-
-
-def _digest(place: Path) -> str:
-    if not place.exists():
-        return ""
-    sha = hashlib.sha256()
-    _add(sha, "", place)
-    return sha.hexdigest()
 
 
 def environment() -> dict[str, str]:
@@ -99,67 +112,36 @@ def environment() -> dict[str, str]:
     return out
 
 
-def unlike(ours: NodeCode, theirs: NodeCode) -> str:
-    """Why a node must not do our jobs, in a sentence; "" where it may."""
-    for what, version in ours.versions.items():
-        found = theirs.versions.get(what, "none")
-        if found != version and what == "source":
-            return (
-                f"node {theirs.node} has other sources of leakbench ({found[:8]}) than"
-                f" {ours.node} ({version[:8]}): install the same there, and begin Ray anew."
-            )
-        if found != version:
-            return (
-                f"node {theirs.node} has {what} {found}, and {ours.node} has {version}: install the"
-                " same there, and begin Ray anew."
-            )
-    for plugin in sorted({*ours.plugins, *theirs.plugins}):
-        digest, found = ours.plugins.get(plugin, ""), theirs.plugins.get(plugin, "")
-        if found != digest:
-            how = f"has the plugin {plugin} in another version"
-            if not found:
-                how = f"lacks the plugin {plugin}"
-            elif not digest:
-                how = f"has the plugin {plugin}, which is not here"
-            return (
-                f"node {theirs.node} {how}: put it where every node sees the same file, or install"
-                f" the same package (this is {ours.node})."
-            )
-    return ""
+@contextmanager
+def marked(folders: Iterable[Path]) -> Iterator[dict[str, str]]:
+    """{folder: a hidden file in it}, by which a worker knows that it sees our disk.
 
+    The files go at the end, and before it those that killed commands of this machine left.
 
-def sees(folder: str, marks: dict[str, str]) -> bool:
-    """Is ``folder`` here the one in which the machine that asks left a mark?"""
+    Raises:
+        UsageError: a folder cannot be written.
+    """
+    marks = {str(f): f"{_marks()}{os.getpid()}-{uuid4().hex}" for f in sorted(set(folders))}
     try:
-        return folder in marks and Path(folder, marks[folder]).is_file()
-    except OSError:
-        return False
-
-
-def new_mark() -> str:
-    """The name of a file by which a worker knows that it sees our disk; it says whose it is."""
-    return f"{_marks()}{os.getpid()}-{uuid4().hex}"
+        for folder, mark in marks.items():
+            _leave(Path(folder), mark)
+        yield marks
+    finally:
+        for folder, mark in marks.items():
+            with suppress(OSError):  # it could not be left
+                Path(folder, mark).unlink()
 
 
 def _marks() -> str:
     return f".leakbench-ray-{hashlib.sha256(name().encode()).hexdigest()[:12]}-"
 
 
-def mark(folder: Path, name: str) -> None:
-    """Leave a mark in it; what killed processes of this machine left goes, folders too.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+def _leave(folder: Path, mark: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+        (folder / mark).touch()
         for path in folder.glob(f"{_marks()}*"):
-            if _lives(path.name.removeprefix(_marks()).partition("-")[0]):
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
+            if not _lives(path.name.removeprefix(_marks()).partition("-")[0]):
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -178,18 +178,17 @@ def fit(ray: Any, cpus: int, gpus: float) -> list[dict[str, Any]]:
     return found
 
 
-def everywhere(ray: Any, ask: Any, found: list[dict[str, Any]], *given: Any) -> list[Any]:
+def everywhere(ray: Any, ask: Callable[[], str], found: list[dict[str, Any]]) -> list[str]:
     """What ``ask`` returns on each of these nodes.
 
     Raises:
         UsageError: a node cannot do it.
     """
-    task = ray.remote(ask)
     asked = {}
     for node in found:
         how = {"num_cpus": 0, "max_retries": 0, "runtime_env": runtime_env()}
         how["scheduling_strategy"] = on_node(node["NodeID"])
-        asked[node["NodeManagerHostname"]] = task.options(**how).remote(*given)
+        asked[node["NodeManagerHostname"]] = ray.remote(_said).options(**how).remote(ask)
     out = []
     for name, answer in asked.items():
         try:
@@ -202,6 +201,10 @@ def everywhere(ray: Any, ask: Any, found: list[dict[str, Any]], *given: Any) -> 
                 " the same Python, and begin Ray from that environment."
             ) from None
     return out
+
+
+def _said(ask: Callable[[], str]) -> str:
+    return ask()
 
 
 def on_node(node: str) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 
 from leakbench.base.errors import UsageError
 from leakbench.base.executors import Executor
-from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import keys
 from leakbench.cli.commands import SOME_FAILED, do_all, exit_code, show
@@ -102,9 +101,7 @@ class _Plan:
         """The attacks on one run."""
         from leakbench import pipeline
         from leakbench.attacking import choices
-        from leakbench.attacking.guessing import folder_of
         from leakbench.record.recording import Recording
-        from leakbench.record.returning import put_back
 
         if not run.done:
             self.console.warn(
@@ -126,14 +123,8 @@ class _Plan:
                 continue
             given_to = (str(run.path), choice.name, choice.attack.parameters())
             asked = (*given_to, self.attacked_on, self.force, self.isolated)
-            made = folder_of(recording, choice.name, choice.attack).name
-            at: dict[str, Any] = {
-                "where": str(run.path),
-                "folder": run.path,
-                "back": f"attacks/{made}",
-                "put": put_back,
-            }
-            self.rotation.add(FolderJob(name, pipeline.attack, asked, seconds, **at), choice.title)
+            job = Job(name, pipeline.attack, asked, seconds, str(run.path))
+            self.rotation.add(job, choice.title)
 
     def _seconds(self, choice: Any, recording: Any) -> float:
         """How long it is predicted to take; nothing where its results are there and stand."""

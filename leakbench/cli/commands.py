@@ -10,7 +10,6 @@ from typing import Any
 
 from leakbench.base.errors import PartFailed, UnknownName, UsageError
 from leakbench.base.executors import Executor
-from leakbench.base.folder_job import FolderJob
 from leakbench.base.jobs import Job, Outcome
 from leakbench.cli import summary
 from leakbench.cli.console import Console, emit, emit_json, table
@@ -36,7 +35,6 @@ def train(
     from leakbench.attacking.wanted import wanted_runs
     from leakbench.base import provenance
     from leakbench.record import folders
-    from leakbench.record.sending import Sending
     from leakbench.results import utility
     from leakbench.results.dead import why_diverged
     from leakbench.scoring import flags
@@ -56,10 +54,10 @@ def train(
         torch.use_deterministic_algorithms(True)
     console.detail(f"{len(specs)} runs; a record may take {budget.LIMIT // 1024**3} GiB")
     one = partial(pipeline.train, restart=restart, mixed=mixed)
-    todo, sending = [], Sending(out)
+    todo = []
     for s in specs:
-        at = sending.of(s, restart=restart)
-        todo.append(FolderJob(s.folder(), one, (s, str(out), device), **at))
+        folder = str(out / s.folder())
+        todo.append(Job(s.folder(), one, (s, str(out), device), folder=folder))
     done = do_all(todo, executor, console)
     rows = []
     for outcome in done:

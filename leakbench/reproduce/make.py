@@ -14,8 +14,7 @@ from leakbench import pipeline
 from leakbench.attacking import choices
 from leakbench.base.errors import BrokenFile, LeakbenchError
 from leakbench.base.files import read_sealed, write_sealed
-from leakbench.base.folder_job import FolderJob
-from leakbench.base.jobs import Progress
+from leakbench.base.jobs import Job, Progress
 from leakbench.record import folders, twin
 from leakbench.record.recording import Recording
 from leakbench.record.runspec import RunSpec
@@ -35,7 +34,7 @@ class MadeRun:
     failed: tuple[str, ...]  # attacks that failed, and why
 
 
-def jobs(planned: Sequence[Planned], out: str, device: str) -> list[FolderJob]:
+def jobs(planned: Sequence[Planned], out: str, device: str) -> list[Job]:
     """A job per run that is wanted and can be made; a run that two cases share is made once."""
     todo: dict[str, tuple[RunSpec, Attacks]] = {}
     for p in planned:
@@ -45,8 +44,8 @@ def jobs(planned: Sequence[Planned], out: str, device: str) -> list[FolderJob]:
             todo[spec.folder()] = spec, (*before, *more)
     made = []
     for name, (spec, attacks) in todo.items():
-        at: dict[str, Any] = {"where": out, "folder": Path(out) / name}
-        made.append(FolderJob(name, whole, (spec, out, attacks, device), **at))
+        folder = str(Path(out) / name)
+        made.append(Job(name, whole, (spec, out, attacks, device), folder=folder))
     return made
 
 

@@ -35,7 +35,7 @@ sys.stdin.read()
 cluster.shutdown()
 """
 QUIET = {
-    "PYTHONPATH": str(TESTS),
+    "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),  # the code under test
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -45,27 +45,16 @@ QUIET = {
     **dict.fromkeys(
         [
             f"leakbench/record/{name}.py"
-            for name in (
-                "damage",
-                "excerpts",
-                "naming",
-                "returning",
-                "sending",
-                "freshness",
-                "twin",
-            )
+            for name in ("damage", "excerpts", "naming", "freshness", "twin")
         ],
-        "copies, names and sends what is there",
+        "copies and names what is there",
     ),
     **dict.fromkeys(
         [
             f"leakbench/base/{name}.py"
-            for name in (
-                *("executors", "folder_job", "nodes", "parcels", "plots", "ray_cluster"),
-                *("ray_jobs", "ray_sweep", "ray_task", "ray_transport", "ray_worker"),
-            )
+            for name in (*("executors", "nodes", "plots", "ray_cluster", "ray_jobs", "ray_task"),)
         ],
-        "starts jobs, and carries their files",
+        "starts jobs, here and on a cluster",
     ),
     "leakbench/base/address_space.py": "asks whether torch fits before it is loaded",
     "leakbench/base/surroundings.py": "forgets what of the environment could decide a number",
