@@ -14,7 +14,7 @@ import ast
 import io
 import statistics
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 PACKAGES = ("leakbench", "attacks", "defenses", "reports")
@@ -81,6 +81,19 @@ def plain(text: str, tree: ast.Module) -> list[str]:
     return [line for i, line in enumerate(lines, 1) if line.strip() and i not in skip]
 
 
+def shared(trees: dict[str, ast.Module]) -> int:
+    """How many public names functions of two modules have: search finds the wrong one.
+
+    Methods aside, and what a plugin must define (attacks, defenses and reports are such).
+    """
+    where: dict[str, set[str]] = defaultdict(set)
+    for name, tree in trees.items():
+        for node in tree.body if name.startswith("leakbench.") else ():
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                where[node.name].add(name)
+    return sum(len(found) > 1 for found in where.values())
+
+
 def measured(root: Path) -> dict[str, object]:
     """The figures of one checkout."""
     files = modules(root)
@@ -107,6 +120,7 @@ def measured(root: Path) -> dict[str, object]:
         f"lines over {WIDTH}": sum(len(line) > WIDTH for line in every),
         "circles (modules in them)": f"{len(found)} ({sum(map(len, found))})",
         "class names used twice": sum(n > 1 for n in classes.values()),
+        "names that two modules give to functions": shared(trees),
         "functions, lines: median, 9 of 10, longest": (
             f"{len(functions)}: {middle}, {most}, {sizes[-1]}"
         ),
