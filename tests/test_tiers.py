@@ -23,11 +23,12 @@ def test_slow(i):
 LOG = """
 12.00s setup    tests/a.py::test_one
 0.50s call     tests/a.py::test_two[x]
-0.60s call     tests/b.py::Kind::test_three[a b]
-0.61s call     tests/b.py::Kind::test_three[c]
+0.80s call     tests/b.py::Kind::test_three[a b]
+0.81s call     tests/b.py::Kind::test_three[c]
 0.90s call     tests/b.py::test_four
 1.00s setup    tests/b.py::test_four
-9.00s call     elsewhere.py::test_five
+9.00s call     tests/test_layers.py::test_five
+9.00s call     elsewhere.py::test_six
 """
 
 

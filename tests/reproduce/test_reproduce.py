@@ -22,6 +22,7 @@ from leakbench.base.files import read_sealed, write_csv, write_sealed
 from leakbench.data import image_sets
 from leakbench.federation.utility import meanings
 from leakbench.record import folders as runs
+from leakbench.record import twin
 from leakbench.record.policy import Policy
 from leakbench.reproduce import (
     catalogue,
@@ -32,7 +33,6 @@ from leakbench.reproduce import (
     rows,
     statements,
     sweeps,
-    twin,
     write,
 )
 from leakbench.reproduce.fedhide import ACCURACY, COSINE, MEAN_5, P_LEAK

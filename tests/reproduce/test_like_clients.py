@@ -1,0 +1,51 @@
+"""Where clients are alike: who loses by a method that has nothing to mend, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leakbench.federation.utility import METRICS
+from leakbench.reproduce import row
+from leakbench.reproduce.like_clients import ALONE, AVERAGE, BECAUSE, IID, RECIPE, UNRELATED
+
+TABLE = Path(__file__).parents[2] / "results" / "findings-iid" / "smoke.csv"
+MARGIN = METRICS["accuracy"].meaning.matters
+
+
+@pytest.fixture(scope="module")
+def accuracy():
+    return {r.label: r.ours.value for r in row.read(TABLE)}
+
+
+def lost(accuracy, label):
+    return accuracy[IID[label][1]] - accuracy[label]
+
+
+def test_every_method_is_in_the_committed_table_over_three_seeds(accuracy):
+    rows = row.read(TABLE)
+    assert set(accuracy) == set(IID)
+    assert all(r.seeds == (0, 1, 2) and r.rounds == 50 and r.twin for r in rows)
+    assert not any("stale_run" in r.flags or r.dead or r.undertrained for r in rows)
+
+
+def test_who_loses_more_than_the_margin_says_why_and_nobody_else(accuracy):
+    shown = {UNRELATED, ALONE}  # they show why, and claim nothing
+    below = {label for label in IID if lost(accuracy, label) > MARGIN}
+    assert below - shown == set(BECAUSE)
+
+
+def test_the_rows_bear_out_the_reasons(accuracy):
+    assert lost(accuracy, UNRELATED) < lost(accuracy, "FLea") / 2  # "most of this"
+    assert accuracy[ALONE] <= accuracy["FedProto"] + MARGIN  # "as far below"
+
+
+def test_a_reason_is_said_with_the_statement_unless_it_holds(accuracy):
+    rows = row.read(TABLE)
+    said = {o.those[0]: o.judge(rows, "digits") for o in RECIPE.orders}
+    for label, why in BECAUSE.items():
+        assert said[label].verdict != "holds"
+        assert why in said[label].sentence
+    assert not any(why in said["FedBR"].sentence for why in BECAUSE.values())
+    assert AVERAGE not in said
