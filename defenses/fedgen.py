@@ -52,6 +52,9 @@ class FedGen(LocalEpochs):
     generator_lr: float = Field(0.001, gt=0, description="their rate (ours)")
     diversity: float = Field(1.0, ge=0, description="weight of the generator's diversity (ours)")
 
+    def settled(self) -> int:
+        return self.begin
+
     def start_server(self, server: Server) -> None:
         made = _generator.start(server.rng, server.facts, self.noise, self.channels)
         server.state["generator"] = made

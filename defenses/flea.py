@@ -135,6 +135,9 @@ class FLea(LocalEpochs):
             return super().schedule(round)
         return 1 - 0.018 * (round - 1) if round <= 50 else 0.1
 
+    def settled(self) -> int:
+        return 0 if self.variant == "paper" else 50
+
     def inputs(self, me: Client) -> dict[str, Any]:
         return {"features": me.data.x[self._some(me)]}
 

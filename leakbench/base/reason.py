@@ -27,6 +27,7 @@ Code = Literal[
     "only_paper",  # the best real attacker: its paper's own attack alone ran
     "all_weak",  # the best real attacker or the worst case: every control failed
     "few_evaluations",  # some, all: fewer than the mean of the last is of
+    "changed_after",  # the last ten evaluations: the last is of what followed training
     "told",  # text: in the words of whoever left it out, which no code reads
     "at",  # stages, probe (None: both), of: a ``Reason`` that holds there
     # What numbers that are there say less for.

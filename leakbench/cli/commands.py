@@ -73,8 +73,8 @@ def train(
         numbers |= {"chance": run.meta["utility"]["chance"]}
         rows.append({**about, **numbers, "flags": flags.join(found.flags)})
         why = f"is dead: {found.dead}" if found.dead else ""
-        if diverged := why_diverged(run):
-            why = f"{why}; it diverged: {diverged}" if why else f"diverged: {diverged}"
+        if (diverged := why_diverged(run)) and diverged != found.dead:
+            why = f"{why}; it diverged: {diverged}"
         if why:
             console.warn(
                 f"leakbench: {run.id} {why}. What it leaks says nothing of the method; train it"

@@ -180,6 +180,10 @@ class Defense(Spec):
         return self.decay ** max(round - 1, 0)
 
     # who does what in a round ---------------------------------------------------------------------
+    def settled(self) -> int:
+        """The round after which its rule changes no more; ``schedule`` included."""
+        return 0
+
     def downlink(self, server: Server) -> Sent:
         """Server to every selected client; a payload in ``Each`` has a row for every receiver."""
         return {"model": server.model}

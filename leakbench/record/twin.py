@@ -3,8 +3,9 @@
 A digest of the sources moves with every comment and every file that gets another name. Two codes
 that bring forth one twin train alike, so a number of the older one is not stale. The twin is of the
 run's own task, data, network, method, wrappers and metric, from before the first round to after the
-last: nothing has to be taken on trust. What changes with the rounds later on, and the attacks, it
-does not see.
+last, with all its data and with what it would be dead by. It does not see what changes with the
+rounds later on, unless the method says so (``Defense.settled``), nor what the record keeps for an
+attack, nor the attacks.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from torch import Tensor
 
 from leakbench.base import provenance
 from leakbench.base.tree import Tree, flat
-from leakbench.federation.evaluate import Evaluations
+from leakbench.federation.evaluate import Evaluations, untaught
 from leakbench.federation.federation import Federation
 from leakbench.federation.observer import Observer
-from leakbench.record import rounds
+from leakbench.record import origin, rounds
 from leakbench.record.runspec import RunSpec, parts
 
 ROUNDS = 3
@@ -87,7 +88,7 @@ def _leaves(tree: Tree) -> Iterator[Tensor]:
 def of(spec: RunSpec, device: str = "auto") -> Twin:
     """The twin of ``spec`` by the installed code; shorter where the run itself is.
 
-    Three rounds beyond the one after which the method begins something, where it says so.
+    Three rounds beyond those after which the method changes its rule.
 
     Raises:
         LeakbenchError: its data are not there, or it cannot be trained.
@@ -99,14 +100,22 @@ def of(spec: RunSpec, device: str = "auto") -> Twin:
     how |= {"dtype": getattr(torch, spec.dtype), "device": provenance.device(device)}
     fed = Federation(made.method, made.task, data, recorder=seen, **how)
     scores = Evaluations()
-    last = min(ROUNDS + int(getattr(made.method, "begin", 0)), spec.rounds)
+    last = min(length(spec), spec.rounds)
+    dead_by = {"chance": made.task.chance, **untaught(fed)}
     fed.begin()
     rounds.run(fed, last, {last}, scores, lambda: None)
     for name, state in fed.snapshot().items():
         seen.add(name, state)
     for t, scored in sorted(scores.scores.items()):
         seen.add(f"utility {t}", scored)
-    return seen.told()
+    digest = origin.data_digest(data)
+    same = {"data": [1.0, *(int(digest[i : i + 5], 16) for i in (0, 5, 10))]}
+    return {**seen.told(), **same, "dead by": [1.0, *(round(v, 6) for v in dead_by.values())]}
+
+
+def length(spec: RunSpec) -> int:
+    """How many rounds of a run its twin has, at most."""
+    return ROUNDS + parts(spec).method.settled()
 
 
 def alike(a: object, b: object) -> bool:

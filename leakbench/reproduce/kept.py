@@ -9,6 +9,7 @@ from pathlib import Path
 from leakbench.attacking.metric import Metric
 from leakbench.base import provenance, registry
 from leakbench.base.meaning import Meaning
+from leakbench.federation.utility import METRICS
 from leakbench.reproduce import row
 from leakbench.reproduce.plan import Planned
 from leakbench.reproduce.recipe import Recipe
@@ -96,7 +97,8 @@ def _by_this_code(before: Row, case: Planned) -> bool:
     if not dirty and {*before.commit} == {commit}:
         return True
     one = len(before.commit) == 1 and not before.commit[0].endswith(DIRTY)
-    return one and case.trains_as(before.twin, before.seeds[0])
+    gained = before.metric in METRICS and not before.attack  # of what is found it says nothing
+    return one and gained and case.trains_as(before.twin, before.seeds[0])
 
 
 def _sound(r: Row) -> bool:
@@ -105,6 +107,8 @@ def _sound(r: Row) -> bool:
     if m is None or not m.lowest <= m.value <= m.highest or m.n < 1 or not r.runs:
         return False
     meaning = m.meaning or _meaning(r.attack, r.metric)
+    if r.metric in METRICS and not r.attack and None in (m.low, m.high):
+        return False
     within = meaning is None or _inside(m.value, meaning.low, meaning.high)
     once = len({*r.seeds}) == len(r.seeds)
     return within and once and sorted(_seed(run) for run in r.runs) == sorted(map(str, r.seeds))

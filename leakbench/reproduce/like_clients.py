@@ -21,6 +21,7 @@ _SGD = {**_ALIKE, "lr": 0.05, "decay": 0.98}
 _FLEA = {**_ADAM, "layer": "first"}
 UNRELATED, ALONE = "FLea without its correlation", "FedProto without its prototypes"
 _PART = "it shows which part of the method costs what"
+SHOWN_BY = {"FLea": (UNRELATED,), "FedProto": (ALONE,)}
 # Why a method loses more than the margin where nothing is to be mended; each said of its rows.
 BECAUSE = {
     "FLea": "Its loss holds the features of the first layer away from the inputs (Eq. 8, weight 3),"
@@ -67,7 +68,7 @@ IID: dict[str, tuple[Case, str]] = {
 RECIPE = Recipe(
     name="findings-iid",
     paper="flea",
-    about="Every method that averages models where clients are alike: what it costs there.",
+    about="Methods that average models, or have prototypes instead, where clients are alike.",
     cases=tuple(c for c, _ in IID.values()),
     measures=(Measure(UTILITY, "final accuracy", printed=False),),
     scales={"smoke": Scale("twenty minutes on two cores", (_IID,), SEEDS[:3], RECORD)},
@@ -76,6 +77,7 @@ RECIPE = Recipe(
             f"{label} keeps the accuracy of {beside}",
             UTILITY,
             because=BECAUSE.get(label, ""),
+            shown_by=SHOWN_BY.get(label, ()),
             those=(label,),
             reference=beside,
         )

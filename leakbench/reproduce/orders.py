@@ -117,10 +117,24 @@ class Keeps(Order):
 
     those: tuple[str, ...] = ()
     reference: str = ""
+    # Why they lose more, where they do; and the case that shows it, if one does.
+    because: str = ""
+    shown_by: tuple[str, ...] = ()
 
     def labels(self) -> tuple[str, ...]:
         """The cases it speaks of."""
-        return (self.reference, *self.those)
+        return (self.reference, *self.those, *self.shown_by)
+
+    def why(self, live: Mapping[str, Measurement]) -> Sequence[str]:
+        """``because``, where all it speaks of is alive and loses more than the margin."""
+        if not self.because or not live.keys() >= {*self.labels()}:
+            return ()
+        ref = live[self.reference]
+        if ref.meaning is None:
+            return ()
+        sign = 1 if ref.meaning.direction == "up" else -1
+        lost = [sign * (ref.value - live[label].value) for label in self.those]
+        return (self.because,) if min(lost) > ref.meaning.matters else ()
 
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.base.errors import LeakbenchError, UnknownName, UsageError, suggestion
+from leakbench.base.errors import FAULTS, LeakbenchError, UnknownName, UsageError, suggestion
 from leakbench.record import folders as _runs
 from leakbench.record.runspec import RunSpec, make_spec
 from leakbench.reproduce.recipe import SCALES, Case, Recipe, Scale, Setup
@@ -62,7 +62,7 @@ def _twin_today(spec: str) -> Twin | None:
 
     try:
         return twin.of(RunSpec.model_validate_json(spec))
-    except LeakbenchError:
+    except (LeakbenchError, *FAULTS):  # a plugin's own, too
         return None
 
 

@@ -19,6 +19,7 @@ from leakbench.judging.wording import of_clusters
 from leakbench.record import origin
 from leakbench.record.folders import Run
 from leakbench.record.runspec import parts
+from leakbench.record.twin import alike
 from leakbench.reproduce import prototype_views
 from leakbench.reproduce.differs import sentences
 from leakbench.reproduce.plan import Planned
@@ -173,7 +174,7 @@ class _OfRuns:
             "dtype": _each(str(m["dtype"]) for m in metas),
             "commit": _each(_commit(m["commit"], m["dirty"]) for m in metas),
             "runs": tuple(r.id for r in setting.runs),
-            "twin": metas[0].get("twin"),
+            "twin": told if alike(told := metas[0].get("twin"), told) else None,
             "note": f"dead run: {setting.dead_because}" if setting.dead else "",
         }
 
@@ -183,10 +184,8 @@ class _OfRuns:
             found = self._viewed(m, m.view)
         else:
             found = self._attacked(m) if m.attack else self._gained(m)
-        marks = found.get("flags", frozenset())
-        if "stale_run" in marks and self._trained_alike:
-            found["flags"] = marks - {"stale_run"}
-        claim = claims.beside(row.claim, unofficial="unofficial_data" in marks)
+        unofficial = "unofficial_data" in found.get("flags", ())
+        claim = claims.beside(row.claim, unofficial=unofficial)
         return row.model_copy(update={**self.made, **found, "claim": claim})
 
     @cached_property
@@ -198,8 +197,10 @@ class _OfRuns:
     def _gained(self, m: Measure) -> Cells:
         for u in self.setting.utility:
             if u.statistic == m.statistic:
-                ours = Measurement.of(u.value, u.meaning)
-                return {"ours": ours, "chance": u.chance, "flags": u.flags | self.marks}
+                ours, marks = Measurement.of(u.value, u.meaning), u.flags | self.marks
+                # Of what an attack finds a twin says nothing.
+                marks -= {"stale_run"} if "stale_run" in marks and self._trained_alike else set()
+                return {"ours": ours, "chance": u.chance, "flags": marks}
         reasons = self._lacking("", self.setting.utility[0].meaning.name)
         return {"note": "; ".join(reasons) or f"no {m.statistic}"}
 

@@ -42,7 +42,6 @@ class Order(ABC):
     text: str  # the paper's statement
     measure: str  # whose values
     datasets: tuple[str, ...] = ()  # where it is claimed; everywhere if empty
-    because: str = ""  # what is known of why, where it does not hold
 
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
@@ -51,6 +50,10 @@ class Order(ABC):
     @abstractmethod
     def verdict(self, live: Mapping[str, Measurement]) -> tuple[Verdict, str]:
         """Of the live numbers by label: the verdict, and what has to be added to them."""
+
+    def why(self, live: Mapping[str, Measurement]) -> Sequence[str]:
+        """What is known of why it comes out as the live numbers have it; sentences without dots."""
+        return ()
 
     def within(self, labels: Set[str]) -> Order | None:
         """What is left of it where only the cases ``labels`` are run; None if nothing is."""
@@ -83,7 +86,7 @@ class Order(ABC):
         absent = [label for label in dict.fromkeys(self.labels()) if label not in mine]
         said += [f"Not there: {', '.join(absent)}"] if absent else []
         said += [text for flag, text in _MARKED.items() if flag in marks]
-        said += [self.because] if self.because and verdict != HOLDS else []
+        said += list(self.why(live))
         if len(seeds) > 1:
             told = [f"{', '.join(names)}: {_numbers(own)}" for own, names in seeds.items()]
             said.append(f"Not all over the same seeds ({'; '.join(told)})")

@@ -1,9 +1,8 @@
-"""Why a run is dead: its model did not learn, or all its prototypes have become one.
-
-And why one that lives has diverged all the same.
-"""
+"""Why a run is dead: its model did not learn, its prototypes have become one, or it diverged."""
 
 from __future__ import annotations
+
+import math
 
 from leakbench.base.meaning import Meaning
 from leakbench.record.columns import RUN_DIAGNOSTICS
@@ -17,7 +16,9 @@ UNTAUGHT = {
     "raw": "comparing the inputs themselves",
     "untrained": "the untrained network",
 }
-RUNAWAY = 10  # times the loss of the first round
+# Times the loss of the first round; or, of the cross-entropy of the global model, where the first
+# round had run away already, times that of who answers every class alike.
+RUNAWAY = 10
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
 
@@ -47,20 +48,29 @@ def why_dead(run: Run, meaning: Meaning, final: Estimate) -> str:
     if distance == "euclidean" and last is not None and last < COLLAPSED_RATIO:
         text = f"their distance is {last:.4f} of the embeddings'"
         return f"its prototypes have become one point ({text})"
-    return ""
+    return why_diverged(run)
 
 
 def why_diverged(run: Run) -> str:
-    """How the loss of ``run`` ran away, a clause for a sentence, or "": it may be alive by luck.
+    """How the loss of ``run`` ran away, a clause for a sentence, or "".
+
+    What its model still answers right it answers by luck.
 
     Raises:
         BrokenFile: as ``why_dead``.
     """
     lines = _lines(run, "loss")
-    if len(lines) < 2 or lines[-1][1] <= RUNAWAY * abs(lines[0][1]):
+    if len(lines) >= 2 and lines[-1][1] > RUNAWAY * abs(lines[0][1]):
+        (first, began), (last, ended) = lines[0], lines[-1]
+        told = f"{began:.3g} in round {first} and is {ended:.3g} in round {last}"
+        return f"its training loss was {told}"
+    loss = _last(run, "global_loss")
+    if loss is None:
         return ""
-    (first, began), (last, ended) = lines[0], lines[-1]
-    return f"its training loss was {began:.3g} in round {first} and is {ended:.3g} in round {last}"
+    alike = math.log(max(int(run.meta["facts"]["classes"]), 2))
+    if loss <= RUNAWAY * alike:
+        return ""
+    return f"its model's loss is {loss:.3g}, where {alike:.3g} is that of no preference"
 
 
 def _last(run: Run, name: str) -> float | None:

@@ -102,6 +102,10 @@ _SAID: dict[Code, Callable[[Facts], str]] = {
     "few_evaluations": _form(
         "no last10: only {some} evaluations, it is the mean of the last {all}"
     ),
+    "changed_after": _plain(
+        "no last10: what follows the last round changes the model, so that its last evaluation is"
+        " of another than the nine before"
+    ),
     "told": _text,
     "seed_lacks": lambda f: f"{f['attack']} has no number in seed {numbered(f['seeds'])}",
     "incomplete": _form("{some} of {all} runs are complete"),

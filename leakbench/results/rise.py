@@ -25,8 +25,8 @@ def rise(evaluations: Sequence[Evaluation], meaning: Meaning, start: float) -> f
 
     That is the mean of the evaluations of the last quarter less that of the quarter before, as a
     share of what the former has beyond ``start``. 0 where the difference, taken test unit by test
-    unit, is not beyond its 95 % interval; None where either has fewer than ``FEWEST`` evaluations,
-    so that nobody can tell.
+    unit, is not beyond its 95 % interval. None where nobody can tell: either has fewer than
+    ``FEWEST`` evaluations, or the metric has no scores of units and its intervals touch.
 
     Args:
         evaluations: of one run, its last round among them.
@@ -41,8 +41,11 @@ def rise(evaluations: Sequence[Evaluation], meaning: Meaning, start: float) -> f
     now, then = mean(late), mean(early)
     sign = 1 if meaning.direction == "up" else -1
     gained = sign * (meaning.scaled(now.value) - meaning.scaled(then.value))
-    if gained <= 0 or not _beyond_noise(now, then, sign):
+    if gained <= 0:
         return 0.0
+    beyond = _beyond_noise(now, then, sign)
+    if not beyond:
+        return None if beyond is None else 0.0
     whole = sign * (meaning.scaled(now.value) - meaning.scaled(start))
     return gained / max(whole, gained)
 
@@ -82,11 +85,15 @@ def mean(evaluations: Sequence[Evaluation]) -> Evaluation:
     )
 
 
-def _beyond_noise(now: Evaluation, then: Evaluation, sign: int) -> bool:
-    """Is the difference beyond its interval; where scores lack, do the two intervals not touch?"""
+def _beyond_noise(now: Evaluation, then: Evaluation, sign: int) -> bool | None:
+    """Is the difference beyond its interval?
+
+    Where scores lack it is if the two intervals do not touch, and else nobody can tell.
+    """
     one, other = now.scores, then.scores
     if one is None or other is None or len(one) != len(other) or len(one) < 2:
-        return now.low > then.high if sign > 0 else now.high < then.low
+        apart = now.low > then.high if sign > 0 else now.high < then.low
+        return apart or None
     each = [sign * float(x) for x in one - other]
     names = [str(i) for i in range(len(each))]
     found = estimate(each, names, share=False, low=-math.inf, high=math.inf, unit=UNIT)

@@ -51,7 +51,8 @@ def of_run(run: Run) -> Evaluated:
         known = array if is_mean else None
         evaluations.append(Evaluation(t, value, line["low"], line["high"], line["n"], known))
     dead = why_dead(run, meaning, evaluations[-1].estimate)
-    risen = rise.of_run(evaluations, meaning, run.meta["utility"])
+    trained = [e for e in evaluations if e.round <= int(run.spec["rounds"])]
+    risen = rise.of_run(trained, meaning, run.meta["utility"])
     return Evaluated(run, meaning, tuple(evaluations), dead, risen)
 
 
@@ -84,6 +85,9 @@ def rows(
     meaning, out, missing = evaluated[0].meaning, [], []
     for statistic in STATISTICS:
         chosen = [_chosen(e, statistic) for e in evaluated]
+        if statistic == "last10" and any(_changed_after(e) for e in evaluated):
+            missing.append((meaning.name, reason("changed_after")))
+            continue
         if statistic == "last10" and any(len(c) < LAST for c in chosen):
             few = min(len(e.evaluations) for e in evaluated)
             missing.append((meaning.name, reason("few_evaluations", some=few, all=LAST)))
@@ -117,6 +121,11 @@ def of_runs(evaluated: Sequence[Evaluated]) -> set[str]:
     }
     found = {flag for flag, holds in said.items() if holds}
     return found.union(*(e.flags for e in evaluated), *(origin.flags(m) for m in metas))
+
+
+def _changed_after(evaluated: Evaluated) -> bool:
+    """Did the method change the model after the last round, as CCVR does?"""
+    return evaluated.evaluations[-1].round > int(evaluated.run.spec["rounds"])
 
 
 def _chosen(evaluated: Evaluated, statistic: str) -> Sequence[Evaluation]:

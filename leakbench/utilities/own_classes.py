@@ -42,24 +42,25 @@ class OwnClasses(Accuracy):
     def together(self, each: Tensor, data: TaskData, own: Tensor | None) -> Tensor:
         """(clients,), of those of whose classes there are test examples."""
         right = torch.stack([self.scores(one, data, own) for one in each])
-        tested = _tested(data).to(right)
-        return (right * tested).sum(1) / tested.sum(1)
+        tested = _tested(data)
+        some = tested.any(1)
+        if len(right) == len(tested):  # a model of each client, not one of all
+            right = right[some]
+        asked = tested[some].to(right)
+        return (right * asked).sum(1) / asked.sum(1)
 
     def untaught(self, data: TaskData) -> dict[str, float]:
         """Of a client that always says the most frequent of its own classes."""
-        tested = _tested(data).double()
+        tested = _tested(data)
+        tested = tested[tested.any(1)].double()
         of_class = torch.nn.functional.one_hot(data.test.y).double()
         return {"constant": float(((tested @ of_class).amax(1) / tested.sum(1)).mean())}
 
 
 def _tested(data: TaskData) -> Tensor:
-    """(clients, n) bool: which test examples are of a class that a client holds.
-
-    Without the clients of which none is.
-    """
+    """(clients, n) bool: which test examples are of a class that a client holds."""
     classes = 1 + int(torch.cat([data.train.y, data.test.y]).max())
     real = torch.arange(data.rows.shape[1], device=data.rows.device) < data.counts[:, None]
     held = torch.zeros(len(data.rows), classes, dtype=torch.int64, device=data.rows.device)
     held.scatter_add_(1, data.train.y[data.rows], real.long())
-    tested = held[:, data.test.y] > 0
-    return tested[tested.any(1)]
+    return held[:, data.test.y] > 0

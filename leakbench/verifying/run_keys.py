@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leakbench.base import provenance
-from leakbench.base.errors import LeakbenchError
+from leakbench.base.errors import FAULTS, LeakbenchError
 from leakbench.base.spec import canonical
 from leakbench.federation.federation import Federation
 from leakbench.record import origin, run_json, twin
@@ -137,7 +137,7 @@ def _twin(run: Run) -> Iterator[Finding]:
         return
     try:
         now = twin.of(RunSpec.build(run.spec, f"{run.path}/{FILE}"))
-    except LeakbenchError as error:
+    except (LeakbenchError, *FAULTS) as error:
         yield unchecked(FILE, TWIN, str(error))
         return
     if twin.alike(then, now):

@@ -77,7 +77,7 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("given", "flags", "said"),
         [
-            (["-s", "lr=1e9"], None, "diverged: its training loss was"),
+            (["-s", "lr=1e9"], "dead_run", "its training loss was"),
             (["-s", "lr=30"], "dead_run", "is dead: accuracy"),
         ],
     )

@@ -69,7 +69,8 @@ def test_what_is_not_known_is_not_alike(plain):
 
 def test_a_last_bit_is_no_difference_and_a_thousandth_is(plain):
     def times(factor):
-        return {k: [factor * x for x in v] for k, v in plain.items()}
+        own = {k: v for k, v in plain.items() if k != "data"}  # which is a digest
+        return plain | {k: [factor * x for x in v] for k, v in own.items()}
 
     assert twin.alike(plain, times(1 + 1e-6))
     assert not twin.alike(plain, times(1.001))

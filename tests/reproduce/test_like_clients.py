@@ -47,5 +47,9 @@ def test_a_reason_is_said_with_the_statement_unless_it_holds(accuracy):
     for label, why in BECAUSE.items():
         assert said[label].verdict != "holds"
         assert why in said[label].sentence
+    for gone in ("FLea", UNRELATED):
+        left = [r for r in rows if r.label != gone]
+        of = next(o for o in RECIPE.orders if o.those == ("FLea",))
+        assert BECAUSE["FLea"] not in of.judge(left, "digits").sentence
     assert not any(why in said["FedBR"].sentence for why in BECAUSE.values())
     assert AVERAGE not in said

@@ -186,3 +186,29 @@ def test_fedmetric_on_cifar10_at_a_thousandth_of_the_rounds_contradicts_nobody()
     said = overview.judged(TABLE2, "smoke", rows, "cifar10")
     assert len(said) == 4
     assert {s.verdict for s in said} == {statements.WITHIN}
+
+
+@pytest.mark.parametrize(("last10", "rising"), [(0.39, True), (0.41, False)])
+@pytest.mark.parametrize("key", [UTILITY, "final"])
+def test_a_mean_of_the_last_ten_far_below_the_end_is_a_rise(key, last10, rising):
+    """Below .5 by more than a quarter of its .4 over chance."""
+    of = {"metric": "accuracy", "chance": 0.1}
+    rows = [line(value=0.5, measure=key, **of), line(value=last10, measure="last10", **of)]
+    found = marks.marked(None, rows)
+    assert {flags.UNDERTRAINED in r.flags for r in found} == {rising}
+    told = [r.model_copy(update={"rise": 0.0}) for r in rows]  # its curve is known
+    assert not any(flags.UNDERTRAINED in r.flags for r in marks.marked(None, told))
+    assert not any(flags.UNDERTRAINED in r.flags for r in marks.marked(None, rows[:1]))
+
+
+def test_what_is_not_beyond_chance_by_its_own_cells_is_dead():
+    dead, alive = line(value=0.1, chance=0.1), line(label="b", value=0.3, chance=0.1)
+    best = line(value=0.3, measure="best", chance=0.1)
+    found = marks.marked(None, [dead, alive, best])
+    assert [r.dead for r in found] == [True, False, True]
+
+
+def test_a_utility_of_few_units_says_so():
+    few = line(value=0.5)
+    few = few.model_copy(update={"ours": few.ours.model_copy(update={"n": 3})})
+    assert "few_units" in marks.marked(None, [few])[0].flags

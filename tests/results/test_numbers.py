@@ -395,6 +395,30 @@ def test_a_run_is_dead_where_no_training_gets_as_far(what):
         assert bool(why_dead(run, error, final)) == dead
 
 
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([("loss", 1, 2.3), ("loss", 9, 23.1)], "its training loss was 2.3 in round 1"),
+        ([("loss", 1, 2.3), ("loss", 9, 22.9)], ""),
+        # Round 1 had run away already: nothing to compare it with but who answers all alike.
+        (
+            [("loss", 1, 7e9), ("loss", 9, 2e9), ("global_loss", 9, 2e9)],
+            "its model's loss is 2e+09",
+        ),
+        ([("global_loss", 9, 23.1)], "its model's loss is 23.1"),
+        ([("global_loss", 9, 23.0)], ""),
+    ],
+)
+def test_a_run_whose_loss_ran_away_is_dead_whatever_it_still_answers_right(lines, says):
+    table = [{"name": name, "round": t, "value": value} for name, t, value in lines]
+    about = {"utility": {"chance": 0.1}, "distance": "", "facts": {"classes": 10}}
+    run = SimpleNamespace(meta=about, table=lambda *_: table)
+    alive = Estimate(0.45, 0.4, 0.5, 100, "test unit", "student")
+    why = why_dead(run, gained(BASE, 0.2).meaning, alive)
+    assert why.startswith(says)
+    assert bool(why) == bool(says)
+
+
 def test_names_of_settings_are_told_apart_and_short():
     def of(task="t", wrappers=(), **params):
         return Configuration(

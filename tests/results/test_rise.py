@@ -72,7 +72,8 @@ def test_images_are_compared_each_with_itself():
 
 def test_where_scores_lack_the_intervals_must_be_apart():
     assert rise.rise(curve(lambda t: 0.1 + 0.8 * t, units=0), UP, 0.1) == pytest.approx(5 / 18)
-    assert rise.rise(curve(lambda t: 0.4 + 0.04 * t, units=0), UP, 0.4) == 0
+    assert rise.rise(curve(lambda t: 0.4 + 0.04 * t, units=0), UP, 0.4) is None
+    assert rise.rise(curve(lambda t: 0.4 - 0.04 * t, units=0), UP, 0.4) == 0
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, False), (1, False), (5, False), (8, True)])

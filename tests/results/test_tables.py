@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from leakbench.gate.rows import gate_rows
 from leakbench.gate.update import update
 from leakbench.record.columns import FLAGS
 from leakbench.record.folders import find
+from leakbench.results import utility
 from leakbench.results.tables import COLUMNS, collect, write
 from leakbench.statistics.intervals import clopper_pearson, t_quantile
 
@@ -79,6 +81,19 @@ def test_utility_averages_each_test_unit_over_the_seeds_first(three: Path) -> No
         "no last10: only 2 evaluations, it is the mean of the last 10"
     ]
     assert {r["utility"] for r in tables.rows("tradeoff")} == {final["value"]}
+
+
+def test_no_mean_of_the_last_ten_where_the_last_is_of_another_model(tmp_path: Path) -> None:
+    """As CCVR's, which calibrates after the last round."""
+    make_run(tmp_path, right=range(1, 11), rounds=10)
+    (setting,) = collect(find([tmp_path])).settings
+    (plain,) = setting.evaluated
+    *others, last = plain.evaluations
+    calibrated = replace(plain, evaluations=(*others, replace(last, round=11)))
+    for evaluated, names in ((plain, ["final", "best", "last10"]), (calibrated, ["final", "best"])):
+        found, lacking = utility.rows(setting, [evaluated])
+        assert [u.statistic for u in found] == names
+        assert [why.code for _, why in lacking] == ["changed_after"] * (3 - len(names))
 
 
 def test_best_and_last10_of_one_seed(tmp_path: Path) -> None:

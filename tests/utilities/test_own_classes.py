@@ -40,6 +40,13 @@ def test_each_answers_with_its_own_model_where_they_keep_parts():
     assert found.tolist() == pytest.approx([1.0, 1 / 3, 1.0])
 
 
+def test_a_client_of_whose_classes_nothing_is_tested_is_left_out_with_its_model():
+    said = torch.tensor([[0, 0, 1], [0, 2, 0], [0, 0, 0]])  # client 2 holds class 3 alone
+    each = torch.nn.functional.one_hot(said, 4).double()
+    found = OWN.together(each, data([0, 0, 1]), None)
+    assert found.tolist() == pytest.approx([1.0, 1 / 2])
+
+
 def test_a_client_that_always_says_the_same_gets_its_most_frequent_class():
     test = data([0, 0, 0, 1, 2, 2])
     mean = (3 / 4 + 3 / 5) / 2
