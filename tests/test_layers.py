@@ -58,8 +58,7 @@ MAY_OPEN = {
 } | {
     *(
         "reproduce.prototype_views",
-        "reproduce.context_curve",
-        "reproduce.inversion_figure",
+        "reproduce.figure_data",
         "record.training",
         "record.recorder",
         "record.excerpts",

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -178,33 +178,30 @@ def fit(ray: Any, cpus: int, gpus: float) -> list[dict[str, Any]]:
     return found
 
 
-def everywhere(ray: Any, ask: Callable[[], str], found: list[dict[str, Any]]) -> list[str]:
-    """What ``ask`` returns on each of these nodes.
+def want(ray: Any, wanted: nodes.Wanted, found: list[dict[str, Any]]) -> None:
+    """Ask each of these nodes whether it has what is wanted.
 
     Raises:
-        UsageError: a node cannot do it.
+        UsageError: one has not, or cannot run leakbench.
     """
     asked = {}
     for node in found:
         how = {"num_cpus": 0, "max_retries": 0, "runtime_env": runtime_env()}
         how["scheduling_strategy"] = on_node(node["NodeID"])
-        asked[node["NodeManagerHostname"]] = ray.remote(_said).options(**how).remote(ask)
-    out = []
+        task = ray.remote(nodes.Wanted.refused).options(**how)
+        asked[node["NodeManagerHostname"]] = task.remote(wanted)
     for name, answer in asked.items():
         try:
-            out.append(ray.get(answer, timeout=ANSWER))
+            why = ray.get(answer, timeout=ANSWER)
         except ray.exceptions.RayError as error:
             heed()
-            why = one_line(str(error).strip().splitlines()[-1])[:300]
-            raise UsageError(
-                f"node {name} cannot run leakbench ({why}): install the same leakbench there, with"
+            last = one_line(str(error).strip().splitlines()[-1])[:300]
+            why = (
+                f"node {name} cannot run leakbench ({last}): install the same leakbench there, with"
                 " the same Python, and begin Ray from that environment."
-            ) from None
-    return out
-
-
-def _said(ask: Callable[[], str]) -> str:
-    return ask()
+            )
+        if why:
+            raise UsageError(why)
 
 
 def on_node(node: str) -> Any:

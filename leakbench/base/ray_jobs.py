@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.base import nodes, ray_cluster, ray_task, terminal
-from leakbench.base.errors import UsageError
 from leakbench.base.interrupts import heed
 from leakbench.base.jobs import Job, Outcome, Tell
 from leakbench.base.ray_task import NewsBox, TaskOrder
@@ -55,10 +54,7 @@ def run(jobs: Sequence[Job], address: str, share: Share, tell: Tell) -> list[Out
     folders = [Path(job.folder).absolute().parent for job in jobs if job.folder]
     with ray_cluster.connected(address) as ray, nodes.marked(folders) as marks:
         wanted = nodes.Wanted(nodes.name(), nodes.code(), marks)
-        fit = ray_cluster.fit(ray, share.cpus, share.gpus)
-        for why in ray_cluster.everywhere(ray, wanted.refused, fit):
-            if why:
-                raise UsageError(why)
+        ray_cluster.want(ray, wanted, ray_cluster.fit(ray, share.cpus, share.gpus))
         alike = torch.are_deterministic_algorithms_enabled()
         order = TaskOrder(wanted, str(Path.cwd()), share.cpus, alike)
         return _Sweep(ray, jobs, order, share, end, tell).run()

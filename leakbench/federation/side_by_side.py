@@ -8,8 +8,7 @@ count calls in a layer, which are fewer side by side.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +18,6 @@ from leakbench.federation.parties import Client
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-ASKED = ("requires_grad", "is_leaf", "grad_fn")
-_LOCK = threading.Lock()
-_HERE = threading.local()  # how many losses are computed in this thread, one within another
-_EVERYWHERE: list[None] = []  # one for each, in all threads
-_PLAIN: dict[str, Any] = {}  # what torch.Tensor itself has of what is replaced meanwhile
 
 
 @contextmanager
@@ -40,22 +33,12 @@ def no_hooks(module: nn.Module) -> Iterator[None]:
     for name, part in module.named_modules():
         if part._backward_hooks or part._backward_pre_hooks:
             raise RuntimeError(f"the layer {name!r} has a hook on its gradient")
-    with _LOCK:
-        if not _EVERYWHERE:
-            _replace()
-        _EVERYWHERE.append(None)
-    depth = getattr(_HERE, "depth", 0)
-    try:
-        _HERE.depth = depth + 1
-        said = "the loss changes what is kept for a gradient, which side by side is everybody's"
-        with torch.autograd.graph.disable_saved_tensors_hooks(said), remembering_nothing(module):
-            yield
-    finally:
-        _HERE.depth = depth
-        with _LOCK:
-            _EVERYWHERE.pop()
-            if not _EVERYWHERE:
-                _restore()
+    from leakbench.federation.gradient_watch import GradientWatch
+
+    said = "the loss changes what is kept for a gradient, which side by side is everybody's"
+    kept = torch.autograd.graph.disable_saved_tensors_hooks(said)
+    with kept, remembering_nothing(module), GradientWatch():
+        yield
 
 
 @contextmanager
@@ -82,46 +65,6 @@ def remembering_nothing(module: nn.Module) -> Iterator[None]:
 
 def _attributes(part: nn.Module) -> dict[str, Any]:
     return {k: v for k, v in vars(part).items() if not k.startswith("_")}
-
-
-def _replace() -> None:
-    kind, base = torch.Tensor, torch._C.TensorBase
-    if kind.register_hook is not _hung:  # it is where an interrupt came between these lines
-        _PLAIN["register_hook"] = kind.register_hook
-    for name in ASKED:
-        setattr(kind, name, property(_asked(name), getattr(base, name).__set__))
-    kind.register_hook = _hung  # type: ignore[method-assign]
-
-
-def _restore() -> None:
-    kind = torch.Tensor
-    kind.register_hook = _PLAIN["register_hook"]  # type: ignore[method-assign]
-    for name in ASKED:
-        delattr(kind, name)  # the one that it inherits is left
-
-
-def _watched() -> bool:
-    return getattr(_HERE, "depth", 0) > 0
-
-
-def _hung(tensor: Tensor, hook: Callable[..., Any]) -> Any:
-    if _watched():
-        _refuse("the loss hangs a hook on a gradient, which side by side is everybody's")
-    return _PLAIN["register_hook"](tensor, hook)
-
-
-def _asked(name: str) -> Callable[[Tensor], Any]:
-    """A property that is not told of a tensor of many clients; nor where a hook could be hung."""
-    plain = getattr(torch._C.TensorBase, name).__get__
-
-    def read(tensor: Tensor) -> Any:
-        value = plain(tensor)
-        node = name == "grad_fn" and value is not None
-        if _watched() and (node or torch._C._functorch.is_batchedtensor(tensor)):
-            _refuse(f"the loss reads `{name}`, which side by side is nobody's")
-        return value
-
-    return read
 
 
 def _refuse(why: str) -> NoReturn:

@@ -16,7 +16,6 @@ from leakbench.reproduce import (
     differs,
     fedaa_loss,
     figures,
-    flea_figures,
     flea_sizes,
     orders,
     plan,
@@ -196,8 +195,7 @@ def test_the_loss_is_the_mean_of_the_last_ten_evaluations():
 @pytest.fixture
 def drawn(monkeypatch):
     kept = []
-    for module in (figures, flea_figures):
-        monkeypatch.setattr(module.plots, "save", lambda f, *_: kept.append(f) or [])
+    monkeypatch.setattr(figures.plots, "save", lambda f, *_: kept.append(f) or [])
     return kept
 
 
@@ -208,7 +206,7 @@ def test_local_sizes_are_drawn_column_by_column(drawn, tmp_path):
         for i, c in enumerate(flea_sizes.FIGURE2.cases)
         for j, column in enumerate(columns)
     ]
-    flea_figures.sizes(flea_sizes.FIGURE2, "smoke", rows, {}, tmp_path)
+    figures.FIGURES["sizes"](figures.PaperFigure(flea_sizes.FIGURE2, "smoke", rows, {}, tmp_path))
     (axes,) = drawn[0].axes
     assert [t.get_text() for t in axes.get_xticklabels()] == columns
     assert [bars[0].get_ydata()[2] for bars in axes.containers] == pytest.approx(
@@ -222,7 +220,7 @@ def test_voices_and_faces_have_a_panel_each(drawn, tmp_path):
         about = {"dataset": dataset, "flags": frozenset({"stand_in_data"})}
         rows.append(row("FedAwS", value, 0.1, **about))
         rows.append(row("FedAwS", 1.0, 0.0, "p_leak", "p_leak", **about))
-    figures.FIGURES["identities"](recipe, "smoke", rows, {}, tmp_path)
+    figures.FIGURES["identities"](figures.PaperFigure(recipe, "smoke", rows, {}, tmp_path))
     found = {a.get_title(): [list(x.get_ydata()) for x in a.lines] for a in drawn[0].axes}
     assert list(found) == [f"{d}, in its place t" for d in ("voxceleb1", "vggface2")]
     assert [0.2] in found["voxceleb1, in its place t"]

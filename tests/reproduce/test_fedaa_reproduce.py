@@ -13,13 +13,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from leakbench.base import plots
 from leakbench.base.errors import NotMeasured
 from leakbench.data.sklearn_digits import split
 from leakbench.record.folders import load
 from leakbench.reproduce import (
     catalogue,
     differs,
-    fedaa_figures,
     fedaa_names,
     fedaa_variance,
     plan,
@@ -366,9 +366,9 @@ def table(path):
 @pytest.fixture
 def drawn(monkeypatch):
     """Figures as they are saved, which are saved nevertheless."""
-    kept, save = [], fedaa_figures.plots.save
+    kept, save = [], plots.save
     monkeypatch.setattr(
-        fedaa_figures.plots,
+        plots,
         "save",
         lambda figure, folder, stem: kept.append(figure) or save(figure, folder, stem),
     )

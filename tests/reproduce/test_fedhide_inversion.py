@@ -12,7 +12,7 @@ import torch
 
 from leakbench.record import folders
 from leakbench.record.policy import Policy
-from leakbench.reproduce import catalogue, inversion_figure, plan, rows
+from leakbench.reproduce import catalogue, figure_data, figures, plan, rows
 from leakbench.reproduce.between import Below
 from leakbench.reproduce.fedhide_inversion import BARE, IMAGES, RECIPE
 from leakbench.reproduce.recipe import Scale, Setup
@@ -163,7 +163,7 @@ def test_a_table_from_end_to_end(table):
     # What is drawn is what was scored, at the model that its column names.
     recipe = catalogue.find(name)
     for m in (m for m in recipe.measures if m.metric == "psnr"):
-        drawn = inversion_figure._rebuilt(folders.load(run), m, recipe.asked(m, "smoke"))
+        drawn = figure_data.rebuilt(folders.load(run), m, recipe.asked(m, "smoke"))
         assert set(drawn) == set(TWO)
         near = [float(psnr_of(found[None], true[None])[0]) for true, found in drawn.values()]
         assert sum(near) / 2 == pytest.approx(float(lines[hidden, m.key]["value"]))
@@ -175,13 +175,13 @@ def test_a_table_from_end_to_end(table):
 
 def test_images_stand_in_a_grid_with_wider_gaps_between_attacks():
     one, two = torch.zeros(1, 2, 3), torch.full((1, 2, 3), 0.5)
-    out = inversion_figure._mosaic([[one, two, two, None]], 2, (1, 2, 3))
-    assert out.shape == (2, 4 * 3 + 3 + inversion_figure.BLOCK, 3)
-    grey = inversion_figure.EMPTY
+    out = figures._mosaic([[one, two, two, None]], 2, (1, 2, 3))
+    assert out.shape == (2, 4 * 3 + 3 + figures.BLOCK, 3)
+    grey = figures.EMPTY
     row = [0, 0, 0, 1, 0.5, 0.5, 0.5, 1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 1, grey, grey, grey]
     assert out[0, :, 0].tolist() == row
     colour = torch.rand(3, 2, 2)
-    out = inversion_figure._mosaic([[colour], [None]], 1, (3, 2, 2))
+    out = figures._mosaic([[colour], [None]], 1, (3, 2, 2))
     assert out[:2].tolist() == colour.permute(1, 2, 0).double().tolist()
     assert (out[3:] == grey).all()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from helpers.small_runs import results
 
 from leakbench import api
 from leakbench.record.folders import load
-from leakbench.reproduce import expected_exposure, flea_figures
+from leakbench.reproduce import expected_exposure, figures
+from leakbench.reproduce.figures import PaperFigure
 from leakbench.reproduce.flea import RECIPE_TABLE
 from leakbench.reproduce.flea_privacy import RECIPE as RECIPE_FIGURE9
 from leakbench.reproduce.flea_weights import FIGURE11 as RECIPE_FIGURE11
@@ -62,7 +61,7 @@ def drawn(monkeypatch):
     """Figures as they are saved."""
     kept = []
     monkeypatch.setattr(
-        flea_figures.plots,
+        figures.plots,
         "save",
         lambda figure, folder, stem: kept.append(figure) or [folder / f"{stem}.svg"],
     )
@@ -73,7 +72,7 @@ def test_the_privacy_study_draws_every_round_of_the_attacks_and_what_is_expected
     settings, drawn, tmp_path
 ):
     rows = [line(RECIPE_FIGURE9.cases[0], "exposure")]
-    flea_figures.privacy(RECIPE_FIGURE9, "smoke", rows, settings, tmp_path)
+    figures.FIGURES["privacy"](PaperFigure(RECIPE_FIGURE9, "smoke", rows, settings, tmp_path))
     exposure, correlation, _, context = drawn[0].axes
     seen = lines(exposure)
     assert seen.keys() == {WITH, "FedMix", "FLea, expected"}
@@ -95,7 +94,7 @@ def test_several_seeds_are_a_mean_and_a_band(settings, drawn, tmp_path):
     one = settings[WITH, "cifar10"]
     run, two = one.one, one.model_copy(update={"evaluated": one.evaluated * 2})
     shown = {("FLea", "uci-har"): two, ("FedAvg", "uci-har"): one}
-    flea_figures.rounds(RECIPE_TABLE, "smoke", [], shown, tmp_path)
+    figures.FIGURES["rounds"](PaperFigure(RECIPE_TABLE, "smoke", [], shown, tmp_path))
     (axes,) = drawn[0].axes
     assert lines(axes).keys() == {"FLea", "FedAvg"}
     assert lines(axes)["FLea"] == lines(axes)["FedAvg"]
@@ -114,6 +113,6 @@ def test_weights_stand_on_their_own_axes(drawn, tmp_path):
         for m in ("best", "flea_correlation")
     ]
     rows[0] = line(RECIPE_FIGURE11.cases[0], "best")  # what was not run is no point
-    flea_figures.weights(replace(RECIPE_FIGURE11, figure=""), "smoke", rows, {}, tmp_path)
+    figures.FIGURES["weights"](PaperFigure(RECIPE_FIGURE11, "smoke", rows, {}, tmp_path))
     across = [sorted(bars[0].get_xdata()) for axes in drawn[0].axes for bars in axes.containers]
     assert across == [[0, 4, 6], [0, 1, 6, 10], [0, 1, 4, 6], [0, 1, 3, 6, 10]]
