@@ -8,6 +8,10 @@ none of it. What else a plugin may use stands in the faces of the rooms, as in
 import os
 import sys
 
+if sys.version_info < (3, 11):  # noqa: UP036 - of a checkout nobody asks before
+    _here = ".".join(map(str, sys.version_info[:3]))
+    raise ImportError(f"leakbench needs Python 3.11 or newer, and this is {_here}.")
+
 # `python -m leakbench` put the working folder before all packages: what lies there must not stand
 # for one of them, in what follows already. A checkout that is run in place stays.
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:

@@ -73,7 +73,10 @@ def run(out: Path, console: Console) -> int:
     todo = [Job(s.folder(), whole, (s, str(out / "runs"))) for s in specs()]
     with console.progress(len(todo)) as tell:
         done = jobs.run(todo, workers=JOBS, tell=tell)
+    code = commands.exit_code(done, console)
     found = [folders.load(out / "runs" / o.name) for o in done if not o.error]
+    if not found:
+        return code
     console.say("writing the report")
     tables = api.tables(found)
     page = api.report(tables, out / "report", title="leakbench demo") / "index.html"
@@ -81,10 +84,7 @@ def run(out: Path, console: Console) -> int:
     emit("")
     emit("One seed and few units each: a first look, not a verdict on the methods.")
     emit(f"The report: {page}")
-    failed = [o for o in done if o.error]
-    for outcome in failed:
-        console.warn(f"failed: {outcome.name}: {outcome.error}")
-    return commands.SOME_FAILED if failed else 0
+    return code
 
 
 def whole(spec: RunSpec, out: str, *, progress: Any) -> str:
