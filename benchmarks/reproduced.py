@@ -2,9 +2,9 @@
 
     python benchmarks/reproduced.py
 
-writes the table of docs/reproduce.md between its two marks, the pages beside the tables in results/
-as their recipes word them today, and the file that ships with leakbench, which `leakbench reproduce
---list` reads where there are no results.
+writes the flags that are known today into the tables of results/, the pages beside them as their
+recipes word them today, the table of docs/reproduce.md between its two marks, and the file that
+ships with leakbench, which `leakbench reproduce --list` reads where there are no results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from leakbench.base.files import write_bytes
-from leakbench.reproduce import history, overview
+from leakbench.reproduce import history, marks, overview, row
 from leakbench.reproduce.catalogue import RECIPES
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +23,8 @@ PAGE = ROOT / "docs" / "reproduce.md"
 
 def main() -> int:
     """All of these files."""
+    for recipe, path in overview.tables(ROOT / "results"):
+        row.write(path, marks.read(recipe, path))
     for path, text in overview.pages(ROOT / "results"):
         write_bytes(path, text.encode())
     write_bytes(SHIPPED, history.packed(history.below(RECIPES.values(), ROOT / "results")).encode())

@@ -104,17 +104,22 @@ def pages(results: Path) -> Iterator[tuple[Path, str]]:
     Raises:
         BrokenFile: a table is damaged.
     """
+    for recipe, path in tables(results):
+        rows, scale = marks.read(recipe, path), path.stem
+        columns = dict.fromkeys(r.dataset for r in rows)
+        said = [s for c in columns for s in judged(recipe, scale, rows, c)]
+        figure = path.with_suffix(".svg")
+        drawn = [figure.name] if figure.is_file() else []
+        yield path.with_suffix(".md"), write.page(recipe, scale, rows, said, drawn)
+
+
+def tables(results: Path) -> Iterator[tuple[Recipe, Path]]:
+    """Every table below ``results``, with its recipe."""
     for name, recipe in RECIPES.items():
         for scale in recipe.scales:
             path = results / name / f"{scale}.csv"
             if path.is_file():
-                rows = marks.read(recipe, path)
-                columns = dict.fromkeys(r.dataset for r in rows)
-                said = [s for c in columns for s in judged(recipe, scale, rows, c)]
-                figure = path.with_suffix(".svg")
-                drawn = [figure.name] if figure.is_file() else []
-                text = write.page(recipe, scale, rows, said, drawn)
-                yield path.with_suffix(".md"), text
+                yield recipe, path
 
 
 def judged(recipe: Recipe, scale: str, rows: Sequence[Row], column: str) -> list[Statement]:

@@ -212,3 +212,13 @@ def test_a_utility_of_few_units_says_so():
     few = line(value=0.5)
     few = few.model_copy(update={"ours": few.ours.model_copy(update={"n": 3})})
     assert "few_units" in marks.marked(None, [few])[0].flags
+
+
+@pytest.mark.parametrize(
+    ("recipe", "path"),
+    [pytest.param(r, p, id=f"{r.name}-{p.stem}") for r, p in overview.tables(RESULTS)],
+)
+def test_a_committed_table_has_the_flags_that_its_page_has(recipe, path):
+    """`benchmarks/reproduced.py` writes them: who reads the table alone is told no less."""
+    plain = row.read(path)
+    assert [r.flags for r in marks.marked(recipe, plain)] == [r.flags for r in plain]
