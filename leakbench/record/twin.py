@@ -30,6 +30,7 @@ ROUNDS = 3
 # float32; the smallest mu of a paper's sweep of FedProx moves one by 1e-3.
 TOLERANCE = 3e-4
 _SKETCHES = 3
+_LONGEST = 2**22  # numbers
 
 # {what it is of: its norm, and its products with some random vectors of signs}
 Twin = Mapping[str, Sequence[float]]
@@ -49,7 +50,7 @@ class _Sketches(Observer[Federation]):
         """Every leaf of ``tree``, in the order of their names."""
         total = self.sums.setdefault(name, torch.zeros(1 + _SKETCHES, dtype=torch.float64))
         draws = self.draws.setdefault(name, torch.Generator().manual_seed(0))
-        for v in _leaves(tree):
+        for v in _parts(tree):
             signs = torch.randint(2, (_SKETCHES, v.numel()), generator=draws).double() * 2 - 1
             total += torch.cat([v.square().sum()[None], signs @ v])
 
@@ -79,10 +80,12 @@ class _Sketches(Observer[Federation]):
         return found
 
 
-def _leaves(tree: Tree) -> Iterator[Tensor]:
+def _parts(tree: Tree) -> Iterator[Tensor]:
+    """Its numbers, in float64, by leaf and at most ``_LONGEST`` at once."""
     for _, leaf in sorted(flat(tree).items()):
         for v in leaf if isinstance(leaf, list) else [leaf]:
-            yield v.detach().cpu().double().flatten()
+            for part in torch.split(v.detach().flatten(), _LONGEST):
+                yield part.cpu().double()
 
 
 def of(spec: RunSpec, device: str = "auto") -> Twin:
