@@ -16,8 +16,9 @@ UNTAUGHT = {
     "raw": "comparing the inputs themselves",
     "untrained": "the untrained network",
 }
-# Times the loss of the first round; or, of the cross-entropy of the global model, where the first
-# round had run away already, times that of who answers every class alike.
+# Times the loss of the first round, or times 1 where that was less: a hinge may begin at 0. Or, of
+# the cross-entropy of the global model, where the first round had run away already, times that of
+# who answers every class alike.
 RUNAWAY = 10
 DIAGNOSTIC = {"cosine": "prototype_mean_cosine", "euclidean": "prototype_distance_ratio"}
 
@@ -60,7 +61,7 @@ def why_diverged(run: Run) -> str:
         BrokenFile: as ``why_dead``.
     """
     lines = _lines(run, "loss")
-    if len(lines) >= 2 and lines[-1][1] > RUNAWAY * abs(lines[0][1]):
+    if len(lines) >= 2 and lines[-1][1] > RUNAWAY * max(abs(lines[0][1]), 1.0):
         (first, began), (last, ended) = lines[0], lines[-1]
         told = f"{began:.3g} in round {first} and is {ended:.3g} in round {last}"
         return f"its training loss was {told}"

@@ -400,6 +400,8 @@ def test_a_run_is_dead_where_no_training_gets_as_far(what):
     [
         ([("loss", 1, 2.3), ("loss", 9, 23.1)], "its training loss was 2.3 in round 1"),
         ([("loss", 1, 2.3), ("loss", 9, 22.9)], ""),
+        ([("loss", 1, 0.0), ("loss", 9, 9.9)], ""),  # a hinge with nothing to do at first
+        ([("loss", 1, 0.0), ("loss", 9, 10.1)], "its training loss was 0 in round 1"),
         # Round 1 had run away already: nothing to compare it with but who answers all alike.
         (
             [("loss", 1, 7e9), ("loss", 9, 2e9), ("global_loss", 9, 2e9)],
