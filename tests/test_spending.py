@@ -40,7 +40,7 @@ class Check:
         ahead = [look for look in self.looks if look > len(seeds)]
         more = tuple(range(len(seeds), ahead[0])) if ahead else ()
         state = "cannot tell" if ahead else "fine"
-        one = Comparison(row.name, state, "", now=row, then=row, more=more)
+        one = Comparison(row.name, state, (), now=row, then=row, more=more)
         return CheckResult(self.code if ahead else 0, (one.line,), (one,))
 
 

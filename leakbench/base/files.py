@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from leakbench.base.tree import Tree
 
+ADVICE = "Choose another folder with -o, or make room there."
 SCHEMA = 1
 SEALED_SCHEMA = 2  # of run.json and attack.json, which hold their own digest
 SEAL = "digest"
@@ -40,8 +41,10 @@ _NESTED = (dict, list)
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
-def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
+def write_bytes(path: Path, data: bytes, *, sync: bool = True, advice: str = ADVICE) -> None:
     """Replace ``path`` in one step: a reader sees the old file or the new one, never half of one.
+
+    ``advice``: what its user is told to do where the place cannot be written.
 
     ``sync``: wait until it is on the disk. Thousands of round files do not: a killed process loses
     nothing, and what a power cut damages is found by its SHA-256.
@@ -66,10 +69,7 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}. Choose another folder with -o, or"
-            " make room there."
-        ) from None
+        raise UsageError(f"cannot write {path}: {error.strerror or error}. {advice}") from None
     except KeyboardInterrupt:
         with suppress(OSError):
             part.unlink(missing_ok=True)

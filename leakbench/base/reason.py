@@ -43,17 +43,66 @@ Code = Literal[
     "stale_attack",
     "no_control",
 ]
+# Of a check: what a row or a limit comes to, which ``leakbench.gate.outcome_words`` says.
+GateCode = Literal[
+    # The numbers themselves.
+    "worth",  # value: of a row that the baseline does not have
+    "compared",  # old, new, d, low, high, margin, seeds, paired
+    "held",  # row, value, low, high: against a limit
+    # Fine, and nothing had to be compared.
+    "same",
+    "nearly",
+    "ceiling",  # old, new
+    # Nothing could be compared.
+    "no_row",
+    "new_row",  # what: "row" or "setting", allowed
+    "flagged",  # flag, then: stands it in the baseline alone?
+    "unlike",  # what, old, new
+    "failed_more",  # failed, units, before, had
+    "not_run_now",  # row: of an attack that entered in the baseline
+    "entered_less",  # row
+    "failed_control",  # row
+    "seeds_not_attacked",  # seeds
+    "moved",  # old, new, of: a ``Reason`` why that says nothing
+    "other_parameters",  # attack, changes
+    "other_code",  # attacks: their folders
+    "no_margin",  # metric
+    "few_seeds",  # now, then, least, enough
+    # Compared, and it says less.
+    "settled_by",  # seeds
+    "never_settled",
+    "attacked_by_more",  # attacks
+    "contradicted",
+    "not_all_compared",  # seeds, old, new
+    "fewer_units",  # units, had
+    "open",  # left, before
+    "open_in_tables",  # left
+    "no_control_now",
+    "control_fell",  # old, new
+    "unknown_on_a_side",  # what, attacks: their folders
+    # Of a limit.
+    "no_rows",  # row, more
+    "nobody_attacked",
+    "seeds_unattacked",  # row, seeds
+    "not_shown_to_work",
+    "units_lost",  # lost, units
+    "few_to_keep",  # seeds, least
+    "reaches_beyond",
+    # Against another report.
+    "one_seed",
+    "tables_alone",
+]
 # An attack was run and gave no number.
 GONE: frozenset[Code] = frozenset(("failed", "unfinished", "unscored", "no_end"))
 
 
 class Reason(Part):
-    """What ``leakbench.results.reason_words`` makes a sentence of.
+    """What ``leakbench.results.reason_words`` makes a sentence of, or the gate's own words.
 
     Of any code, ``seeds`` says that it holds in these alone.
     """
 
-    code: Code
+    code: Code | GateCode
     facts: dict[str, Any] = Field(default_factory=dict)
     seeds: tuple[int, ...] = ()  # empty: in all of them
 
@@ -61,7 +110,7 @@ class Reason(Part):
         return hash((self.code, repr(self.facts), self.seeds))
 
 
-def reason(code: Code, **facts: Any) -> Reason:
+def reason(code: Code | GateCode, **facts: Any) -> Reason:
     """One that holds in all seeds."""
     return Reason(code=code, facts=facts)
 

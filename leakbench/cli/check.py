@@ -152,7 +152,7 @@ def checked(
     result = concluded(result, every)
     undecided: Undecided = "warn" if asked.undecided == WARN else "fail"
     outputs = replace(asked.outputs, undecided=undecided)
-    show(check_of(result, gate.settings, asked.baseline, asked.spec), result, outputs, console)
+    show(check_of(result, gate.settings, asked.baseline, asked.spec), outputs, console)
     return 0 if asked.undecided == WARN and result.exit_code == _cannot_tell() else result.exit_code
 
 

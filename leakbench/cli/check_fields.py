@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leakbench.gate.outcome import CheckResult
+from leakbench.gate.outcome_words import whole_reason
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
 
 SCHEMA = 1
@@ -16,16 +16,13 @@ SAME = (
 OF_A_LIMIT = ("limit", "setting", "value", "low", "high", "rows", "more", "command")
 
 
-def fields(check: Check, result: CheckResult, code: int) -> dict[str, Any]:
+def fields(check: Check, code: int) -> dict[str, Any]:
     """JSON values alone.
 
     Args:
-        check: in words.
-        result: whose reasons are told whole.
+        check: whose reasons are told whole.
         code: the command's exit code, which a warning does not raise.
     """
-    reasons = {c.name: c.reason for c in result.rows}
-    held = {(x.limit, x.setting, x.name): x.reason for x in result.limits}
     return {
         "schema": SCHEMA,
         "exit": code,
@@ -36,19 +33,19 @@ def fields(check: Check, result: CheckResult, code: int) -> dict[str, Any]:
         "notes": list(check.notes),
         "softer": list(check.softer),
         "unfinished": list(check.unfinished),
-        "rows": [_row(r, reasons.get(r.ref, r.why)) for r in check.rows],
-        "limits": [_limit(x, held) for x in check.limits],
+        "rows": [_row(r) for r in check.rows],
+        "limits": [_limit(x) for x in check.limits],
     }
 
 
-def _row(row: CheckRow, reason: str) -> dict[str, Any]:
+def _row(row: CheckRow) -> dict[str, Any]:
     known = {k: getattr(row, k) for k in SAME}
     listed = {"changes": list(row.changes), "more": list(row.more)}
-    return {"name": row.ref, "state": row.verdict, "reason": reason, **known, **listed}
+    about = {"name": row.ref, "state": row.verdict, "reason": whole_reason(row.reasons)}
+    return {**about, **known, **listed}
 
 
-def _limit(limit: CheckLimit, reasons: dict[tuple[str, str, str], str]) -> dict[str, Any]:
+def _limit(limit: CheckLimit) -> dict[str, Any]:
     known = {k: getattr(limit, k) for k in OF_A_LIMIT}
-    reason = reasons.get((limit.limit, limit.setting, limit.ref), limit.why)
-    about = {"name": limit.ref, "state": limit.verdict, "reason": reason}
+    about = {"name": limit.ref, "state": limit.verdict, "reason": whole_reason(limit.reasons)}
     return {**about, **known, "more": list(limit.more)}

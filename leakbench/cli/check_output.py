@@ -16,7 +16,7 @@ from leakbench.cli.check_fields import fields
 from leakbench.cli.check_junit import junit
 from leakbench.cli.check_sarif import sarif
 from leakbench.cli.console import Console
-from leakbench.gate.outcome import CANNOT_TELL, CheckResult
+from leakbench.gate.outcome import CANNOT_TELL
 from leakbench.reporting.check_data import Check
 from leakbench.reporting.check_heading import heading
 from leakbench.reporting.check_lines import text_lines
@@ -45,7 +45,7 @@ class CheckOutputs:
     undecided: Undecided = "fail"
 
 
-def show(check: Check, result: CheckResult, outputs: CheckOutputs, console: Console) -> None:
+def show(check: Check, outputs: CheckOutputs, console: Console) -> None:
     """Print what a check said, and write the files that were asked for.
 
     In a GitHub workflow also annotations (on stderr where stdout is JSON), and the job's summary,
@@ -59,7 +59,7 @@ def show(check: Check, result: CheckResult, outputs: CheckOutputs, console: Cons
         told = (check.rows, len(check.unfinished), check.limits)
         head = heading(code, *told, warn=True, softer=check.softer)
         check, code = check.model_copy(update={"heading": head}), 0
-    _print(check, result, outputs, code, console)
+    _print(check, outputs, code, console)
     cases = cases_of(check, outputs.undecided)
     made: list[tuple[str, Path | None, Callable[[], bytes]]] = [
         ("--junit", outputs.junit, lambda: junit(cases)),
@@ -81,12 +81,10 @@ def summary(check: Check) -> bytes:
     return ("\n".join(sheet.lines) + "\n").encode()
 
 
-def _print(
-    check: Check, result: CheckResult, outputs: CheckOutputs, code: int, console: Console
-) -> None:
+def _print(check: Check, outputs: CheckOutputs, code: int, console: Console) -> None:
     marks = github.marks(check, outputs.undecided) if github.here() else []
     if outputs.as_json:
-        value = fields(check, result, code)
+        value = fields(check, code)
         text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
         terminal.emit_lines(github.harmless_json(text) if github.here() else text)
         for mark in marks:
@@ -104,10 +102,9 @@ def _print(
 def _write(option: str, path: Path, data: bytes) -> str:
     """Why it could not be written, or nothing."""
     try:
-        write_bytes(path, data)
+        write_bytes(path, data, advice=f"Give {option} another place, or make room there.")
     except UsageError as error:
-        why = str(error).partition(". Choose")[0]
-        return f"{why}. Give {option} another place, or make room there."
+        return str(error)
     return ""
 
 

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.comparing import other_code
 from leakbench.gate.naming import Matched, changed_attack
 from leakbench.gate.row import GateRow
 
 
-def other_attack(now: GateRow, then: GateRow, both: Matched) -> str:
+def other_attack(now: GateRow, then: GateRow, both: Matched) -> Reason | None:
     """Which attack ran with other parameters or other code, so that the numbers are not of one.
 
     One that finds more would make the method look worse, and one that finds less better.
     """
-    moved = f"{then.value:.4g} -> {now.value:.4g}, but"
-    told = (
-        "the attack may have changed, and not the method. Make the baseline's runs again with it,"
-        " or if it is meant, --update"
-    )
     for old in sorted(_behind(then)):
         new = both.swapped.get((then.label, old))
         if new is not None:
             before, after = _ran(old, then, both.there), _ran(new, now, both.here)
             if before is not None and after is not None:
-                how = changed_attack(before, after)
-                return f"{moved} {before.attack} ran with {how}: {told}"
-    if other := other_code(now, then):
-        names = [part.rpartition("-")[0] or part for part in other.split(", ")]
-        return f"{moved} {', '.join(names)} ran with other code than in the baseline: {told}"
-    return ""
+                changes = changed_attack(before, after)
+                return reason("other_parameters", attack=before.attack, changes=changes)
+    return other_code(now, then)
 
 
-def extra(now: GateRow, then: GateRow, both: Matched) -> str:
-    """Which attacks entered now, and did not then; "" where the baseline does not say."""
+def extra(now: GateRow, then: GateRow, both: Matched) -> Reason | None:
+    """Which attacks entered now, and did not then; None where the baseline does not say."""
     if then.entered is None or now.entered is None:
-        return ""
+        return None
     old = _behind(then) | {b for (label, _), b in both.swapped.items() if label == then.label}
     fresh = sorted(_behind(now) - old)
-    return ", ".join(dict.fromkeys(folder.rpartition("-")[0] or folder for folder in fresh))
+    names = tuple(dict.fromkeys(folder.rpartition("-")[0] or folder for folder in fresh))
+    return reason("attacked_by_more", attacks=names) if names else None
 
 
 def _behind(row: GateRow) -> set[str]:

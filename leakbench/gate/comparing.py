@@ -6,20 +6,15 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.row import GateRow
 from leakbench.gate.sketch import SAME_SCORE
 from leakbench.record.attack_code import STALE
 from leakbench.scoring import flags
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, compare
 
-BLOCKING = {
-    "control_failed": "the control failed: the attack is too weak to judge",
-    "dead_run": "dead run: it did not learn, so its leakage says nothing",
-    "mixed_code": "resumed by other code than began it, so no one code made it",
-    "stale_run": "trained by other code than what is installed; train it again with --restart",
-}
-# A row of an attack that was mended since may accuse, so the gate does not refuse it.
-OUTDATED = {STALE: "attacked by other code than what is installed; attack it again"}
+# Flags of a row that cannot be judged, the first that it has being told.
+BLOCKING = ("control_failed", "dead_run", "mixed_code", "stale_run")
 
 FEWER = 0.1  # of the units may be missing before a row that leaks less is no news
 TINY = 1e-9
@@ -44,61 +39,68 @@ def _logarithms(now: GateRow, then: GateRow) -> bool:
     return (then.meaning or now.means).scale == "log"
 
 
-def blocked(now: GateRow, then: GateRow) -> str:
-    """Why this row cannot be judged, or nothing."""
-    for flag, text in BLOCKING.items():
+def flagged(now: GateRow, then: GateRow, flags: Collection[str] = BLOCKING) -> Reason | None:
+    """The first of these flags that a row has on either side."""
+    for flag in flags:
         if flag in now.flags or flag in then.flags:
-            return text if flag in now.flags else f"in the baseline {text}"
+            return reason("flagged", flag=flag, then=flag not in now.flags)
+    return None
+
+
+def blocked(now: GateRow, then: GateRow) -> Reason | None:
+    """Why this row cannot be judged."""
+    if why := flagged(now, then):
+        return why
     for what, (old, new) in changed(now, then).items():
-        return f"another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
+        return reason("unlike", what=what, old=old, new=new)
     common = together(now, then)
     failed, units = _failures(now, common or now.scores)
     before, had = _failures(then, common or then.scores)
     # Without a seed in common the numbers of units differ, so shares are compared.
     if failed > before if common else failed * had > before * units:
-        return (
-            f"the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
-        )
-    return ""
+        return reason("failed_more", failed=failed, units=units, before=before, had=had)
+    return None
 
 
-def other_code(now: GateRow, then: GateRow) -> str:
+def other_code(now: GateRow, then: GateRow) -> Reason | None:
     """Which attacks ran with other code on the two sides, so that the numbers are not of one.
 
     One that finds more would make the method look worse, and one that finds less better.
     """
     both = sorted(now.code.keys() & then.code.keys())
-    return ", ".join(name for name in both if now.code[name] != then.code[name])
+    other = tuple(name for name in both if now.code[name] != then.code[name])
+    return reason("other_code", attacks=other) if other else None
 
 
-def outdated(now: GateRow) -> str:
-    """Why a row that is not worse is no news: an attack that is not the installed one."""
-    return OUTDATED[STALE] if STALE in now.flags else ""
+def outdated(now: GateRow) -> Reason | None:
+    """Why a row that is not worse is no news: an attack that is not the installed one.
+
+    One that was mended since may accuse, so that the gate does not refuse its row.
+    """
+    return flagged(now, now, [STALE])
 
 
-def weaker(now: GateRow, then: GateRow, *, tables: bool = False) -> str:
-    """Why a row that leaks no more is no news, or nothing.
+def weaker(now: GateRow, then: GateRow, *, tables: bool = False) -> Reason | None:
+    """Why a row that leaks no more is no news.
 
     It was attacked worse than in the baseline, or of fewer units, or nobody knows whether it was.
     It may still accuse. ``tables``: one side was read from a report's tables, which tell neither
     what was recorded nor by which code, and on how many units the search was open only by flags.
     """
     if then.is_utility:
-        return ""
+        return None
     if tables:
         return fewer_units(now, then) or _open_in_tables(now, then) or _control(now, then)
     return fewer_units(now, then) or _open(now, then) or _control(now, then) or _unknown(now, then)
 
 
-def fewer_units(now: GateRow, then: GateRow) -> str:
-    """Whether more than a tenth of the units are missing, as a reason, or nothing.
+def fewer_units(now: GateRow, then: GateRow) -> Reason | None:
+    """That more than a tenth of the units are missing, if they are.
 
     Of the seeds that both have; else by the mean of a seed.
     """
     units, had = _counts(now, then)
-    if units >= (1 - FEWER) * had:
-        return ""
-    return f"of {units:.4g} units, in the baseline of {had:.4g}: those that leaked may be missing"
+    return None if units >= (1 - FEWER) * had else reason("fewer_units", units=units, had=had)
 
 
 def together(now: GateRow, then: GateRow) -> set[int]:
@@ -120,54 +122,47 @@ def _sized(row: GateRow, seeds: Collection[int]) -> int:
     return sum(len(row.scores[seed]) for seed in seeds)
 
 
-def _open(now: GateRow, then: GateRow) -> str:
+def _open(now: GateRow, then: GateRow) -> Reason | None:
     """More units than in the baseline on which the attack itself says that it found nothing."""
     common = together(now, then)
     left, before = _unsolved(now, common or now.scores), _unsolved(then, common or then.scores)
     if left <= before if common else left * then.estimate.n <= before * now.estimate.n:
-        return ""
-    return f"the search is open on {left} units, in the baseline on {before}: it may find more"
+        return None
+    return reason("open", left=left, before=before)
 
 
-def _open_in_tables(now: GateRow, then: GateRow) -> str:
+def _open_in_tables(now: GateRow, then: GateRow) -> Reason | None:
     """Tables tell by their flags alone whether the search was open."""
     left = 0 if flags.OPEN & set(then.flags) else _unsolved(now, now.scores)
-    return f"the search is open on {left} units, and then on none: it may find more" * bool(left)
+    return reason("open_in_tables", left=left) if left else None
 
 
 def _unsolved(row: GateRow, seeds: Collection[int]) -> int:
     return sum(row.unsettled.get(seed, 0) + row.failed.get(seed, 0) for seed in seeds)
 
 
-def _control(now: GateRow, then: GateRow) -> str:
+def _control(now: GateRow, then: GateRow) -> Reason | None:
     """The attack finds less where nothing is defended, so that finding less here says nothing."""
     if "no_control" in now.flags and "no_control" not in then.flags:
-        return "nobody ran the attack where nothing is defended, as in the baseline"
+        return reason("no_control_now")
     if now.control is None or then.control is None:
-        return ""
+        return None
     if further(then.control, now.control, now, then) <= (then.allowed or 0) + TINY:
-        return ""
-    return (
-        f"the control fell from {then.control:.4g} to {now.control:.4g}, more than the margin:"
-        " the attack is weaker than in the baseline"
-    )
+        return None
+    return reason("control_fell", old=then.control, new=now.control)
 
 
-def _unknown(now: GateRow, then: GateRow) -> str:
+def _unknown(now: GateRow, then: GateRow) -> Reason | None:
     """An older baseline does not say how well its attack worked, or by which code."""
     behind = {*(then.code.keys() if then.code else now.code.keys())}
     if then.entered is not None:
         behind = {a for attacks in then.entered.values() for a in attacks}
-    codeless = sorted(a for a in behind if bool(now.code.get(a)) != bool(then.code.get(a)))
-    lacking = {"its control": then.control is None, "what was recorded": not then.record}
-    told = [what for what, lacks in lacking.items() if lacks]
-    told += [f"the code of {', '.join(codeless)}"] * bool(codeless)
-    if not told:
-        return ""
-    return (
-        f"{' and '.join(told)} is not known on both sides, so the attack may be weaker; make the"
-        " baseline again with --update"
-    )
+    codeless = tuple(sorted(a for a in behind if bool(now.code.get(a)) != bool(then.code.get(a))))
+    lacks = {"control": then.control is None, "record": not then.record}
+    told = tuple(what for what, lacking in lacks.items() if lacking)
+    if not told and not codeless:
+        return None
+    return reason("unknown_on_a_side", what=told, attacks=codeless)
 
 
 def _failures(row: GateRow, seeds: Collection[int]) -> tuple[int, int]:
@@ -224,17 +219,14 @@ def unchanged(now: GateRow, then: GateRow) -> bool:
     return _same_files(now, then) and same_scores(now, then, whole(now, then))
 
 
-def contradiction(now: GateRow, then: GateRow) -> str:
-    """Why the baseline's own row cannot be believed, or nothing.
+def contradiction(now: GateRow, then: GateRow) -> Reason | None:
+    """Why the baseline's own row cannot be believed.
 
     The same guesses and the same truth give the same scores.
     """
     if not _same_files(now, then) or same_scores(now, then, whole(now, then)):
-        return ""
-    return (
-        "its guesses and its truth are those of the baseline, byte for byte, and its scores are"
-        " not: what the baseline says of one of them is wrong; make it again with --update"
-    )
+        return None
+    return reason("contradicted")
 
 
 def _same_files(now: GateRow, then: GateRow) -> bool:

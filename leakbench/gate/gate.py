@@ -11,6 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.attacked import extra, other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparing import (
@@ -46,9 +47,6 @@ from leakbench.gate.terms import Terms, softer, widened
 from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
 
 ENOUGH = 8  # seeds that settle most rows whose draws changed
-SAME = "unchanged: the same guesses, byte for byte"
-NEARLY = "unchanged up to rounding: the same guesses and scores but for their last digits"
-CEILING = "at its ceiling in the baseline: it cannot get worse"
 
 
 def check(
@@ -165,8 +163,7 @@ def _fresh(names: Sequence[str], both: Matched, allowed: bool) -> list[Compariso
         row = both.here[name]
         known = any(r.label == row.label for r in both.there.values())
         what = "row" if known else "setting"
-        said = "it is let pass by --allow-new" if allowed else "--update adds it"
-        why = f"{row.value:.4g}; a new {what}, not in the baseline: {said}"
+        why = reason("worth", value=row.value), reason("new_row", what=what, allowed=allowed)
         out.append(Comparison(name, "new", why, now=row))
     return out
 
@@ -187,11 +184,8 @@ def _judge_all(gated: Sequence[str], both: Matched, looks: Sequence[int] = ()) -
             d = difference(part, then)
             found += [Look(d, share, count)] if d else []
         if not found or then.allowed is None:
-            why = _too_few(now, then)
-            more = next_seeds(now, then, looks)
-            rows.append(
-                Comparison(name, "cannot tell", why, now=now, then=then, seeds=ENOUGH, more=more)
-            )
+            few = Comparison(name, "cannot tell", (_too_few(now, then),), now=now, then=then)
+            rows.append(replace(few, seeds=ENOUGH, more=next_seeds(now, then, looks)))
         else:
             compared[name] = Compared(now, then, then.allowed, tuple(found))
     for name, (state, look, level) in judge_looks(compared).items():
@@ -210,23 +204,22 @@ def _without_comparing(
 ) -> Comparison | None:
     """What is said of a row before any statistics, or None."""
     if now is None:
-        why = "no such row now: run the same defenses and attacks"
-        return Comparison(name, "cannot tell", why, then=then)
-    sure = Comparison(name, "fine", "", 0.0, 0.0, 0.0, now, then)
-    open_ = Comparison(name, "cannot tell", "", now=now, then=then)
+        return Comparison(name, "cannot tell", (reason("no_row"),), then=then)
+    sure = Comparison(name, "fine", (reason("same"),), 0.0, 0.0, 0.0, now, then)
+    open_ = Comparison(name, "cannot tell", (), now=now, then=then)
+    sides = {"old": then.value, "new": now.value}
     if why := blocked(now, then) or lost(then, both.here, both.there, swapped=both.swapped):
-        return replace(open_, reason=why)
+        return replace(open_, why=(why,))
     if unchanged(now, then):
-        return _fine(replace(sure, reason=SAME))
+        return _fine(sure)
     if nearly(now, then):
-        return _fine(replace(sure, reason=NEARLY))
+        return _fine(replace(sure, why=(reason("nearly"),)))
     if why := other_attack(now, then, both):
-        return replace(open_, reason=why)
+        return replace(open_, why=(reason("moved", **sides, of=why),))
     if then.allowed is None:
-        return replace(open_, reason=f"{then.metric} has no margin: write one into the baseline")
+        return replace(open_, why=(reason("no_margin", metric=then.metric),))
     if end_of(then) == "ceiling":
-        moved = f"{then.value:.4g} -> {now.value:.4g}"
-        return _fine(Comparison(name, "fine", f"{moved}, {CEILING}", now=now, then=then))
+        return _fine(replace(open_, state="fine", why=(reason("ceiling", **sides),)))
     return None
 
 
@@ -240,13 +233,7 @@ def _accused(row: Comparison, both: Matched) -> Comparison:
     if row.state != "leaks more" or row.now is None or row.then is None:
         return row
     more = extra(row.now, row.then, both)
-    if not more:
-        return row
-    why = (
-        f"{row.reason}; but {more} attacked it, too, and did not in the baseline. Run only the"
-        " same attacks, or if it is meant, --update"
-    )
-    return replace(row, state="cannot tell", reason=why)
+    return replace(row, state="cannot tell", why=(*row.why, more)) if more else row
 
 
 def _fine(row: Comparison) -> Comparison:
@@ -258,12 +245,12 @@ def _fine(row: Comparison) -> Comparison:
         return row
     why = outdated(row.now) or contradiction(row.now, row.then)
     why = why or _beyond_what_was_looked_at(row.now, row.then)
-    if not why and row.reason not in (SAME, NEARLY):
+    if not why and row.why[0].code not in ("same", "nearly"):
         why = weaker(row.now, row.then)
-    return replace(row, state="cannot tell", reason=f"{row.reason}; {why}") if why else row
+    return replace(row, state="cannot tell", why=(*row.why, why)) if why else row
 
 
-def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> str:
+def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> Reason | None:
     """Why a row is no news: all its seeds and units say more than those that were compared.
 
     Seeds that no look has reached, that the baseline lacks, or units that are new.
@@ -272,33 +259,28 @@ def _beyond_what_was_looked_at(now: GateRow, then: GateRow) -> str:
         own = only(then, now.scores)
         then = own.model_copy(update={"value": own.mean})
     if then.allowed is None or moved(now, then) <= then.allowed + TINY:
-        return ""
-    return (
-        f"but over all {len(now.scores)} seeds it moved from {then.value:.4g} to {now.value:.4g},"
-        " more than the margin: not all of them were compared"
-    )
+        return None
+    sides = {"old": then.value, "new": now.value}
+    return reason("not_all_compared", seeds=len(now.scores), **sides)
 
 
-def _too_few(now: GateRow, then: GateRow) -> str:
-    there = f"seeds now: {len(now.scores)}, in the baseline: {len(then.scores)}"
-    least = f"it takes at least {FEWEST_SEEDS} on each side, {ENOUGH} or more settle most rows"
-    return f"{there}; {least}"
+def _too_few(now: GateRow, then: GateRow) -> Reason:
+    there = {"now": len(now.scores), "then": len(then.scores)}
+    return reason("few_seeds", **there, least=FEWEST_SEEDS, enough=ENOUGH)
 
 
 def _say(name: str, state: State, look: Look, level: float, row: Compared) -> Comparison:
     d, margin, now, then = look.difference, row.margin, row.now, row.then
     low, high = d.lower(), d.upper()
-    k, m = d.seeds
-    seeds = f"{k} paired seeds" if d.paired else f"{k} against {m} seeds"
-    moved = f"{then.value:.4g} -> {now.value:.4g}, worse by {d.d:+.3g} [{low:+.3g}, {high:+.3g}]"
-    text = f"{moved}, margin {margin:.3g}, {seeds}"
-    more = seeds_to_settle(d, margin, level) if state == "cannot tell" else None
-    if state == "cannot tell" and more:
-        text += f"; about {more} seeds on each side would settle it"
-    elif state == "cannot tell":
-        text += "; more than 200 seeds would be needed to settle it"
+    found = {"d": d.d, "low": low, "high": high, "margin": margin}
+    sides = {"old": then.value, "new": now.value, "seeds": d.seeds, "paired": d.paired}
+    why, more = [reason("compared", **found, **sides)], None
+    if state == "cannot tell":
+        more = seeds_to_settle(d, margin, level)
+        why.append(reason("settled_by", seeds=more) if more else reason("never_settled"))
     shown: State = "loses utility" if state == "leaks more" and then.is_utility else state
-    return Comparison(name, shown, text, d.d, low, high, now, then, more, look=look.seeds)
+    told = (name, shown, tuple(why), d.d, low, high, now, then, more)
+    return Comparison(*told, look=look.seeds)
 
 
 def fits(name: str, patterns: Iterable[str]) -> bool:

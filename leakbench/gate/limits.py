@@ -10,11 +10,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from leakbench.base.errors import UsageError, alike, among
-from leakbench.gate.comparing import BLOCKING, FEWER, outdated
+from leakbench.base.reason import Reason, reason
+from leakbench.gate.comparing import FEWER, flagged, outdated
 from leakbench.gate.looking import looks_of, next_seeds, only
 from leakbench.gate.naming import fits_pattern
 from leakbench.gate.outcome import Kept, LimitOutcome
@@ -102,9 +103,9 @@ def held(
         for label in sorted(labels):
             rows = grouped.get((limit.text, label), [])
             gone = [n for n in _rows(limit, there) if there[n].label == label and n not in here]
-            why = "" if gone else _unattacked(limit, label, rows, here)
+            why = None if gone else _unattacked(limit, label, rows, here)
             if why:
-                out.append(LimitOutcome(limit.text, label, "cannot tell", why, rows=len(rows)))
+                out.append(LimitOutcome(limit.text, label, "cannot tell", (why,), rows=len(rows)))
             elif rows or gone:
                 out.append(_outcome(limit, label, rows, gone, there, looks))
     return tuple(sorted(out, key=lambda o: (_ORDER.index(o.state), o.setting, o.limit)))
@@ -112,8 +113,8 @@ def held(
 
 def _unattacked(
     limit: Limit, label: str, rows: Sequence[tuple[_Held, bool]], here: Mapping[str, GateRow]
-) -> str:
-    """Why nothing is known of a setting, or of a part of its seeds; "" where a limit is breached.
+) -> Reason | None:
+    """Why nothing is known of a setting, or of a part of its seeds; None where it is breached.
 
     What nobody attacked keeps no limit.
     """
@@ -121,14 +122,13 @@ def _unattacked(
     trained = {seed for r in own if r.is_utility for seed in r.scores}
     if own and all(r.is_utility for r in own) and "/" not in limit.rows:
         of_utility = any(alike(r.metric, limit.rows) for r in own)
-        return "" if of_utility else "nobody attacked it"
+        return None if of_utility else reason("nobody_attacked")
     if any(beyond for _, beyond in rows):
-        return ""
+        return None
     for one, _ in rows:
-        if lacking := sorted(trained - one.row.scores.keys()):
-            listed = ", ".join(map(str, lacking))
-            return f"{one.row.short}: seed {listed} was trained, but not attacked"
-    return ""
+        if lacking := tuple(sorted(trained - one.row.scores.keys())):
+            return reason("seeds_unattacked", row=one.row.short, seeds=lacking)
+    return None
 
 
 def _rows(limit: Limit, rows: Mapping[str, GateRow]) -> list[str]:
@@ -217,47 +217,40 @@ def _outcome(
     beyond = [one for one, is_beyond in rows if is_beyond]
     if beyond:
         worst = max(beyond, key=lambda one: limit.over(one.row.value))
-        return _say(limit, label, "breached", worst, len(rows), "")
+        return _say(limit, label, "breached", worst, len(rows))
     if gone:
-        text = f"no such row now: {min(gone)}" + f" and {len(gone) - 1} more" * (len(gone) > 1)
-        return LimitOutcome(limit.text, label, "cannot tell", text, min(gone), rows=len(rows))
-    doubtful = [(one, _doubt(limit, one)) for one, _ in rows]
+        why = (reason("no_rows", row=min(gone), more=len(gone) - 1),)
+        return LimitOutcome(limit.text, label, "cannot tell", why, min(gone), rows=len(rows))
+    doubtful = ((one, _doubt(limit, one)) for one, _ in rows)
     open_rows = [(one, why) for one, why in doubtful if why]
     if not open_rows:
         worst = max((one for one, _ in rows), key=lambda one: limit.over(_worst(one)))
-        return _say(limit, label, "kept", worst, len(rows), "")
-    worst, why = max(open_rows, key=lambda both: limit.over(_worst(both[0])))
-    then = there.get(worst.row.name)
-    said = _say(limit, label, "cannot tell", worst, len(rows), why)
-    if why != _OPEN:
+        return _say(limit, label, "kept", worst, len(rows))
+    worst, doubt = max(open_rows, key=lambda both: limit.over(_worst(both[0])))
+    said = _say(limit, label, "cannot tell", worst, len(rows), doubt)
+    if doubt.code != "reaches_beyond":
         return said
-    return LimitOutcome(**{**said.__dict__, "more": next_seeds(worst.row, then, looks)})
+    return replace(said, more=next_seeds(worst.row, there.get(worst.row.name), looks))
 
 
-_OPEN = "the interval reaches beyond it"
-
-
-def _doubt(limit: Limit, one: _Held) -> str:
-    """Why a row that is not beyond the limit does not keep it for sure, or nothing."""
-    for flag, text in BLOCKING.items():
-        if flag in one.row.flags:
-            return text
-    if why := outdated(one.row):
+def _doubt(limit: Limit, one: _Held) -> Reason | None:
+    """Why a row that is not beyond the limit does not keep it for sure."""
+    if why := flagged(one.row, one.row) or outdated(one.row):
         return why
     if "no_control" in one.row.flags:
-        return "nobody ran the attack where nothing is defended, so it was not shown to work"
+        return reason("not_shown_to_work")
     lost = sum(one.row.failed.values()) + sum(one.row.unsettled.values())
     units = sum(map(len, one.row.scores.values()))
     if lost > FEWER * units:
-        return f"the attack failed, or its search is open, on {lost} of {units} units"
+        return reason("units_lost", lost=lost, units=units)
     if len(one.row.scores) < FEWEST_SEEDS or not one.looks:
-        return f"of {len(one.row.scores)} seed; it takes {FEWEST_SEEDS} to say that it is kept"
+        return reason("few_to_keep", seeds=len(one.row.scores), least=FEWEST_SEEDS)
     kept = [limit.over(value.below(LEVEL * share)) <= 0 for share, value in one.looks]
     if one.row.worse == "down":
         kept = [limit.over(value.above(LEVEL * share)) <= 0 for share, value in one.looks]
     # What an early look has kept, a later one or the seeds beyond it may not.
     within = limit.over(one.row.value) <= 0 and limit.over(_worst(one)) <= 0
-    return "" if any(kept) and within else _OPEN
+    return None if any(kept) and within else reason("reaches_beyond")
 
 
 def _worst(one: _Held) -> float:
@@ -268,15 +261,15 @@ def _worst(one: _Held) -> float:
     return value.below(LEVEL) if one.row.worse == "up" else value.above(LEVEL)
 
 
-def _say(limit: Limit, label: str, state: Kept, one: _Held, count: int, why: str) -> LimitOutcome:
+def _say(
+    limit: Limit, label: str, state: Kept, one: _Held, count: int, *doubts: Reason
+) -> LimitOutcome:
     row = one.row
     low = one.looks[-1][1].above(LEVEL) if one.looks else None
     high = one.looks[-1][1].below(LEVEL) if one.looks else None
-    ends = "" if low is None or high is None else f" [{low:.3g}, {high:.3g}]"
-    told = f"{row.short}: {row.value:.4g}{ends}" + f"; {why}" * bool(why)
-    return LimitOutcome(
-        *(limit.text, label, state, told, row.name, row.value, low, high, row, count)
-    )
+    held = reason("held", row=row.short, value=row.value, low=low, high=high)
+    told = (limit.text, label, state, (held, *doubts))
+    return LimitOutcome(*told, row.name, row.value, low, high, row, count)
 
 
 def merged(*given: Iterable[str]) -> tuple[str, ...]:

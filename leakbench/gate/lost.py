@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.row import GateRow
 from leakbench.results.number import when
 
@@ -17,8 +18,8 @@ def lost(
     there: Mapping[str, GateRow],
     accepted: Iterable[str] = (),
     swapped: Mapping[tuple[str, str], str] | None = None,
-) -> str:
-    """Why a row says less than it did then, or "".
+) -> Reason | None:
+    """Why a row says less than it did then.
 
     Args:
         then: the row of the baseline.
@@ -29,12 +30,11 @@ def lost(
     """
     now = here.get(then.name)
     if now is None or then.is_utility:
-        return ""
+        return None
     dropped = {there[name].attacked_by for name in accepted}
     dropped |= {old for setting, old in swapped or {} if setting == then.label}
-    return (_attacks(now, then, here, there, dropped) if then.joins else "") or _seeds(
-        now, then, here
-    )
+    less = _attacks(now, then, here, there, dropped) if then.joins else None
+    return less or _seeds(now, then, here)
 
 
 def _attacks(
@@ -43,7 +43,7 @@ def _attacks(
     here: Mapping[str, GateRow],
     there: Mapping[str, GateRow],
     dropped: set[str],
-) -> str:
+) -> Reason | None:
     """Which attack entered then, and does not now."""
     asked = [r for r in _alike(then, there) if not r.joins]
     ran = {r.attacked_by for r in _alike(then, here)}
@@ -51,22 +51,13 @@ def _attacks(
     for attack in sorted(_must_enter(then, asked, ran) - dropped):
         row = next((r.name for r in asked if r.attacked_by == attack), then.name)
         if attack not in ran:
-            return (
-                f"{row} entered it in the baseline and was not run now: run it, or drop it with"
-                f" --update --accept {row}"
-            )
+            return reason("not_run_now", row=row)
         if entered is not None and attack not in entered:
-            return (
-                f"{row} entered it in the baseline, and now not in every seed: its control failed"
-                " or it did not run, so it is of fewer attacks"
-            )
+            return reason("entered_less", row=row)
         failed = any("control_failed" in r.flags for r in here.values() if r.name == row)
         if entered is None and failed:
-            return (
-                f"{row} entered it in the baseline; now its control failed, so it is of fewer"
-                " attacks"
-            )
-    return ""
+            return reason("failed_control", row=row)
+    return None
 
 
 def _must_enter(then: GateRow, asked: Iterable[GateRow], ran: set[str]) -> set[str]:
@@ -90,15 +81,12 @@ def _entered(now: GateRow) -> set[str] | None:
     return set.intersection(*seeds) if seeds else set()
 
 
-def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> str:
+def _seeds(now: GateRow, then: GateRow, here: Mapping[str, GateRow]) -> Reason | None:
     """Which seeds were trained now and are in the baseline, but have no number now."""
     gained = [r for r in here.values() if r.is_utility and r.label == now.label]
     trained = {seed for r in gained for seed in r.scores}
-    lacking = sorted(trained & then.scores.keys() - now.scores.keys())
-    if not lacking:
-        return ""
-    listed = ", ".join(map(str, lacking))
-    return f"seed {listed} is in the baseline and was trained now, but not attacked: attack it"
+    lacking = tuple(sorted(trained & then.scores.keys() - now.scores.keys()))
+    return reason("seeds_not_attacked", seeds=lacking) if lacking else None
 
 
 def _alike(then: GateRow, rows: Mapping[str, GateRow]) -> list[GateRow]:

@@ -1,4 +1,4 @@
-"""What `leakbench check` found, as values; the words are in ``leakbench.reporting.check``."""
+"""What `leakbench check` found, as values; the words are in ``leakbench.gate.outcome_words``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Literal
 
 from leakbench.base.errors import PartFailed, UsageError
 from leakbench.base.jobs import Outcome
+from leakbench.base.reason import Reason
+from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.row import GateRow
 
 FINE, LEAKS_MORE, CANNOT_TELL = 0, 1, 3  # exit codes
@@ -20,6 +22,7 @@ ORDER: tuple[State, ...] = ("leaks more", "loses utility", "cannot tell", "new",
 class Comparison:
     """What is said of one row.
 
+    ``why`` it came out so: its numbers where it was compared, then what else there is to say.
     ``name``: what `--accept` takes, SETTING/ATTACK/RUNG/METRIC/STAGE[/probe]. ``d``: how much worse
     it is, with one-sided 95 % limits ``low`` and ``high``; None where nothing was compared.
     ``changes``: what of the setting is another one than in the baseline, as in "σ 0.3 -> 0.1".
@@ -31,7 +34,7 @@ class Comparison:
 
     name: str
     state: State
-    reason: str
+    why: tuple[Reason, ...]
     d: float | None = None
     low: float | None = None
     high: float | None = None
@@ -42,6 +45,11 @@ class Comparison:
     end: Literal["", "ceiling", "floor"] = ""
     more: tuple[int, ...] = ()
     look: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """``why`` in one sentence."""
+        return whole_reason(self.why)
 
     @property
     def line(self) -> str:
@@ -61,7 +69,7 @@ class LimitOutcome:
     limit: str
     setting: str
     state: Kept
-    reason: str
+    why: tuple[Reason, ...]
     name: str = ""
     value: float | None = None
     low: float | None = None
@@ -69,6 +77,11 @@ class LimitOutcome:
     row: GateRow | None = None
     rows: int = 0
     more: tuple[int, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """``why`` in one sentence."""
+        return whole_reason(self.why)
 
     @property
     def line(self) -> str:

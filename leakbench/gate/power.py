@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.gate.comparing import BLOCKING
+from leakbench.gate.comparing import flagged
 from leakbench.gate.ends import end_of, room
+from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 from leakbench.statistics.power import detectable, seeds_for_fine
@@ -29,7 +30,7 @@ def foreseen(rows: Sequence[GateRow]) -> list[str]:
     ends: dict[str, list[str]] = defaultdict(list)
     told = []
     for row in rows:
-        if end_of(row) == "ceiling" and not BLOCKING.keys() & set(row.flags):
+        if end_of(row) == "ceiling" and not flagged(row, row):
             ends[row.label].append(row.short)
         else:
             told.append(f"sees          {row.name}: {sight(row, len(rows))}")
@@ -44,9 +45,8 @@ def foreseen(rows: Sequence[GateRow]) -> list[str]:
 
 def sight(row: GateRow, rows: int) -> str:
     """What can be told of one row among ``rows`` that are judged together."""
-    for flag, why in BLOCKING.items():
-        if flag in row.flags:
-            return f"nothing: {why}"
+    if why := flagged(row, row):
+        return f"nothing: {whole_reason([why])}"
     end = end_of(row)
     if end == "ceiling":
         return f"nothing: {row.value:.4g} cannot get worse"

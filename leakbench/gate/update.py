@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import Reason
 from leakbench.gate.attacked import other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.bounds import ROUNDING
@@ -16,6 +17,7 @@ from leakbench.gate.comparing import (
     BLOCKING,
     blocked,
     fewer_units,
+    flagged,
     moved,
     outdated,
     unchanged,
@@ -27,6 +29,7 @@ from leakbench.gate.looking import default_looks
 from leakbench.gate.lost import lost
 from leakbench.gate.naming import Matched, labelled, matched
 from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, LimitOutcome
+from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.power import foreseen
 from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
@@ -189,19 +192,19 @@ def _says_less(name: str, both: Matched, accept: Sequence[str]) -> str:
     seeds, had = len(now.scores), len(then.scores)
     if seeds < had:
         return f"{seeds} of {had} seeds would be left of it"
-    fewer = "" if then.is_utility else fewer_units(now, then)
+    fewer = None if then.is_utility else fewer_units(now, then)
     accepted = [n for n in both.there if fits(n, accept)]
-    fewer = fewer or _known_less(now, then)
-    return fewer or lost(then, both.here, both.there, accepted, both.swapped)
+    why = fewer or _known_less(now, then)
+    why = why or lost(then, both.here, both.there, accepted, both.swapped)
+    return whole_reason([why]) if why else ""
 
 
-def _known_less(now: GateRow, then: GateRow) -> str:
+def _known_less(now: GateRow, then: GateRow) -> Reason | None:
     """Why the row would be a weaker standard than it was: a flag, or an attack that works less."""
-    for flag, why in BLOCKING.items():
-        if flag in now.flags and flag not in then.flags:
-            return why
+    if why := flagged(now, now, [flag for flag in BLOCKING if flag not in then.flags]):
+        return why
     if unchanged(now, then) or nearly(now, then):
-        return ""
+        return None
     return outdated(now) or weaker(now, then)
 
 
@@ -237,8 +240,8 @@ def _because(now: GateRow, then: GateRow, both: Matched) -> str:
 
 def _otherwise(now: GateRow, then: GateRow, both: Matched) -> str:
     """Why a row moved whose setting is the same."""
-    if told := blocked(now, then) or other_attack(now, then, both).partition(", but ")[2]:
-        return told
+    if why := blocked(now, then) or other_attack(now, then, both):
+        return whole_reason([why])
     if len(now.scores) != len(then.scores):
         return f"of {len(now.scores)} seeds, and before of {len(then.scores)}"
     if now.scores.keys() != then.scores.keys():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leakbench.base.printable_text import one_line
 from leakbench.gate.outcome import CheckResult, Comparison, LimitOutcome
+from leakbench.gate.outcome_words import kind_of_reason, short_reason
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
@@ -21,11 +22,8 @@ from leakbench.results.settings import Setting
 
 ATTACKS = {CASCADE: "best real attacker", ANY: "worst case", UTILITY: "utility"}
 CHANGES = 3  # so many are told, the others counted
-_FINGERPRINT = re.compile(r"\b(\w[\w.]*)-[0-9a-f]{8}\b")
 _MARK = re.compile(r" #[0-9a-f]{4}$")
-_MOVED = re.compile(r"^[-+.\w]+ -> [-+.\w]+, (but )?")
-_SAME = re.compile(r"^unchanged:? ")
-_NUMBER = re.compile(r"[-+]?\d[\w.+-]*")
+_SEEDS = frozenset(("settled_by", "never_settled", "not_all_compared"))  # these are of seeds
 
 
 def check_of(
@@ -91,8 +89,7 @@ class _Words:
         setting = self._setting(c.now, c.then)
         changes = tuple(self._change(text, one) for text in c.changes)
         where = f"{setting} ({_several(changes)})" if changes else setting
-        why = _why(c.reason, known=c.d is not None or c.state == "new")
-        kind = _kind(c, why)
+        kind = _kind(c)
         return CheckRow(
             verdict=c.state,
             row=f"{where}: {attack_words(one)}",
@@ -104,7 +101,8 @@ class _Words:
             low=_finite(c.low),
             high=_finite(c.high),
             margin=c.then.allowed if c.then else None,
-            why=why,
+            why=one_line(short_reason(c.why)),
+            reasons=c.why,
             command="" if kind in ("fine", ALLOWED) else self.settling.row(c),
             setting=setting,
             changes=changes,
@@ -121,7 +119,7 @@ class _Words:
 
     def limit(self, limit: LimitOutcome) -> CheckLimit:
         """One limit on one setting."""
-        row, known = limit.row, limit.row is not None and limit.value is not None
+        row = limit.row
         return CheckLimit(
             verdict=limit.state,
             limit=one_line(limit.limit),
@@ -133,7 +131,8 @@ class _Words:
             low=_finite(limit.low),
             high=_finite(limit.high),
             rows=limit.rows,
-            why=_why(limit.reason, known=known),
+            why=one_line(short_reason(limit.why)),
+            reasons=limit.why,
             more=limit.more,
             command=self.settling.limit(limit),
         )
@@ -154,26 +153,16 @@ class _Words:
         return f"{one_line(method.letter(key))} {rest}"
 
 
-def _why(reason: str, *, known: bool) -> str:
-    """The reason, without the numbers that are told apart where they are ``known``."""
-    told = _MOVED.sub("", one_line(reason))
-    if known:
-        told = one_line(reason)
-        numbers, _, rest = told.partition("; ")
-        # "unchanged: the same guesses" has none.
-        told = rest if _NUMBER.search(numbers) else _SAME.sub("", told)
-    return _FINGERPRINT.sub(r"\1", told).removesuffix(".")
-
-
-def _kind(c: Comparison, why: str) -> str:
+def _kind(c: Comparison) -> str:
     """Of a setting, rows of one verdict and one kind are one thing that happened."""
     if c.state == "new":
-        return ALLOWED if "--allow-new" in c.reason else c.state
+        return ALLOWED if any(why.facts.get("allowed") for why in c.why) else c.state
     if c.state == "fine" or (c.d is not None and c.state != "cannot tell"):
         return c.state
-    if c.d is not None and (c.more or c.seeds or not why or "seeds" in why):
+    told = [why for why in c.why if why.code != "compared"]
+    if c.d is not None and (c.more or c.seeds or not told or _SEEDS & {w.code for w in told}):
         return UNDECIDED
-    return _NUMBER.sub("#", why)
+    return "; ".join(map(kind_of_reason, told))
 
 
 def _several(changes: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from pydantic import Field, computed_field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason
 
 
 class CheckRow(Part):
@@ -19,7 +20,8 @@ class CheckRow(Part):
     "σ 0.3 -> 0.1"; ``kind``: rows of a setting with the same verdict and kind are one thing that
     happened. ``attack``, ``rung``, ``stage``, ``probe``: as in tradeoff.csv. ``difference`` counts
     against the method, on the scale on which it was compared, with the one-sided 95 % limits
-    ``low`` and ``high``; None where nothing could be compared. ``end``: it stood at its ceiling
+    ``low`` and ``high``; None where nothing could be compared. ``reasons``: why it came out so, of
+    which ``why`` tells what the numbers do not. ``end``: it stood at its ceiling
     (it cannot get worse) or at its floor. ``look``: of how many seeds it was judged; ``seeds``:
     about how many on each side would settle it; ``more``: those to train for the next look.
     ``command``: what settles a "cannot tell", or takes into the baseline what is meant.
@@ -36,6 +38,7 @@ class CheckRow(Part):
     high: float | None
     margin: float | None
     why: str
+    reasons: tuple[Reason, ...] = Field((), exclude=True)
     command: str = ""
     setting: str = ""
     changes: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class CheckLimit(Part):
     high: float | None = None
     rows: int = 0
     why: str = ""
+    reasons: tuple[Reason, ...] = Field((), exclude=True)
     more: tuple[int, ...] = ()
     command: str = ""
 

@@ -110,7 +110,8 @@ def text_lines(check: Check, *, quiet: bool = False, verbose: bool = False) -> l
 
 def row_line(row: CheckRow) -> CheckLine:
     """One row alone."""
-    end = "" if "ceiling" in row.why or "floor" in row.why else ENDS.get(row.end, "")
+    said = any(why.code == "ceiling" for why in row.reasons)
+    end = "" if said else ENDS.get(row.end, "")
     why = "; ".join(t for t in (row.why.removesuffix("."), end) if t)
     numbers = (value_text(row), moved_text(row))
     told = (row.verdict, row.row, *numbers, why, row.command)

@@ -15,18 +15,21 @@ from pydantic import Field, computed_field
 
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
+from leakbench.base.reason import Reason, reason
 from leakbench.gate.comparing import (
     BLOCKING,
-    OUTDATED,
     changed,
     difference,
+    flagged,
     other_code,
     unchanged,
     weaker,
 )
 from leakbench.gate.lost import lost
 from leakbench.gate.naming import labelled
+from leakbench.gate.outcome_words import since_reason
 from leakbench.gate.row import GateRow
+from leakbench.record.attack_code import STALE
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.intervals import Estimate
@@ -60,7 +63,6 @@ MORE = ("leaks more", "loses utility")
 # Less leakage is claimed at half the level at which more of it is.
 CLAIM = LEVEL / 2
 Key = tuple[str, ...]
-TABLES_ONLY = "limits from the two intervals: the other report's tables hold no units"
 
 
 class Moved(Part):
@@ -164,25 +166,24 @@ class _Compared:
     # Against the method and for it, in units of the gate; None where there are no units.
     worse: Difference | None
     better: Difference | None
-    why: str
+    why: tuple[Reason, ...]
     # Why leaking no more is no news: of fewer attacks or units, or by a weaker attack.
-    doubt: str = ""
+    doubt: Reason | None = None
 
     @classmethod
-    def of(cls, now: GateRow, then: GateRow, lacks: str = "") -> _Compared:
+    def of(cls, now: GateRow, then: GateRow, lacks: Reason | None) -> _Compared:
         """Compared as the gate does, as far as that can be had; ``lacks``: attacks or seeds."""
-        unlike, few = _unlike(now, then), _few(now, then)
-        same, other = not unlike and unchanged(now, then), other_code(now, then)
-        if other and not (unlike or same):
-            unlike = f"{other} ran with other code than then"
-        why = unlike or ("one seed: how training runs differ is not covered" if few else "")
+        why = _unlike(now, then)
+        same, other = not why and unchanged(now, then), other_code(now, then)
+        if other and not (why or same):
+            why = (other,)
+        why = why or (reason("one_seed"),) * _few(now, then)
         units = now.has_units and then.has_units
         if same and units and not lacks:
-            return cls(now, then, True, None, None, "the same guesses, byte for byte")
+            return cls(now, then, True, None, None, (reason("same"),))
         doubt = lacks or weaker(now, then, tables=not units)
         if not units:
-            told = "; ".join(w for w in (why, TABLES_ONLY) if w)
-            return cls(now, then, False, None, None, told, doubt)
+            return cls(now, then, False, None, None, (*why, reason("tables_alone")), doubt)
         return cls(now, then, False, difference(now, then), difference(then, now), why, doubt)
 
     @property
@@ -197,9 +198,9 @@ class _Compared:
         numbers = [math.exp(x) if log else x for x in (centre, *self._limits())]
         key = now.configuration.key
         word = self._word(centre, levels)
+        why = self.why
         if self.doubt and word not in MORE:
-            word = "cannot tell"
-        why = "; ".join(w for w in (self.doubt * (word not in MORE), self.why) if w)
+            word, why = "cannot tell", (self.doubt, *why)
         return Moved(
             setting=key,
             task=now.task,
@@ -217,7 +218,7 @@ class _Compared:
             high=numbers[2],
             scale="factor" if log else "difference",
             word=word,
-            why=why,
+            why=since_reason(why),
         )
 
     def _scaled(self, row: GateRow) -> tuple[float, float, float]:
@@ -281,13 +282,12 @@ def _few(now: GateRow, then: GateRow) -> bool:
     return min(len(now.scores), len(then.scores)) < FEWEST_SEEDS
 
 
-def _unlike(now: GateRow, then: GateRow) -> str:
-    """Why the two are not like with like, or nothing."""
-    for flag, text in (BLOCKING | OUTDATED).items():
-        if flag in now.flags or flag in then.flags:
-            return text if flag in now.flags else f"then, {text}"
+def _unlike(now: GateRow, then: GateRow) -> tuple[Reason, ...]:
+    """Why the two are not like with like."""
+    if why := flagged(now, then, (*BLOCKING, STALE)):
+        return (why,)
     told = _changed(now, then).items()
-    return "; ".join(f"another {what} now ({new}) than then ({old})" for what, (old, new) in told)
+    return tuple(reason("unlike", what=what, old=old, new=new) for what, (old, new) in told)
 
 
 def _changed(now: GateRow, then: GateRow) -> dict[str, tuple[object, object]]:

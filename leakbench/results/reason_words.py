@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from leakbench.base.reason import Code, Reason
+from leakbench.base.reason import Reason
 
 Facts = Mapping[str, Any]
 _UNREAD = {
@@ -81,8 +81,8 @@ def _gone(facts: Facts) -> str:
     return f"{facts['attack']} gave no number ({reason_text(facts['of']).splitlines()[0]})"
 
 
-_HEADS: dict[Code, str] = {"failed": "failed", "to_finish": "not finished"}
-_SAID: dict[Code, Callable[[Facts], str]] = {
+_HEADS: dict[str, str] = {"failed": "failed", "to_finish": "not finished"}
+_SAID: dict[str, Callable[[Facts], str]] = {
     "failed": _text,
     "unfinished": _form("not finished (status {status}): run the same command again"),
     "to_finish": _plain("run the same command again"),

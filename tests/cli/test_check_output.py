@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.check_results import EVIL, compared, fine, found, limited, row, undecided
+from helpers.check_results import EVIL, ODD, compared, fine, found, limited, row, undecided
 
 from leakbench.base.errors import UsageError
+from leakbench.base.reason import reason
 from leakbench.cli.check_github import harmless, harmless_json
 from leakbench.cli.check_output import CheckOutputs, show
 from leakbench.cli.console import Console
@@ -25,7 +26,7 @@ MIXED = found(
 )
 HOSTILE = found(
     compared(called=EVIL, setting=EVIL, attack=EVIL, changes=(EVIL,)),
-    undecided(called=EVIL, setting=EVIL, reason=EVIL),
+    undecided(called=EVIL, setting=EVIL, why=ODD),
     fine(EVIL),
     limits=[limited(limit=EVIL, setting=EVIL, row=row(0.5, EVIL, called=EVIL))],
     unfinished=[EVIL],
@@ -46,7 +47,7 @@ def shown(capsys):
     def call(result, *, verbose=False, baseline=Path("leakage.json"), **outputs):
         capsys.readouterr()
         check = check_of(result, (), baseline)
-        show(check, result, CheckOutputs(**outputs), Console(verbose=verbose))
+        show(check, CheckOutputs(**outputs), Console(verbose=verbose))
         done = capsys.readouterr()
         return done.out.splitlines(), done.err
 
@@ -132,7 +133,7 @@ def test_json_has_fields_of_every_row_and_limit(shown):
         "look": 3,
         "seeds": None,
         "more": [],
-        "reason": "0.32 -> 0.6, worse by +0.28 [0.2, 0.35], margin 0.05, 3 paired seeds",
+        "reason": "0.32 -> 0.6, worse by +0.28 [+0.2, +0.35], margin 0.05, 3 paired seeds",
         "command": f"leakbench check --update --accept {first['name']}",
     }
     assert [r["state"] for r in told["rows"]] == ["leaks more"] * 2 + ["cannot tell", "fine"]
@@ -142,7 +143,7 @@ def test_json_has_fields_of_every_row_and_limit(shown):
             **{"limit": "p_leak<=0.2", "setting": "release", "state": "breached", "rows": 2},
             **{"name": "release/prototype_averaging/transcript/p_leak/final", "value": 0.53},
             **{"low": 0.41, "high": 0.64, "more": [], "command": ""},
-            "reason": "0.53 [0.41, 0.64]",
+            "reason": "prototype_averaging/transcript/p_leak/final: 0.53 [0.41, 0.64]",
         }
     ]
 
@@ -177,11 +178,14 @@ def test_undecided_fails_or_warns(shown, tmp_path, how, code, tag):
 
 def test_new_rows_are_green_only_where_they_are_allowed(shown, tmp_path):
     file = tmp_path / "junit.xml"
-    why = "0.6; a new setting, not in the baseline: {}".format
-    new = compared("new", None, then=None, reason=why("--update adds it"))
+
+    def why(allowed):
+        return (reason("new_row", what="setting", allowed=allowed),)
+
+    new = compared("new", None, then=None, why=why(False))
     shown(found(new, fine()), junit=file)
     assert [came for _, came in cases(file)] == ["error", ""]
-    new = replace(new, reason=why("it is let pass by --allow-new"))
+    new = replace(new, why=why(True))
     out, _ = shown(found(new, fine(), code=0), junit=file)
     assert [came for _, came in cases(file)] == ["skipped", ""]
     assert out[-1] == (

@@ -11,6 +11,7 @@ from scipy.stats import beta
 from scipy.stats import t as student
 
 from leakbench.base.jobs import Outcome
+from leakbench.base.reason import reason
 from leakbench.gate.attacked import extra
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.comparing import (
@@ -90,17 +91,22 @@ def test_the_control_may_fall_by_the_margin(control, told):
 
 
 def test_what_an_older_baseline_does_not_say():
-    assert weaker(alike(), alike()) == ""
-    assert "control" in weaker(alike(), alike(control=None))
-    assert "recorded" in weaker(alike(), alike(record={}))
-    codeless = weaker(alike(), alike(code={}))
-    assert "a-1" in codeless
-    assert "a-1" in weaker(alike(code={}), alike())
+    assert weaker(alike(), alike()) is None
+
+    def unknown(now, then):
+        why = weaker(now, then)
+        assert why.code == "unknown_on_a_side"
+        return why.facts["what"], why.facts["attacks"]
+
+    assert unknown(alike(), alike(control=None)) == (("control",), ())
+    assert unknown(alike(), alike(record={})) == (("record",), ())
+    assert unknown(alike(), alike(code={})) == ((), ("a-1",))
+    assert unknown(alike(code={}), alike()) == ((), ("a-1",))
     # Another attack's code is nobody's business.
-    assert weaker(alike(), alike(code={"a-1": "x", "b-2": "y"})) == ""
+    assert weaker(alike(), alike(code={"a-1": "x", "b-2": "y"})) is None
     assert "no_control" not in alike().flags
     assert weaker(alike(flags=["no_control"]), alike())
-    assert weaker(alike(flags=["no_control"]), alike(flags=["no_control"])) == ""
+    assert weaker(alike(flags=["no_control"]), alike(flags=["no_control"])) is None
 
 
 def test_tables_tell_by_flags_alone_whether_the_search_was_open():
@@ -117,9 +123,10 @@ def test_other_code_names_the_attacks_that_both_ran():
         alike(code={"a": "1", "b": "2", "c": "3"}),
         alike(code={"a": "1", "b": "9", "d": "4"}),
     )
-    assert other_code(now, then) == "b"
-    assert other_code(alike(code={"a": "1", "b": "2"}), alike(code={"a": "0", "b": "0"})) == "a, b"
-    assert other_code(now, now) == ""
+    assert other_code(now, then).facts == {"attacks": ("b",)}
+    both = other_code(alike(code={"a": "1", "b": "2"}), alike(code={"a": "0", "b": "0"}))
+    assert both.facts == {"attacks": ("a", "b")}
+    assert other_code(now, now) is None
 
 
 @pytest.mark.parametrize(
@@ -142,7 +149,7 @@ def test_what_makes_two_rows_no_longer_like_with_like(change, what, old, new):
     base = {"setting": {"rounds": 9, "a": 1}}
     then, now = row(0.2, **base), row(0.2, **{**base, **change})
     assert changed(now, then) == {what: (old, new)}
-    assert what in blocked(now, then)
+    assert blocked(now, then) == reason("unlike", what=what, old=old, new=new)
     assert changed(then, then) == {}
 
 
@@ -315,10 +322,10 @@ def test_attacks_that_entered_now_and_not_then():
     both = Matched({}, {}, {}, {("s", "old-1"): "new-2"})
     then = row(0.2, entered={0: ["a-1"], 1: ["old-1"]}).model_copy(update={"label": "s"})
     now = row(0.2, entered={0: ["a-1", "b-2"], 1: ["new-2"]}).model_copy(update={"label": "s"})
-    assert extra(now, then, both) == "b"
-    assert extra(then, then, both) == ""
-    assert extra(now, row(0.2), both) == ""
-    assert extra(row(0.2), then, both) == ""
+    assert extra(now, then, both).facts == {"attacks": ("b",)}
+    assert extra(then, then, both) is None
+    assert extra(now, row(0.2), both) is None
+    assert extra(row(0.2), then, both) is None
 
 
 def test_a_row_of_a_utility_counts_its_units_once_and_the_mean_of_its_seeds():

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from leakbench.base.reason import in_words, reason
 from leakbench.federation.utility import meanings
 from leakbench.gate import CheckResult, Comparison, GateRow
 from leakbench.gate.outcome import LimitOutcome
 from leakbench.metrics.prototypes import P_LEAK
 
 EVIL = "a\n::error::b ##[error]c %0A ]]> | `x` <script>&amp; [a](//b.c)\x1b[31m\u202e \x00\ufffe"
+
+NUMBERS = reason(
+    "compared",
+    **{"old": 0.32, "new": 0.6, "d": 0.28, "low": 0.2, "high": 0.35, "margin": 0.05},
+    **{"seeds": (3, 3), "paired": True},
+)
+# One that gives no kind of reason that the gate knows.
+ODD = (in_words(EVIL),)
 
 
 def row(value=0.6, attack="cascade", **more: Any) -> GateRow:
@@ -48,7 +57,7 @@ def compared(
     *,
     setting="release",
     called="release",
-    reason="0.32 -> 0.6, worse by +0.28 [0.2, 0.35], margin 0.05, 3 paired seeds",
+    why=(NUMBERS,),
     **more: Any,
 ) -> Comparison:
     """One row of a check; ``d``: how much worse it is."""
@@ -56,20 +65,25 @@ def compared(
     name = f"{setting}/{attack}/transcript/{now.metric}/final"
     known = {} if d is None else {"d": d, "low": d - 0.08, "high": d + 0.07}
     sides = {"now": now, "then": then, "look": 3, **known}
-    return Comparison(name, state, reason, **sides | more)
+    return Comparison(name, state, why, **sides | more)
 
 
 def fine(attack="any_attack", **more: Any) -> Comparison:
     """A row that did not move."""
-    same = "unchanged: the same guesses, byte for byte"
-    return compared("fine", 0.0, attack, **{"reason": same, "low": 0.0, "high": 0.0, **more})
+    same = (reason("same"),)
+    return compared("fine", 0.0, attack, **{"why": same, "low": 0.0, "high": 0.0, **more})
 
 
 def undecided(attack="cascade", d=0.04, **more: Any) -> Comparison:
     """A row that more seeds would settle."""
-    told = "0.32 -> 0.36, worse by +0.04 [-0.04, 0.11], margin 0.05, 3 paired seeds; {}"
-    why = told.format("about 12 seeds on each side would settle it")
-    return compared("cannot tell", d, attack, **{"reason": why, "seeds": 12, **more})
+    why = (NUMBERS, reason("settled_by", seeds=12))
+    return compared("cannot tell", d, attack, **{"why": why, "seeds": 12, **more})
+
+
+def against_limit(*more):
+    """The number of a limit, and why it cannot be told."""
+    number = {"value": 0.53, "low": 0.41, "high": 0.64}
+    return reason("held", row="prototype_averaging/transcript/p_leak/final", **number), *more
 
 
 def limited(state="breached", **more: Any) -> LimitOutcome:
@@ -77,7 +91,7 @@ def limited(state="breached", **more: Any) -> LimitOutcome:
     over = row(0.53, "prototype_averaging", called="release")
     given = {"value": 0.53, "low": 0.41, "high": 0.64, "row": over, "rows": 2}
     given |= {"name": "release/prototype_averaging/transcript/p_leak/final"}
-    given |= {"limit": "p_leak<=0.2", "setting": "release", "reason": "0.53 [0.41, 0.64]"}
+    given |= {"limit": "p_leak<=0.2", "setting": "release", "why": against_limit()}
     return LimitOutcome(state=state, **given | more)
 
 

@@ -283,4 +283,4 @@ def test_the_core_is_what_decides_a_runs_bytes():
 
 
 def test_the_gate_judges_no_row_of_mixed_or_stale_code():
-    assert {"mixed_code", "stale_run"} <= BLOCKING.keys()
+    assert {"mixed_code", "stale_run"} <= set(BLOCKING)

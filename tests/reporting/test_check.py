@@ -9,10 +9,22 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers.check_results import EVIL, compared, fine, found, limited, row, undecided
+from helpers.check_results import (
+    EVIL,
+    NUMBERS,
+    ODD,
+    against_limit,
+    compared,
+    fine,
+    found,
+    limited,
+    row,
+    undecided,
+)
 from helpers.run_folders import add_attack, edited, make_run, measure
 
 from leakbench import api
+from leakbench.base.reason import in_words, reason
 from leakbench.cli import run as cli
 from leakbench.gate import gate
 from leakbench.gate.baseline import Baseline
@@ -174,16 +186,20 @@ def test_the_worst_is_far_beyond_its_own_margin():
 
 
 def test_what_happened_for_other_reasons_or_elsewhere_has_its_own_line():
-    gone = {"now": None, "reason": "no such row now: run the same defenses and attacks"}
-    failed = "the attack failed on {} of 10 units, in the baseline on 2 of 10"
+    gone = {"now": None, "why": (reason("no_row"),)}
+
+    def failed(units):
+        return (reason("failed_more", failed=units, units=10, before=2, had=10),)
+
+    never = (NUMBERS, reason("never_settled"))
     check = check_of(
         found(
             compared("cannot tell", None, "a", **gone),
             compared("cannot tell", None, "b", **gone),
-            compared("cannot tell", None, "c", reason=failed.format(3)),
-            compared("cannot tell", None, "d", reason=failed.format(9)),
+            compared("cannot tell", None, "c", why=failed(3)),
+            compared("cannot tell", None, "d", why=failed(9)),
             undecided("e"),
-            undecided("f", d=0.03, reason="1 -> 2; more than 200 would do", seeds=None, more=(9,)),
+            undecided("f", d=0.03, why=never, seeds=None, more=(9,)),
             undecided("g", setting="other", called="other"),
         ),
         (),
@@ -199,21 +215,22 @@ def test_what_happened_for_other_reasons_or_elsewhere_has_its_own_line():
 
 
 def test_fine_but_attacked_worse_says_why():
-    why = "1 -> 1, margin 0.05, 3 paired seeds; the control fell from 0.9 to 0.4"
-    line = one(found(compared("cannot tell", 0.0, reason=why)))
-    assert line.endswith("allowed 0.05; the control fell from 0.9 to 0.4")
+    why = (NUMBERS, reason("control_fell", old=0.9, new=0.4))
+    line = one(found(compared("cannot tell", 0.0, why=why)))
+    assert "allowed 0.05; the control fell from 0.9 to 0.4" in line
 
 
 def test_limits_say_the_bound_that_decided():
     down = {"limit": "accuracy>=0.8", "value": 0.7, "low": 0.6, "high": 0.75}
-    poor = limited(row=row(0.7, "utility", called="release"), reason="0.7")
+    poor = limited(row=row(0.7, "utility", called="release"))
+    few, gone = against_limit(in_words("about 8 seeds")), (in_words("no such row"),)
     outcomes = [
         limited(),
-        limited("cannot tell", value=0.21, low=0.15, high=0.28, reason="0.21; about 8 seeds"),
+        limited("cannot tell", value=0.21, low=0.15, high=0.28, why=few),
         limited("kept", value=0.1, low=0.05, high=0.14),
         replace(poor, **down),
         replace(poor, state="kept", **down | {"value": 0.9, "low": 0.85}),
-        limited("cannot tell", row=None, value=None, low=None, high=None, reason="no such row"),
+        limited("cannot tell", row=None, value=None, low=None, high=None, why=gone),
     ]
     check = check_of(found(limits=outcomes), ())
     assert [line.text for line in every_line(check)] == [
@@ -249,9 +266,11 @@ def test_rows_at_their_ceiling_are_fine_and_counted_apart():
 
 
 def test_new_rows_are_one_line_for_each_setting_and_come_last():
-    said = "0.6; a new setting, not in the baseline: {}".format
+    def said(allowed):
+        return reason("worth", value=0.6), reason("new_row", what="setting", allowed=allowed)
+
     new = [
-        compared("new", None, a, then=None, reason=said("--update adds it"))
+        compared("new", None, a, then=None, why=said(False))
         for a in ("cascade", "any_attack", "utility")
     ]
     check = check_of(found(*new, undecided()), ())
@@ -260,7 +279,7 @@ def test_new_rows_are_one_line_for_each_setting_and_come_last():
         " --update adds it; and 2 more rows"
     )
     assert len(check.lines) == 2
-    passed = [replace(r, reason=said("it is let pass by --allow-new")) for r in new]
+    passed = [replace(r, why=said(True)) for r in new]
     check = check_of(found(*passed, fine(), code=0), ())
     assert check.lines == ()
     assert [line.verdict for line in not_fine(check)] == ["new"]
@@ -276,8 +295,9 @@ def test_a_changed_parameter_is_told_as_the_paper_writes_it(tmp_path):
 
 
 def test_numbers_are_told_once():
-    why = "0.32 -> 0.6, but unmix ran with other code than in the baseline"
-    assert one(found(compared("cannot tell", None, reason=why))) == (
+    other = reason("other_code", attacks=("unmix-0a1b2c3d",))
+    why = (reason("moved", old=0.32, new=0.6, of=other),)
+    assert one(found(compared("cannot tell", None, why=why))).startswith(
         "cannot tell: release: best real attacker: P_leak 0.32 → 0.32; unmix ran with other code"
         " than in the baseline"
     )
@@ -294,8 +314,8 @@ def test_nobody_reads_a_fingerprint():
         )
         for i, p in enumerate(names)
     ]
-    why = "the code of unmix-0a1b2c3d is not known on both sides"
-    rows.append(compared("cannot tell", None, reason=why))
+    why = (reason("unknown_on_a_side", what=(), attacks=("unmix-0a1b2c3d",)),)
+    rows.append(compared("cannot tell", None, why=why))
     text = "\n".join(check_of(found(*rows), ()).lines)
     assert "#" not in text
     assert "0a1b2c3d" not in text
@@ -349,8 +369,8 @@ def test_a_terminal_shows_what_settles_each_thing_once(quiet):
 
 
 def test_names_of_strangers_stand_on_one_line():
-    bad = compared(called=EVIL, changes=(EVIL,), reason=EVIL, attack=EVIL)
-    check = check_of(found(bad, undecided(called=EVIL, reason=EVIL), unfinished=[EVIL]), ())
+    bad = compared(called=EVIL, changes=(EVIL,), why=ODD, attack=EVIL)
+    check = check_of(found(bad, undecided(called=EVIL, why=ODD), unfinished=[EVIL]), ())
     for text in (*check.lines, check.heading, *text_lines(check)):
         assert "\n" not in text
         assert "\x1b" not in text
