@@ -20,8 +20,9 @@ from leakbench.gate.looking import looks_of, next_seeds, only
 from leakbench.gate.naming import fits_pattern
 from leakbench.gate.outcome import Kept, LimitOutcome
 from leakbench.gate.row import GateRow
+from leakbench.gate.sequential import levels_of_looks
 from leakbench.statistics.amounts import Amount, amount
-from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, holm
+from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 
 _FORM = re.compile(r"(.+?)\s*(<=|>=)\s*([^<>=]+)")
 _ORDER: tuple[Kept, ...] = ("breached", "cannot tell", "kept")
@@ -47,6 +48,10 @@ class _Held:
 
     row: GateRow
     looks: tuple[tuple[float, Amount], ...]  # (share of the level, the value)
+
+    def ps(self, limit: Limit) -> list[tuple[float, float]]:
+        """(share of the level, p of being beyond the limit) at each look."""
+        return [(share, value.p(limit.most)) for share, value in self.looks]
 
 
 def parse(text: str) -> Limit:
@@ -194,15 +199,10 @@ def _amount(row: GateRow) -> Amount | None:
 
 def _beyond(every: Sequence[tuple[Limit, str, _Held]]) -> list[bool]:
     """Which of the rows are beyond their limits at any look, all together at the level."""
-    out = [False] * len(every)
-    most = max((len(one.looks) for _, _, one in every), default=0)
-    for j in range(most):
-        at = [i for i, (_, _, one) in enumerate(every) if len(one.looks) > j]
-        ps = [every[i][2].looks[j][1].p(every[i][0].most) for i in at]
-        share = min(every[i][2].looks[j][0] for i in at)
-        levels = holm(ps, LEVEL * share)
-        for i, p, level in zip(at, ps, levels, strict=True):
-            out[i] = out[i] or p < level
+    ps = [one.ps(limit) for limit, _, one in every]
+    out = []
+    for looks, levels in zip(ps, levels_of_looks(ps), strict=True):
+        out.append(any(p < level for (_, p), level in zip(looks, levels, strict=True)))
     return out
 
 

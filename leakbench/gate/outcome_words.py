@@ -10,7 +10,7 @@ from leakbench.base.reason import Reason
 from leakbench.results.reason_words import numbered, reason_text
 
 Facts = Mapping[str, Any]
-Said = Callable[[Facts], str]
+Said = str | Callable[[Facts], str]  # a text with facts in it, or what makes one of them
 _FLAGS = {
     "control_failed": "the control failed: the attack is too weak to judge",
     "dead_run": "dead run: it did not learn, so its leakage says nothing",
@@ -72,16 +72,10 @@ def _said(why: Reason, other: Mapping[str, Said]) -> str:
     if why.code == "moved":
         told = _said(why.facts["of"], other)
         return told if other else f"{_from_to(why.facts)}, but {told}"
-    words = other.get(why.code) or _SAID.get(why.code)
+    words = other.get(why.code, _SAID.get(why.code))
+    if isinstance(words, str):
+        return words.format(**why.facts)
     return words(why.facts) if words else reason_text(why)
-
-
-def _plain(said: str) -> Said:
-    return lambda facts: said
-
-
-def _form(said: str) -> Said:
-    return lambda facts: said.format(**facts)
 
 
 def _from_to(facts: Facts) -> str:
@@ -128,32 +122,28 @@ def _no_rows(facts: Facts) -> str:
 
 
 _SAID: dict[str, Said] = {
-    "worth": _form("{value:.4g}"),
+    "worth": "{value:.4g}",
     "compared": _compared,
     "held": _held,
-    "same": _plain("unchanged: the same guesses, byte for byte"),
-    "nearly": _plain(
-        "unchanged up to rounding: the same guesses and scores but for their last digits"
-    ),
+    "same": "unchanged: the same guesses, byte for byte",
+    "nearly": "unchanged up to rounding: the same guesses and scores but for their last digits",
     "ceiling": lambda f: f"{_from_to(f)}, at its ceiling in the baseline: it cannot get worse",
-    "no_row": _plain("no such row now: run the same defenses and attacks"),
+    "no_row": "no such row now: run the same defenses and attacks",
     "new_row": _new_row,
     "flagged": _flagged,
-    "unlike": _form(
-        "another {what} ({new}) than in the baseline ({old}); if that is meant, --update"
-    ),
-    "failed_more": _form(
+    "unlike": "another {what} ({new}) than in the baseline ({old}); if that is meant, --update",
+    "failed_more": (
         "the attack failed on {failed} of {units} units, in the baseline on {before} of {had}"
     ),
-    "not_run_now": _form(
+    "not_run_now": (
         "{row} entered it in the baseline and was not run now: run it, or drop it with --update"
         " --accept {row}"
     ),
-    "entered_less": _form(
+    "entered_less": (
         "{row} entered it in the baseline, and now not in every seed: its control failed or it did"
         " not run, so it is of fewer attacks"
     ),
-    "failed_control": _form(
+    "failed_control": (
         "{row} entered it in the baseline; now its control failed, so it is of fewer attacks"
     ),
     "seeds_not_attacked": lambda f: (
@@ -162,68 +152,62 @@ _SAID: dict[str, Said] = {
     ),
     "other_parameters": lambda f: f"{f['attack']} ran with {f['changes']}: {_MAYBE_ATTACK}",
     "other_code": _other_code,
-    "no_margin": _form("{metric} has no margin: write one into the baseline"),
-    "few_seeds": _form(
+    "no_margin": "{metric} has no margin: write one into the baseline",
+    "few_seeds": (
         "seeds now: {now}, in the baseline: {then}; it takes at least {least} on each side,"
         " {enough} or more settle most rows"
     ),
-    "settled_by": _form("about {seeds} seeds on each side would settle it"),
-    "never_settled": _plain("more than 200 seeds would be needed to settle it"),
+    "settled_by": "about {seeds} seeds on each side would settle it",
+    "never_settled": "more than 200 seeds would be needed to settle it",
     "attacked_by_more": lambda f: (
         f"but {', '.join(f['attacks'])} attacked it, too, and did not in the baseline. Run only"
         " the same attacks, or if it is meant, --update"
     ),
-    "contradicted": _plain(
+    "contradicted": (
         "its guesses and its truth are those of the baseline, byte for byte, and its scores are"
         " not: what the baseline says of one of them is wrong; make it again with --update"
     ),
-    "not_all_compared": _form(
-        "but over all {seeds} seeds it moved from {old:.4g} to {new:.4g}, more than the margin: not"
-        " all of them were compared"
+    "not_all_compared": (
+        "but over all {seeds} seeds it moved from {old:.4g} to {new:.4g}, more than the margin:"
+        " not all of them were compared"
     ),
-    "fewer_units": _form(
+    "fewer_units": (
         "of {units:.4g} units, in the baseline of {had:.4g}: those that leaked may be missing"
     ),
-    "open": _form(
-        "the search is open on {left} units, in the baseline on {before}: it may find more"
-    ),
-    "open_in_tables": _form(
-        "the search is open on {left} units, and then on none: it may find more"
-    ),
-    "no_control_now": _plain("nobody ran the attack where nothing is defended, as in the baseline"),
-    "control_fell": _form(
+    "open": "the search is open on {left} units, in the baseline on {before}: it may find more",
+    "open_in_tables": "the search is open on {left} units, and then on none: it may find more",
+    "no_control_now": "nobody ran the attack where nothing is defended, as in the baseline",
+    "control_fell": (
         "the control fell from {old:.4g} to {new:.4g}, more than the margin: the attack is weaker"
         " than in the baseline"
     ),
     "unknown_on_a_side": _unknown,
     "no_rows": _no_rows,
-    "nobody_attacked": _plain("nobody attacked it"),
+    "nobody_attacked": "nobody attacked it",
     "seeds_unattacked": lambda f: (
         f"{f['row']}: seed {numbered(f['seeds'])} was trained, but not attacked"
     ),
-    "not_shown_to_work": _plain(
+    "not_shown_to_work": (
         "nobody ran the attack where nothing is defended, so it was not shown to work"
     ),
-    "units_lost": _form("the attack failed, or its search is open, on {lost} of {units} units"),
-    "few_to_keep": _form("of {seeds} seed; it takes {least} to say that it is kept"),
-    "reaches_beyond": _plain("the interval reaches beyond it"),
-    "one_seed": _plain("one seed: how training runs differ is not covered"),
-    "tables_alone": _plain(
-        "limits from the two intervals: the other report's tables hold no units"
-    ),
+    "units_lost": "the attack failed, or its search is open, on {lost} of {units} units",
+    "few_to_keep": "of {seeds} seed; it takes {least} to say that it is kept",
+    "reaches_beyond": "the interval reaches beyond it",
+    "one_seed": "one seed: how training runs differ is not covered",
+    "tables_alone": "limits from the two intervals: the other report's tables hold no units",
 }
 _SHORT: dict[str, Said] = {
-    "worth": _plain(""),
-    "compared": _plain(""),
-    "held": _plain(""),
-    "same": _plain("the same guesses, byte for byte"),
-    "nearly": _plain("up to rounding: the same guesses and scores but for their last digits"),
-    "ceiling": _plain("at its ceiling in the baseline: it cannot get worse"),
+    "worth": "",
+    "compared": "",
+    "held": "",
+    "same": "the same guesses, byte for byte",
+    "nearly": "up to rounding: the same guesses and scores but for their last digits",
+    "ceiling": "at its ceiling in the baseline: it cannot get worse",
     "unknown_on_a_side": lambda f: _unknown(f, _named),
 }
 _SINCE: dict[str, Said] = {
     "same": _SHORT["same"],
     "flagged": lambda f: "then, " * f["then"] + _FLAGS[f["flag"]],
-    "unlike": _form("another {what} now ({new}) than then ({old})"),
+    "unlike": "another {what} now ({new}) than then ({old})",
     "other_code": lambda f: f"{', '.join(f['attacks'])} ran with other code than then",
 }
