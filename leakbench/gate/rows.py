@@ -22,6 +22,7 @@ from leakbench.record.placing import GUESS
 from leakbench.results import paired
 from leakbench.results.number import Evaluated, Measured, Number, Unit, Utility
 from leakbench.results.settings import Setting, policy
+from leakbench.statistics.intervals import Estimate
 
 _FINAL_MODEL = "checkpoint/model.safetensors"
 
@@ -79,28 +80,12 @@ def _leakage(setting: Setting, number: Number, truths: Mapping[Path, _Truth]) ->
         clusters |= {name: u.cluster for name, u in units.items() if u.cluster != u.name}
     return GateRow(
         **_setting(setting, [m.run for m in seeds]),
-        **_meaning(number.meaning),
-        attack=number.attacker.name,
-        attack_params=number.attacker.params,
-        rung=number.attacker.rung,
-        stage=number.stage,
-        probe=number.probe,
-        worse=number.meaning.direction,
-        unit=number.value.unit,
-        value=number.value.value,
-        low=number.value.low,
-        high=number.value.high,
-        utility=number.utility.value.value,
+        **leakage_fields(number),
         scores=scores,
         clusters=clusters,
         failed=failed,
         unsettled={m.run.seed: paired.unsettled(m) for m in seeds},
-        floor=number.floor.value,
-        control=number.control.value,
-        control_low=number.control.low,
-        control_high=number.control.high,
         entered=_entered(number),
-        flags=sorted(number.flags),
         guesses={m.run.seed: sorted(m.guesses.values()) for m in seeds},
         code=_code(seeds),
         truths={m.run.seed: [truths[m.run.path].hash] for m in seeds},
@@ -115,30 +100,51 @@ def _utility(setting: Setting, final: Utility) -> GateRow:
     kept = {seed: (digest(path), path) for seed, path in models.items() if path.is_file()}
     return GateRow(
         **_setting(setting, runs),
-        **_meaning(final.meaning),
-        attack=UTILITY,
-        rung="",
-        stage="final",
-        worse="down" if final.meaning.direction == "up" else "up",
-        unit=final.value.unit,
-        value=final.value.value,
-        low=final.value.low,
-        high=final.value.high,
+        **utility_fields(final),
         scores={e.run.seed: _scores(e) for e in setting.evaluated},
-        flags=sorted(final.flags),
         guesses={seed: [sha] for seed, (sha, _) in kept.items()},
         files={sha: (path,) for sha, path in kept.values()},
         truths={r.seed: [r.meta["test_data"]] for r in runs if r.meta.get("test_data")},
     )
 
 
-def _meaning(meaning: Meaning) -> dict[str, Any]:
+def leakage_fields(number: Number) -> dict[str, Any]:
+    """What a row of the gate says by the number alone, wherever that was read."""
+    return {
+        **_value(number.meaning, number.value, number.flags),
+        "attack": number.attacker.name,
+        "attack_params": number.attacker.params,
+        "rung": number.attacker.rung,
+        "stage": number.stage,
+        "probe": number.probe,
+        "worse": number.meaning.direction,
+        "utility": number.utility.value.value,
+        "floor": number.floor.value,
+        "control": number.control.value,
+        "control_low": number.control.low,
+        "control_high": number.control.high,
+    }
+
+
+def utility_fields(final: Utility) -> dict[str, Any]:
+    """The same of a setting's utility, which is lost where it goes the other way."""
+    about = {"attack": UTILITY, "rung": "", "stage": "final"}
+    worse = "down" if final.meaning.direction == "up" else "up"
+    return {**_value(final.meaning, final.value, final.flags), **about, "worse": worse}
+
+
+def _value(meaning: Meaning, value: Estimate, flags: Iterable[str]) -> dict[str, Any]:
     return {
         "metric": meaning.name,
         "meaning": meaning,
         "share": meaning.share,
         "range": (meaning.low, meaning.high),
         "version": meaning.version,
+        "unit": value.unit,
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "flags": sorted(flags),
     }
 
 

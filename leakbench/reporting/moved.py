@@ -29,10 +29,12 @@ from leakbench.gate.lost import lost
 from leakbench.gate.naming import labelled
 from leakbench.gate.outcome_words import since_reason
 from leakbench.gate.row import GateRow
+from leakbench.gate.sequential import levels_of_looks
 from leakbench.record.attack_code import STALE
 from leakbench.results.names import setting_names
-from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
+from leakbench.statistics.differences import FEWEST_SEEDS, Difference, judge
 from leakbench.statistics.intervals import Estimate
+from leakbench.statistics.limits import Bound
 
 Word = Literal[
     "leaks more",
@@ -61,7 +63,7 @@ WORDS: dict[bool, tuple[Word, Word, Word]] = {
 }
 MORE = ("leaks more", "loses utility")
 # Less leakage is claimed at half the level at which more of it is.
-CLAIM = LEVEL / 2
+CLAIM = 0.5
 Key = tuple[str, ...]
 
 
@@ -128,10 +130,9 @@ def against(
     pairs = [(row, there[key]) for key, row in here.items() if key in there]
     named, before = {r.name: r for r in now}, {r.name: r for r in then}
     compared = [_Compared.of(a, b, lost(b, named, before)) for a, b in pairs]
-    more = _levels([c.worse for c in compared], LEVEL)
-    less = _levels([c.better for c in compared], CLAIM)
-    levels = zip(more, less, strict=True)
-    rows = [c.moved(names, both) for c, both in zip(compared, levels, strict=True)]
+    more = levels_of_looks([[(1.0, c.worse.p())] if c.counted else [] for c in compared])
+    less = levels_of_looks([[(CLAIM, c.better.p())] if c.counted else [] for c in compared])
+    rows = [c.moved(names, *both) for c, *both in zip(compared, more, less, strict=True)]
     rows.sort(key=lambda r: (ORDER.index(r.word), r.task, r.name, r.metric, r.attack, r.stage))
     return Against(
         name=name,
@@ -157,18 +158,32 @@ def _names(rows: Sequence[GateRow], known: Mapping[str, str]) -> Mapping[str, st
 
 
 @dataclass(frozen=True)
+class _Ends(Bound):
+    """The limits of two intervals, at whatever level: their units are not there to be asked."""
+
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> _Ends:
+        return self
+
+    def _limit(self, alpha: float, side: int) -> float:
+        return self.low if side < 0 else self.high
+
+
+@dataclass(frozen=True)
 class _Compared:
     """A number now and then, and how far it moved."""
 
     now: GateRow
     then: GateRow
-    same: bool
-    # Against the method and for it, in units of the gate; None where there are no units.
-    worse: Difference | None
-    better: Difference | None
+    worse: Difference  # against the method
+    better: Difference  # for it
+    counted: bool  # they are of units, so that Holm counts them
     why: tuple[Reason, ...]
     # Why leaking no more is no news: of fewer attacks or units, or by a weaker attack.
     doubt: Reason | None = None
+    same: bool = False
 
     @classmethod
     def of(cls, now: GateRow, then: GateRow, lacks: Reason | None) -> _Compared:
@@ -178,33 +193,31 @@ class _Compared:
         if other and not (why or same):
             why = (other,)
         why = why or (reason("one_seed"),) * _few(now, then)
-        units = now.has_units and then.has_units
+        units, ends = now.has_units and then.has_units, _of_intervals(now, then)
         if same and units and not lacks:
-            return cls(now, then, True, None, None, (reason("same"),))
+            return cls(now, then, *ends, False, (reason("same"),), same=True)
         doubt = lacks or weaker(now, then, tables=not units)
         if not units:
-            return cls(now, then, False, None, None, (*why, reason("tables_alone")), doubt)
-        return cls(now, then, False, difference(now, then), difference(then, now), why, doubt)
+            return cls(now, then, *ends, False, (*why, reason("tables_alone")), doubt)
+        worse, better = difference(now, then), difference(then, now)
+        if worse is None or better is None:
+            return cls(now, then, *ends, False, why, doubt)
+        return cls(now, then, worse, better, True, why, doubt)
 
-    @property
-    def _turn(self) -> float:
-        return 1.0 if self.now.worse == "up" else -1.0
-
-    def moved(self, names: Mapping[str, str], levels: tuple[float, float]) -> Moved:
-        """In words and numbers; ``levels``: of both directions."""
+    def moved(self, names: Mapping[str, str], more: list[float], less: list[float]) -> Moved:
+        """In words and numbers; ``more``, ``less``: the levels of both directions, if any."""
         now, meaning = self.now, self.now.means
-        centre = self._turn * self.worse.d if self.worse else self._centre()
+        turn = 1.0 if now.worse == "up" else -1.0
         log = meaning.scale == "log"
-        numbers = [math.exp(x) if log else x for x in (centre, *self._limits())]
-        key = now.configuration.key
-        word = self._word(centre, levels)
-        why = self.why
+        numbers = (turn * self.worse.d, *self._limits())
+        told = [math.exp(x) if log else x for x in numbers]
+        word, why = self._word(more, less), self.why
         if self.doubt and word not in MORE:
             word, why = "cannot tell", (self.doubt, *why)
         return Moved(
-            setting=key,
+            setting=now.configuration.key,
             task=now.task,
-            name=names[key],
+            name=names[now.configuration.key],
             attack=now.attack,
             rung=now.rung,
             meaning=meaning,
@@ -213,46 +226,30 @@ class _Compared:
             worse=now.worse,
             old=self.then.estimate,
             new=now.estimate,
-            difference=numbers[0],
-            low=numbers[1],
-            high=numbers[2],
+            difference=told[0],
+            low=told[1],
+            high=told[2],
             scale="factor" if log else "difference",
             word=word,
             why=since_reason(why),
         )
 
-    def _scaled(self, row: GateRow) -> tuple[float, float, float]:
-        """Value, low and high on the scale on which differences are taken."""
-        value, low, high = row.value, row.low, row.high
-        if self.now.means.scale == "log":
-            return math.log(max(value, 1)), math.log(max(low, 1)), math.log(max(high, 1))
-        return value, low, high
-
-    def _centre(self) -> float:
-        return self._scaled(self.now)[0] - self._scaled(self.then)[0]
-
     def _limits(self) -> tuple[float, float]:
-        """Two-sided 95 % limits of now minus then.
-
-        They are of the units and seeds where those are there, else of the two intervals.
-        """
+        """Two-sided 95 % limits of now minus then."""
         if self.same:
             return 0.0, 0.0
-        if self.worse:
-            low, high = self.worse.lower(0.025), self.worse.upper(0.025)
-            return (low, high) if self.now.worse == "up" else (-high, -low)
-        (a, al, ah), (b, bl, bh) = self._scaled(self.now), self._scaled(self.then)
-        return a - b - math.hypot(a - al, bh - b), a - b + math.hypot(ah - a, b - bl)
+        low, high = self.worse.lower(0.025), self.worse.upper(0.025)
+        return (low, high) if self.now.worse == "up" else (-high, -low)
 
-    def _word(self, centre: float, levels: tuple[float, float]) -> Word:
-        """What may be said."""
+    def _word(self, more: list[float], less: list[float]) -> Word:
+        """What the gate says of the move against the method, and of the move for it."""
         worse, better, no_worse = WORDS[self.now.is_utility]
         if self.same:
             return "much the same"
         margin = self.now.allowed
         if _unlike(self.now, self.then) or _few(self.now, self.then) or margin is None:
             return "cannot tell"
-        up, down = self._both_ways(centre, margin, levels)
+        up, down = judge(self.worse, margin, *more), judge(self.better, margin, *less)
         if up == "leaks more":
             return worse
         if down == "leaks more":
@@ -261,21 +258,21 @@ class _Compared:
             return "much the same" if down == "fine" else no_worse
         return "cannot tell"
 
-    def _both_ways(
-        self, centre: float, margin: float, levels: tuple[float, float]
-    ) -> tuple[str, str]:
-        """What the gate says of the move against the method, and of the move for it."""
-        if self.worse and self.better:
-            return judge(self.worse, margin, levels[0]), judge(self.better, margin, levels[1])
-        d = self._turn * centre
-        low, high = sorted(self._turn * end for end in self._limits())
-        return _by_limits(d, low, high, margin), _by_limits(-d, -high, -low, margin)
+
+def _of_intervals(now: GateRow, then: GateRow) -> tuple[Difference, Difference]:
+    """Against the method and for it, by value, low and high alone."""
+    (a, al, ah), (b, bl, bh) = _scaled(now, now), _scaled(then, now)
+    low, high = a - b - math.hypot(a - al, bh - b), a - b + math.hypot(ah - a, b - bl)
+    # Minus twice gives every number back, zero with its sign.
+    up = Difference(a - b, False, (0, 0), None, _Ends(low, high))
+    down = Difference(-(a - b), False, (0, 0), None, _Ends(-high, -low))
+    return (up, down) if now.worse == "up" else (down, up)
 
 
-def _by_limits(d: float, low: float, high: float, margin: float) -> str:
-    if low > 0 and d > margin / 2:
-        return "leaks more"
-    return "fine" if high < margin else "cannot tell"
+def _scaled(row: GateRow, now: GateRow) -> list[float]:
+    """Value, low and high on the scale on which differences are taken."""
+    ends = row.value, row.low, row.high
+    return [math.log(max(x, 1)) for x in ends] if now.means.scale == "log" else list(ends)
 
 
 def _few(now: GateRow, then: GateRow) -> bool:
@@ -300,12 +297,6 @@ def _changed(now: GateRow, then: GateRow) -> dict[str, tuple[object, object]]:
     for what in ("engine", "dtype"):
         pairs[what] = (getattr(then, what), getattr(now, what))
     return {k: (a, b) for k, (a, b) in pairs.items() if a and b and a != b}
-
-
-def _levels(differences: Sequence[Difference | None], level: float) -> list[float]:
-    """Holm's level for each that could be compared."""
-    kept = iter(holm([d.p() for d in differences if d], level))
-    return [next(kept) if d else 0.0 for d in differences]
 
 
 def _differs(pairs: Sequence[tuple[GateRow, GateRow]]) -> list[str]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_json
 from leakbench.base.meaning import Meaning
 from leakbench.federation.utility import meanings
-from leakbench.gate.row import UTILITY, GateRow
-from leakbench.gate.rows import gate_rows
+from leakbench.gate.row import GateRow
+from leakbench.gate.rows import gate_rows, leakage_fields, utility_fields
 from leakbench.record import columns
 from leakbench.record.columns import Row
 from leakbench.record.folders import find, read_table
 from leakbench.reporting.data import SCHEMA
 from leakbench.results.cells import configuration, gained, number
-from leakbench.results.number import Number, Utility
+from leakbench.results.number import Utility
 from leakbench.results.tables import collect
+from leakbench.statistics.intervals import Estimate
 
 
 def of_folder(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
@@ -69,9 +71,12 @@ def _of_tables(folder: Path, metrics: Mapping[str, Meaning]) -> list[GateRow]:
             raise BrokenFile(f"{where} is damaged (a setting has no final line). Make it again.")
         n = number(line, _meaning(known, line["metric"], line), final[key])
         mine = [r for r in ran[_setting(line)] if r["attack"] == line["attack"]]
-        rows.append(_leakage(n, mine))
+        about = _about(n.utility, n.value, mine)
+        rows.append(GateRow(**leakage_fields(n), **about, scores={seed: {} for seed in n.seeds}))
     setting_of = {configuration(line).key: _setting(line) for line in tables["utility"]}
-    rows += [_utility(u, ran[setting_of[key]]) for key, u in final.items()]
+    for key, u in final.items():
+        about = _about(u, u.value, ran[setting_of[key]])
+        rows.append(GateRow(**utility_fields(u), **about, scores={seed: {} for seed in u.seeds}))
     return rows
 
 
@@ -100,61 +105,20 @@ def _meaning(known: Mapping[str, object], metric: str, line: Mapping[str, object
         raise BrokenFile(f"report.json is damaged (metric {metric}: {error}).") from None
 
 
-def _leakage(n: Number, ran: Sequence[Row]) -> GateRow:
-    return _row(n.utility, n.meaning, ran).model_copy(
-        update={
-            "attack": n.attacker.name,
-            "attack_params": n.attacker.params,
-            "rung": n.attacker.rung,
-            "stage": n.stage,
-            "probe": n.probe,
-            "worse": n.meaning.direction,
-            "unit": n.value.unit,
-            "value": n.value.value,
-            "low": n.value.low,
-            "high": n.value.high,
-            "n": n.value.n,
-            "control": n.control.value,
-            "control_low": n.control.low,
-            "control_high": n.control.high,
-            "scores": {seed: {} for seed in n.seeds},
-            "flags": sorted(n.flags),
-        }
-    )
-
-
-def _utility(u: Utility, ran: Sequence[Row]) -> GateRow:
-    return _row(u, u.meaning, ran)
-
-
-def _row(u: Utility, meaning: Meaning, ran: Sequence[Row]) -> GateRow:
-    """The utility as a row; no scores are in the tables, so its seeds have none."""
+def _about(u: Utility, value: Estimate, ran: Sequence[Row]) -> dict[str, Any]:
+    """Whose number it is, and of what; no scores are in the tables, so its seeds have none."""
     c = u.configuration
-    return GateRow(
-        task=c.task,
-        defense=c.defense,
-        defense_params=c.params,
-        wrappers=c.wrappers,
-        attack=UTILITY,
-        rung="",
-        metric=meaning.name,
-        meaning=meaning,
-        stage="final",
-        worse="down" if u.meaning.direction == "up" else "up",
-        share=meaning.share,
-        range=(meaning.low, meaning.high),
-        unit=u.value.unit,
-        value=u.value.value,
-        low=u.value.low,
-        high=u.value.high,
-        n=u.value.n,
-        scores={seed: {} for seed in u.seeds},
-        flags=sorted(u.flags),
-        setting={"rounds": u.rounds},
-        engine=_distinct(ran, "engine"),
-        dtype=_distinct(ran, "dtype"),
-        provenance={"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
-    )
+    return {
+        "task": c.task,
+        "defense": c.defense,
+        "defense_params": c.params,
+        "wrappers": c.wrappers,
+        "setting": {"rounds": u.rounds},
+        "engine": _distinct(ran, "engine"),
+        "dtype": _distinct(ran, "dtype"),
+        "provenance": {"commit": sorted({str(r["commit"]) for r in ran if r["commit"]})},
+        "n": value.n,
+    }
 
 
 def _distinct(ran: Sequence[Row], column: str) -> str:
