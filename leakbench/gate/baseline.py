@@ -24,8 +24,8 @@ from leakbench.base.spec import canonical
 from leakbench.gate import units_file
 from leakbench.gate.bounds import impossible
 from leakbench.gate.limits import parse
-from leakbench.gate.naming import by_name, labelled
 from leakbench.gate.row import UTILITY, GateRow
+from leakbench.gate.row_names import by_name, labelled
 from leakbench.gate.sketch import Sketch, sketch
 from leakbench.gate.terms import Terms
 

@@ -12,23 +12,22 @@ from difflib import get_close_matches
 
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.attacked import extra, other_attack
+from leakbench.gate.attackers import extra, lost, other_attack
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import (
+from leakbench.gate.comparison import (
     TINY,
     blocked,
     contradiction,
     difference,
+    end_of,
     moved,
+    nearly,
     outdated,
     unchanged,
     weaker,
 )
-from leakbench.gate.ends import end_of
 from leakbench.gate.limits import held, merged
-from leakbench.gate.looking import next_seeds, only, sides
-from leakbench.gate.lost import lost
-from leakbench.gate.naming import Matched, fits_pattern, matched
+from leakbench.gate.looks import Compared, Look, judge_looks, next_seeds, only, sides
 from leakbench.gate.outcome import (
     CANNOT_TELL,
     FINE,
@@ -40,9 +39,8 @@ from leakbench.gate.outcome import (
     LimitOutcome,
     State,
 )
-from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
-from leakbench.gate.sequential import Compared, Look, judge_looks
+from leakbench.gate.row_names import Matched, fits_pattern, matched
 from leakbench.gate.terms import Terms, softer, widened
 from leakbench.statistics.differences import FEWEST_SEEDS, seeds_to_settle
 

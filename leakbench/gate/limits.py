@@ -15,12 +15,11 @@ from difflib import get_close_matches
 
 from leakbench.base.errors import UsageError, alike, among
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.comparing import FEWER, flagged, outdated
-from leakbench.gate.looking import looks_of, next_seeds, only
-from leakbench.gate.naming import fits_pattern
+from leakbench.gate.comparison import FEWER, flagged, outdated
+from leakbench.gate.looks import levels_of_looks, looks_of, next_seeds, only
 from leakbench.gate.outcome import Kept, LimitOutcome
 from leakbench.gate.row import GateRow
-from leakbench.gate.sequential import levels_of_looks
+from leakbench.gate.row_names import fits_pattern
 from leakbench.statistics.amounts import Amount, amount
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL
 

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from leakbench.gate.comparing import flagged
-from leakbench.gate.ends import end_of, room
+from leakbench.gate.comparison import end_of, flagged, room
 from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.row import GateRow
 from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL

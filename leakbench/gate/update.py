@@ -10,29 +10,28 @@ from dataclasses import dataclass, replace
 
 from leakbench.base.errors import UsageError
 from leakbench.base.reason import Reason
-from leakbench.gate.attacked import other_attack
+from leakbench.gate.attackers import lost, other_attack
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.bounds import ROUNDING
-from leakbench.gate.comparing import (
+from leakbench.gate.comparison import (
     BLOCKING,
     blocked,
     fewer_units,
     flagged,
     moved,
+    nearly,
     outdated,
     unchanged,
     weaker,
 )
 from leakbench.gate.gate import check, fits, known_names
 from leakbench.gate.limits import merged
-from leakbench.gate.looking import default_looks
-from leakbench.gate.lost import lost
-from leakbench.gate.naming import Matched, labelled, matched
+from leakbench.gate.looks import default_looks
 from leakbench.gate.outcome import CANNOT_TELL, FINE, LEAKS_MORE, CheckResult, LimitOutcome
 from leakbench.gate.outcome_words import whole_reason
 from leakbench.gate.power import foreseen
-from leakbench.gate.rounding import nearly
 from leakbench.gate.row import GateRow
+from leakbench.gate.row_names import Matched, labelled, matched
 from leakbench.gate.terms import Terms
 
 

@@ -16,7 +16,8 @@ from pydantic import Field, computed_field
 from leakbench.base.meaning import Meaning
 from leakbench.base.part import Part
 from leakbench.base.reason import Reason, reason
-from leakbench.gate.comparing import (
+from leakbench.gate.attackers import lost
+from leakbench.gate.comparison import (
     BLOCKING,
     changed,
     difference,
@@ -25,11 +26,10 @@ from leakbench.gate.comparing import (
     unchanged,
     weaker,
 )
-from leakbench.gate.lost import lost
-from leakbench.gate.naming import labelled
+from leakbench.gate.looks import levels_of_looks
 from leakbench.gate.outcome_words import since_reason
 from leakbench.gate.row import GateRow
-from leakbench.gate.sequential import levels_of_looks
+from leakbench.gate.row_names import labelled
 from leakbench.record.attack_code import STALE
 from leakbench.results.names import setting_names
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, judge

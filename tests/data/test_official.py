@@ -14,7 +14,7 @@ from leakbench.base import registry
 from leakbench.base.errors import BrokenFile
 from leakbench.cli import run as cli
 from leakbench.data import har_files, image_sets, official, sets, sklearn_digits
-from leakbench.gate.comparing import changed
+from leakbench.gate.comparison import changed
 from leakbench.gate.rows import gate_rows
 from leakbench.reproduce import write as tables_of
 from leakbench.reproduce.row import Measurement, Row

@@ -4,7 +4,7 @@ import pytest
 from helpers.gate_rows import row, scores, utility
 
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.ends import end_of
+from leakbench.gate.comparison import end_of
 from leakbench.gate.gate import check
 from leakbench.gate.power import sight
 from leakbench.gate.update import update

@@ -9,9 +9,8 @@ from safetensors.numpy import save_file
 
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
-from leakbench.gate.comparing import unchanged
+from leakbench.gate.comparison import nearly, unchanged
 from leakbench.gate.gate import check
-from leakbench.gate.rounding import nearly
 from leakbench.gate.sketch import sketch
 
 RNG = np.random.default_rng(7)

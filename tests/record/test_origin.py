@@ -12,7 +12,7 @@ from leakbench.base.errors import BrokenFile, UsageError
 from leakbench.base.files import read_sealed, read_tree, write_tree
 from leakbench.cli import run as cli
 from leakbench.federation import choosing
-from leakbench.gate.comparing import BLOCKING
+from leakbench.gate.comparison import BLOCKING
 from leakbench.record import checkpoint, origin, training
 from leakbench.record.runspec import make_spec
 from leakbench.record.training import train

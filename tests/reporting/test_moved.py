@@ -72,7 +72,7 @@ def test_rows_are_joined_and_the_difference_is_the_gates(tmp_path):
     )
     assert row.word == "leaks more"
     assert 0.3 < row.low < 0.55 < row.high < 0.8
-    from leakbench.gate.comparing import difference
+    from leakbench.gate.comparison import difference
 
     sides = [next(s for s in rows_of(r) if s.attack == "averaging") for r in (now, then)]
     d = difference(*sides)

@@ -1,4 +1,4 @@
-"""How often a row may be looked at, and after how many seeds.
+"""How often a row may be looked at, after how many seeds, and what all looks may say at one level.
 
 Group-sequential, by a union bound: each look has its share of the level, so that all of them
 together keep it, whatever they have in common. Looks go by the seeds that the baseline has, too.
@@ -6,10 +6,12 @@ together keep it, whatever they have in common. Looks go by the seeds that the b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from leakbench.gate.outcome import State
 from leakbench.gate.row import GateRow
-from leakbench.statistics.differences import FEWEST_SEEDS
+from leakbench.statistics.differences import FEWEST_SEEDS, LEVEL, Difference, holm, judge
 from leakbench.statistics.looks import LOOKS, reached
 
 FIRST = 5  # seeds of the first look, where the baseline has enough for a second
@@ -75,3 +77,59 @@ def _fresh(now: GateRow, looks: Sequence[int]) -> tuple[int, ...]:
         return ()
     free = [s for s in range(later[0] + len(now.scores)) if s not in now.scores]
     return tuple(free[: later[0] - len(now.scores)])
+
+
+@dataclass(frozen=True)
+class Look:
+    """A row at one look."""
+
+    difference: Difference
+    share: float  # of the level
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row on both sides, at every look that it has reached."""
+
+    now: GateRow
+    then: GateRow
+    margin: float
+    looks: tuple[Look, ...]
+
+    def ps(self) -> list[tuple[float, float]]:
+        """(share of the level, p of being worse) at each look."""
+        return [(look.share, look.difference.p()) for look in self.looks]
+
+
+def judge_looks(compared: Mapping[str, Compared]) -> dict[str, tuple[State, Look, float]]:
+    """{name: (what may be said, the look that says it, its level)}.
+
+    One look that finds more leakage is enough; else one that finds none.
+    """
+    out: dict[str, tuple[State, Look, float]] = {}
+    ps = [c.ps() for c in compared.values()]
+    for (name, c), levels in zip(compared.items(), levels_of_looks(ps), strict=True):
+        for look, level in zip(c.looks, levels, strict=True):
+            state: State = judge(look.difference, c.margin, level, LEVEL * look.share)
+            before = out[name][0] if name in out else "cannot tell"
+            if before == "cannot tell" or (state == "leaks more" and before != state):
+                out[name] = state, look, level
+    return out
+
+
+def levels_of_looks(ps: Sequence[Sequence[tuple[float, float]]]) -> list[list[float]]:
+    """The level of each hypothesis at each look that it has reached; all of them keep the level.
+
+    At each look Holm's procedure over all that have reached it, at the look's share of the level.
+
+    Args:
+        ps: of each hypothesis, at each look: (share of the level, p).
+    """
+    out = [list[float]() for _ in ps]
+    for j in range(max(map(len, ps), default=0)):
+        at = [i for i, looks in enumerate(ps) if len(looks) > j]
+        share = min(ps[i][j][0] for i in at)
+        for i, level in zip(at, holm([ps[i][j][1] for i in at], LEVEL * share), strict=True):
+            out[i].append(level)
+    return out

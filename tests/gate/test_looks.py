@@ -6,7 +6,7 @@ from helpers.gate_rows import row, scores, utility
 from leakbench.base.errors import BrokenFile
 from leakbench.gate.baseline import Baseline, load, save
 from leakbench.gate.gate import check
-from leakbench.gate.looking import default_looks, next_seeds, sides
+from leakbench.gate.looks import default_looks, next_seeds, sides
 from leakbench.gate.update import update
 
 LOOKS = (5, 8, 12, 20)

@@ -8,7 +8,7 @@ from helpers.gate_rows import row, utility
 from leakbench.base.errors import UsageError
 from leakbench.gate.baseline import Baseline
 from leakbench.gate.gate import check
-from leakbench.gate.naming import labelled, matched
+from leakbench.gate.row_names import labelled, matched
 from leakbench.gate.update import update
 
 

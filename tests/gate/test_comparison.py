@@ -12,25 +12,26 @@ from scipy.stats import t as student
 
 from leakbench.base.jobs import Outcome
 from leakbench.base.reason import reason
-from leakbench.gate.attacked import extra
+from leakbench.gate.attackers import extra
 from leakbench.gate.baseline import Baseline
-from leakbench.gate.comparing import (
+from leakbench.gate.comparison import (
     blocked,
     changed,
+    end_of,
     fewer_units,
     further,
     moved,
     other_code,
     policies,
+    room,
     together,
     unchanged,
     weaker,
 )
-from leakbench.gate.ends import end_of, room
 from leakbench.gate.gate import check
 from leakbench.gate.limits import Limit, held, parse
-from leakbench.gate.naming import Matched, changed_attack, changed_parameters, labelled
 from leakbench.gate.outcome import CheckResult, concluded
+from leakbench.gate.row_names import Matched, changed_attack, changed_parameters, labelled
 from leakbench.gate.sketch import Sketch
 
 

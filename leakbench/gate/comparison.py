@@ -1,14 +1,19 @@
-"""Two rows of one key, now and then: can they be compared, and how far are they apart?"""
+"""Two rows of one key, now and then: are they the same, are they alike, how far apart are they?
+
+The same is also what differs by rounding: another machine's guesses of the same code and seeds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
 from leakbench.base.reason import Reason, reason
 from leakbench.gate.row import GateRow
-from leakbench.gate.sketch import SAME_SCORE
+from leakbench.gate.sketch import SAME_SCORE, Sketch, sketch
 from leakbench.record.attack_code import STALE
 from leakbench.scoring import flags
 from leakbench.statistics.differences import FEWEST_SEEDS, Difference, compare
@@ -270,3 +275,62 @@ def further(a: float, b: float, now: GateRow, then: GateRow) -> float:
     if _logarithms(now, then):
         a, b = math.log(max(a, 1.0)), math.log(max(b, 1.0))
     return a - b if then.worse == "up" else b - a
+
+
+def room(row: GateRow) -> float:
+    """How much worse the row's number can get at all, on the scale of its differences."""
+    end = row.range[1] if row.worse == "up" else row.range[0]
+    return math.inf if end is None else further(end, row.value, row, row)
+
+
+def end_of(row: GateRow) -> Literal["", "ceiling", "floor"]:
+    """Does it stand where it cannot get worse by half the margin, or where blind guesses stand?"""
+    allowed = row.allowed
+    if allowed is None:
+        return ""
+    if row.meaning is not None:  # a wide margin in the file makes no end
+        allowed = min(allowed, row.meaning.matters)
+    if room(row) <= allowed / 2 + TINY:
+        return "ceiling"
+    if row.floor is not None and further(row.value, row.floor, row, row) <= allowed + TINY:
+        return "floor"
+    return ""
+
+
+def nearly(now: GateRow, then: GateRow) -> bool:
+    """As `unchanged`, but for rounding: the same scores, of guesses and truths that are near.
+
+    Equal scores alone are not enough: hits and misses may agree by chance.
+    """
+    told = list(hashes(now, then))
+    if not told or not same_scores(now, then, whole(now, then)):
+        return False
+    return all(a and b and _all_near(a, b, now, then) for a, b in told)
+
+
+def _all_near(mine: Collection[str], theirs: Collection[str], now: GateRow, then: GateRow) -> bool:
+    """Has every file of one side one of the other that holds the same but for rounding?"""
+    left = [sha for sha in theirs if sha not in mine]
+    fresh = [sha for sha in mine if sha not in theirs]
+    if len(left) != len(fresh):
+        return False
+    for sha in fresh:
+        own = sketched(now, sha)
+        near = [old for old in left if own and (o := sketched(then, old)) and own.near(o)]
+        if not near:
+            return False
+        left.remove(near[0])
+    return True
+
+
+def sketched(row: GateRow, sha: str) -> Sketch | None:
+    """What is known of a file by its hash; None where nothing is."""
+    if sha in row.sketches:
+        return row.sketches[sha]
+    return _sketch(sha, row.files[sha]) if sha in row.files else None
+
+
+@lru_cache(maxsize=4096)
+def _sketch(sha: str, files: tuple[Path, ...]) -> Sketch:
+    """Once for all rows that rest on these files; ``sha``: another one when they changed."""
+    return sketch(files)
