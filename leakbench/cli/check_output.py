@@ -18,8 +18,7 @@ from leakbench.cli.check_sarif import sarif
 from leakbench.cli.console import Console
 from leakbench.gate.outcome import CANNOT_TELL
 from leakbench.reporting.check_data import Check
-from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import text_lines
+from leakbench.reporting.check_lines import heading, text_lines
 from leakbench.reporting.check_markdown import add_check
 from leakbench.reporting.markdown_text import Sheet
 

@@ -14,8 +14,7 @@ from leakbench.gate.outcome_words import kind_of_reason, short_reason
 from leakbench.gate.row import UTILITY, GateRow
 from leakbench.reporting.check_commands import Settling
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
-from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, urgent
+from leakbench.reporting.check_lines import ALLOWED, UNDECIDED, WORST_FIRST, heading, urgent
 from leakbench.results.names import Method, setting_names
 from leakbench.results.number import ANY, CASCADE, END
 from leakbench.results.settings import Setting

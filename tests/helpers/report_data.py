@@ -23,8 +23,7 @@ from leakbench.metrics.images import LPIPS, PSNR
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.folders import Run
 from leakbench.reporting.check_data import Check, CheckRow
-from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import told
+from leakbench.reporting.check_lines import heading, told
 from leakbench.reporting.data import (
     About,
     Clients,

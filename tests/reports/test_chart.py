@@ -14,7 +14,7 @@ from leakbench.judging.attackers import ATTACKERS, absent, present, row_of
 from leakbench.judging.fronts import Axes, front, lost, steps, trades
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
-from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import heading
 from leakbench.results.cells import table_lines
 from reports._chart.callouts import obstacles, short_names
 from reports._chart.chart import chart

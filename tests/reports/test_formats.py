@@ -18,8 +18,7 @@ from leakbench.base.errors import UsageError
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.record.columns import TABLES
 from leakbench.reporting.check_data import Check, CheckLimit, CheckRow
-from leakbench.reporting.check_heading import heading
-from leakbench.reporting.check_lines import told
+from leakbench.reporting.check_lines import heading, told
 from leakbench.reporting.data import Clients, ReportData
 from reports import latex, markdown
 from reports.html import render

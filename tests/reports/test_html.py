@@ -19,7 +19,7 @@ from leakbench.base.errors import UsageError
 from leakbench.judging.judging import find_questions
 from leakbench.metrics.prototypes import P_LEAK
 from leakbench.reporting.check_data import Check, CheckRow
-from leakbench.reporting.check_heading import heading
+from leakbench.reporting.check_lines import heading
 from leakbench.reporting.data import Origin, Picture
 from leakbench.reporting.png import Images
 from leakbench.results.number import Missing
